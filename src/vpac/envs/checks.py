@@ -1,0 +1,145 @@
+"""What must be true of the numbers that describe a finite process, each with a message that says what is wrong where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpac.envs.rows import row_sums
+from vpac.errors import UserError
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+TOLERANCE = 1e-8
+"""How far the probabilities of a state and action may be from adding up to one."""
+
+Entries = tuple[IntArray, IntArray, FloatArray, tuple[int, int]]
+
+
+def transition_entries(transition: Any) -> Entries:
+    """The non-zero entries of P as (row s·A + a, successor, probability) and the sizes (S, A)."""
+    if hasattr(transition, "tocoo"):
+        rows, columns = transition.shape
+        if columns == 0 or rows == 0 or rows % columns:
+            raise UserError(
+                f"a sparse transition matrix must have shape [S·A, S], got [{rows}, {columns}]: "
+                f"{rows} is not a multiple of {columns}"
+            )
+        coo = transition.tocoo()
+        return (
+            coo.row.astype(np.int64),
+            coo.col.astype(np.int64),
+            coo.data.astype(np.float64),
+            (columns, rows // columns),
+        )
+    dense = _numbers(transition, "transition")
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+        raise UserError(f"transition must have shape [S, A, S], got {list(dense.shape)}")
+    n_states, n_actions, _ = dense.shape
+    flat = dense.reshape(n_states * n_actions, n_states)
+    row, successor = np.nonzero(flat)
+    return row, successor, flat[row, successor], (n_states, n_actions)
+
+
+def reward_entries(
+    reward: Any, row: IntArray, successor: IntArray, n_states: int, n_actions: int, name: str
+) -> FloatArray:
+    """The entries of a reward table that belong to the given transitions."""
+    if hasattr(reward, "tocsr"):
+        if reward.shape != (n_states * n_actions, n_states):
+            raise UserError(f"{name} must have shape [{n_states * n_actions}, {n_states}], got {list(reward.shape)}")
+        return np.asarray(reward.tocsr()[row, successor], np.float64).ravel()
+    table = _numbers(reward, name)
+    if table.ndim == 0:
+        return np.full(len(row), float(table))
+    if table.shape == (n_states, n_actions):
+        return table.reshape(-1)[row]
+    if table.shape == (n_states, n_actions, n_states):
+        return table.reshape(-1, n_states)[row, successor]
+    raise UserError(
+        f"{name} must be one number or have shape [{n_states}, {n_actions}] or [{n_states}, {n_actions}, {n_states}], "
+        f"got {list(table.shape)}"
+    )
+
+
+def finite(
+    probability: FloatArray, mean: FloatArray, variance: FloatArray, row: IntArray, successor: IntArray, n_actions: int
+) -> None:
+    """Probabilities and variances are finite and not negative, mean rewards are finite."""
+    for name, entries, signed in (
+        ("transition probability", probability, False),
+        ("mean reward", mean, True),
+        ("reward variance", variance, False),
+    ):
+        bad = ~np.isfinite(entries) if signed else ~(np.isfinite(entries) & (entries >= 0.0))
+        if bad.any():
+            first = int(np.argmax(bad))
+            state, action = divmod(int(row[first]), n_actions)
+            expected = "a finite number" if signed else "a finite number that is not negative"
+            raise UserError(
+                f"{name} of state {state}, action {action}, next state {int(successor[first])} is "
+                f"{entries[first]:g}: expected {expected}"
+            )
+
+
+def rows_sum_to_one(indptr: IntArray, probability: FloatArray, terminal: BoolArray, n_actions: int) -> None:
+    """The probabilities of each action in each non-terminal state add up to one."""
+    sums = row_sums(indptr, probability)
+    bad = (np.abs(sums - 1.0) > TOLERANCE) & ~np.repeat(terminal, n_actions)
+    if bad.any():
+        first = int(np.argmax(bad))
+        state, action = divmod(first, n_actions)
+        others = int(bad.sum()) - 1
+        more = f" (and {others} more rows)" if others else ""
+        raise UserError(
+            f"transition probabilities of state {state}, action {action} sum to {sums[first]:.10g}, expected 1{more}"
+        )
+
+
+def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArray:
+    """A distribution over the non-terminal states; uniform if none is given."""
+    if terminal.all():
+        raise UserError("every state is terminal: there is nowhere to start")
+    if start is None:
+        return (~terminal) / float((~terminal).sum())
+    distribution = _numbers(start, "start")
+    if distribution.shape != terminal.shape:
+        raise UserError(f"start must have shape [{len(terminal)}], got {list(distribution.shape)}")
+    bad = ~(np.isfinite(distribution) & (distribution >= 0.0))
+    if bad.any():
+        state = int(np.argmax(bad))
+        raise UserError(
+            f"start probability of state {state} is {distribution[state]:g}: expected a finite number that is not negative"
+        )
+    if abs(float(distribution.sum()) - 1.0) > TOLERANCE:
+        raise UserError(f"start probabilities sum to {distribution.sum():.10g}, expected 1")
+    on_terminal = (distribution > 0.0) & terminal
+    if on_terminal.any():
+        state = int(np.argmax(on_terminal))
+        raise UserError(f"start probability of terminal state {state} is {distribution[state]:g}, expected 0")
+    return distribution
+
+
+def mask(values: ArrayLike | None, n_states: int, name: str) -> BoolArray:
+    """A boolean for each state; all false if none is given."""
+    if values is None:
+        return np.zeros(n_states, bool)
+    found = np.asarray(values)
+    if found.shape != (n_states,) or found.dtype != np.bool_:
+        raise UserError(f"{name} must be bool[{n_states}], got {found.dtype}{list(found.shape)}")
+    return found
+
+
+def indices(values: IntArray, limit: int, name: str) -> None:
+    """Whole numbers from 0 up to, not including, `limit`."""
+    bad = (values < 0) | (values >= limit)
+    if bad.any():
+        raise UserError(f"{name} {int(values[np.argmax(bad)])} is out of range: expected 0 to {limit - 1}")
+
+
+def _numbers(values: Any, name: str) -> FloatArray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name} must be an array of numbers: {error}") from None

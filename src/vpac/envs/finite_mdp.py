@@ -1,0 +1,256 @@
+"""A finite Markov decision process: what the oracle solves, and what a learner samples.
+
+Transitions are stored as one list sorted by (state, action), so that a world of ten states and one of a million are the
+same thing. Rewards are described by their mean and variance on each transition, which is all that the mean and the
+variance of the return depend on; `sample` draws them from the normal distribution with that mean and variance.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpac.envs import checks
+from vpac.envs.graph import reached
+from vpac.errors import UserError
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from vpac.envs.maps import GridMap
+
+__all__ = ["FiniteMDP"]
+
+DENSE_ENTRIES = 50_000_000
+
+
+class FiniteMDP:
+    """States, actions, transition probabilities, reward moments, a start distribution and terminal states.
+
+    Args:
+        transition: P[s, a, s'], an array of shape [S, A, S], or a `scipy.sparse` matrix of shape [S·A, S] whose row
+            s·A + a belongs to state s and action a. Rows of terminal states are ignored: an episode ends on entering one.
+        reward_mean: mean of the reward of each transition: shaped like `transition`, or [S, A], or one number.
+        reward_variance: variance of that reward, shaped likewise.
+        start: d0[s], the distribution of the first state; no mass on terminal states. Default: uniform over the others.
+        terminal: which states are terminal, bool[S]. Default: none.
+        goal: which terminal states count as success (`Moments.goal_probability`), bool[S]. Default: all of them.
+        layout: where each state lies on a map, for pictures.
+        action_names: one name for each action. Default: "0", "1", ….
+    """
+
+    def __init__(
+        self,
+        transition: Any,
+        reward_mean: Any = 0.0,
+        reward_variance: Any = 0.0,
+        start: ArrayLike | None = None,
+        terminal: ArrayLike | None = None,
+        *,
+        goal: ArrayLike | None = None,
+        layout: GridMap | None = None,
+        action_names: tuple[str, ...] | None = None,
+    ) -> None:
+        row, successor, probability, (n_states, n_actions) = checks.transition_entries(transition)
+        reward = checks.reward_entries(reward_mean, row, successor, n_states, n_actions, "reward_mean")
+        noise = checks.reward_entries(reward_variance, row, successor, n_states, n_actions, "reward_variance")
+        self._assemble(
+            n_states, n_actions, row, successor, probability, reward, noise, start, terminal, goal, layout, action_names
+        )
+
+    @classmethod
+    def from_transitions(
+        cls,
+        n_states: int,
+        n_actions: int,
+        state: ArrayLike,
+        action: ArrayLike,
+        successor: ArrayLike,
+        probability: ArrayLike,
+        reward_mean: ArrayLike = 0.0,
+        reward_variance: ArrayLike = 0.0,
+        start: ArrayLike | None = None,
+        terminal: ArrayLike | None = None,
+        *,
+        goal: ArrayLike | None = None,
+        layout: GridMap | None = None,
+        action_names: tuple[str, ...] | None = None,
+    ) -> FiniteMDP:
+        """Build from a list of transitions, one entry each, in any order.
+
+        Entries for the same (state, action, successor) are merged so that the mean and the variance of the reward
+        given that transition stay exact.
+        """
+        state, action = np.asarray(state, np.int64), np.asarray(action, np.int64)
+        successor = np.asarray(successor, np.int64)
+        probability = np.asarray(probability, np.float64)
+        checks.indices(state, n_states, "state")
+        checks.indices(action, n_actions, "action")
+        checks.indices(successor, n_states, "successor")
+        mean = np.broadcast_to(np.asarray(reward_mean, np.float64), state.shape)
+        variance = np.broadcast_to(np.asarray(reward_variance, np.float64), state.shape)
+        mdp = cls.__new__(cls)
+        mdp._assemble(
+            n_states, n_actions, state * n_actions + action, successor, probability, mean, variance,
+            start, terminal, goal, layout, action_names,
+        )  # fmt: skip
+        return mdp
+
+    @classmethod
+    def from_map(cls, text: str, **rules: Any) -> FiniteMDP:
+        """Build a grid world from a map drawn as text; see `vpac.envs.maps.grid_world` for the letters and the rules."""
+        from vpac.envs.maps import grid_world
+
+        return grid_world(text, **rules)
+
+    @classmethod
+    def from_gymnasium(cls, env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
+        """Build from a Gymnasium environment (or its id) that knows its transitions.
+
+        That is one of ours, or one with a transition table `P[state][action] = [(probability, next state, reward,
+        terminated), …]` such as FrozenLake, CliffWalking and Taxi. Time limits are not part of the process: pass them
+        to the oracle as `horizon`.
+        """
+        from vpac.envs.tables import from_table
+
+        return from_table(env, start)
+
+    def _assemble(
+        self,
+        n_states: int,
+        n_actions: int,
+        row: IntArray,
+        successor: IntArray,
+        probability: FloatArray,
+        mean: FloatArray,
+        variance: FloatArray,
+        start: ArrayLike | None,
+        terminal: ArrayLike | None,
+        goal: ArrayLike | None,
+        layout: GridMap | None,
+        action_names: tuple[str, ...] | None,
+    ) -> None:
+        checks.finite(probability, mean, variance, row, successor, n_actions)
+        self.n_states, self.n_actions = int(n_states), int(n_actions)
+        self.terminal = checks.mask(terminal, n_states, "terminal")
+        self.goal = self.terminal if goal is None else checks.mask(goal, n_states, "goal")
+        if np.any(self.goal & ~self.terminal):
+            raise UserError(f"goal state {int(np.argmax(self.goal & ~self.terminal))} is not terminal")
+        self.start = checks.start_distribution(start, self.terminal)
+        kept = (probability > 0.0) & ~self.terminal[row // n_actions]
+        self.indptr, self.successor, self.probability, self.reward, self.noise = _sorted_and_merged(
+            row[kept], successor[kept], probability[kept], mean[kept], variance[kept], n_states, n_actions
+        )
+        checks.rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)
+        self.layout = layout
+        self.action_names = action_names or tuple(str(a) for a in range(n_actions))
+        if len(self.action_names) != n_actions:
+            raise UserError(f"{len(self.action_names)} action names for {n_actions} actions")
+
+    @cached_property
+    def row(self) -> IntArray:
+        """For each stored transition, s·A + a."""
+        return np.repeat(np.arange(self.n_states * self.n_actions), np.diff(self.indptr))
+
+    @property
+    def transition(self) -> FloatArray:
+        """P[s, a, s'] as a dense array; zero rows for terminal states."""
+        return self._dense(self.probability)
+
+    @property
+    def reward_mean(self) -> FloatArray:
+        """Mean reward of each transition as a dense [S, A, S] array; zero where there is no transition."""
+        return self._dense(self.reward)
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        """Reward variance of each transition as a dense [S, A, S] array; zero where there is no transition."""
+        return self._dense(self.noise)
+
+    def _dense(self, entries: FloatArray) -> FloatArray:
+        size = self.n_states**2 * self.n_actions
+        if size > DENSE_ENTRIES:
+            raise UserError(
+                f"a dense [S, A, S] array of {self.n_states} states would hold {size:.1e} numbers; "
+                "use the transition list (row, successor, probability, reward, noise)"
+            )
+        dense = np.zeros((self.n_states * self.n_actions, self.n_states))
+        dense[self.row, self.successor] = entries
+        return dense.reshape(self.n_states, self.n_actions, self.n_states)
+
+    def with_start(self, start: ArrayLike) -> FiniteMDP:
+        """The same process with another start distribution; the transitions are shared, not copied."""
+        other = object.__new__(FiniteMDP)
+        other.__dict__.update(self.__dict__)
+        other.start = checks.start_distribution(start, self.terminal)
+        return other
+
+    def sample_start(self, rng: np.random.Generator) -> int:
+        """Draw a first state."""
+        return int(rng.choice(self.n_states, p=self.start))
+
+    def sample(self, state: int, action: int, rng: np.random.Generator) -> tuple[int, float, bool]:
+        """Take `action` in `state`: the next state, the reward, and whether the episode terminated."""
+        if self.terminal[state]:
+            raise UserError(f"state {state} is terminal: the episode is over")
+        row = state * self.n_actions + action
+        first, last = self.indptr[row], self.indptr[row + 1]
+        drawn = np.searchsorted(np.cumsum(self.probability[first:last]), rng.random(), side="right")
+        entry = min(first + int(drawn), last - 1)
+        reward = self.reward[entry]
+        if self.noise[entry] > 0.0:
+            reward += np.sqrt(self.noise[entry]) * rng.standard_normal()
+        successor = int(self.successor[entry])
+        return successor, float(reward), bool(self.terminal[successor])
+
+    def to_gymnasium(
+        self, render_mode: str | None = None, max_episode_steps: int | None = None
+    ) -> gymnasium.Env[Any, Any]:
+        """A Gymnasium environment that samples this process; cut off (truncated) after `max_episode_steps`."""
+        from gymnasium.wrappers import TimeLimit
+
+        from vpac.envs.gym_env import FiniteMDPEnv
+
+        env = FiniteMDPEnv(self, render_mode=render_mode)
+        return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
+
+    def __repr__(self) -> str:
+        return (
+            f"FiniteMDP({self.n_states} states, {self.n_actions} actions, {len(self.probability)} transitions, "
+            f"{int(self.terminal.sum())} terminal)"
+        )
+
+
+def _sorted_and_merged(
+    row: IntArray,
+    successor: IntArray,
+    probability: FloatArray,
+    mean: FloatArray,
+    variance: FloatArray,
+    n_states: int,
+    n_actions: int,
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Sort transitions by (row, successor) and merge equal ones, keeping the reward's conditional moments."""
+    order = np.argsort(row * n_states + successor, kind="stable")
+    row, successor, probability, mean, variance = (x[order] for x in (row, successor, probability, mean, variance))
+    new = np.ones(len(row), bool)
+    new[1:] = (row[1:] != row[:-1]) | (successor[1:] != successor[:-1])
+    if not new.all():
+        group = np.cumsum(new) - 1
+        total = np.bincount(group, probability)
+        merged_mean = np.bincount(group, probability * mean) / total
+        spread = variance + (mean - merged_mean[group]) ** 2
+        variance = np.bincount(group, probability * spread) / total
+        row, successor, probability, mean = row[new], successor[new], total, merged_mean
+    indptr = np.zeros(n_states * n_actions + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=n_states * n_actions), out=indptr[1:])
+    return indptr, successor, probability, mean, variance
+
+
+def reachable(mdp: FiniteMDP) -> BoolArray:
+    """The states that some policy reaches from the start distribution."""
+    return reached(mdp.row // mdp.n_actions, mdp.successor, mdp.start > 0.0)

@@ -1,0 +1,28 @@
+"""Errors that are the user's to mend: one sentence that names what was wrong, what was expected and the nearest right spelling."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["UserError", "one_of", "suggestion"]
+
+
+class UserError(ValueError):
+    """A mistake in the input. The command line prints its message and exits with code 2."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string if none is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    return f"; did you mean {by_folded[near[0]]!r}?" if near else ""
+
+
+def one_of(value: str, known: Iterable[str], what: str) -> str:
+    """Return `value` if it is one of the `known` names of `what`, else raise a `UserError` that lists them."""
+    known = tuple(known)
+    if value not in known:
+        choices = ", ".join(repr(name) for name in known)
+        raise UserError(f"unknown {what} {value!r}: expected one of {choices}{suggestion(str(value), known)}")
+    return value

@@ -1,0 +1,28 @@
+"""Exact answers about finite processes: moments of the return, gradients, the mean–variance frontier. Never samples."""
+
+from vpac.oracle.frontier import Frontier, best_policy, frontier
+from vpac.oracle.gradient import gradient
+from vpac.oracle.linear import OracleError
+from vpac.oracle.moments import Moments, evaluate
+from vpac.oracle.off_policy import OffPolicyMoments, evaluate_off_policy
+from vpac.oracle.optimal import optimal_policy
+from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.oracle.state_critics import state_critic_gradient, stationary_distribution
+
+__all__ = [
+    "Frontier",
+    "Moments",
+    "OffPolicyMoments",
+    "OracleError",
+    "best_policy",
+    "evaluate",
+    "evaluate_off_policy",
+    "frontier",
+    "gradient",
+    "greedy",
+    "optimal_policy",
+    "softmax",
+    "state_critic_gradient",
+    "stationary_distribution",
+    "uniform",
+]

@@ -1,0 +1,248 @@
+"""The mean–variance frontier: for each price ψ the best stationary policy that exact ascent finds.
+
+The objective has many local optima and plateaus, so the search is thorough where it can be:
+
+- natural-gradient ascent, the softmax gradient divided by occupancy · π, which does not stall where π(a|s) is small;
+- from the risk-neutral optimum, from the neighbouring ψ's policy, from the uniform and from random policies;
+- from the best of all deterministic policies, where there are few enough to try them all;
+- at the end every ψ may take any policy that was found for another.
+
+What is returned for a ψ is therefore never worse than the risk-neutral policy nor, on small processes, than the best
+deterministic one. It is not proven to be the global optimum: that problem is NP-hard in general.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP, reachable
+from vpac.errors import UserError
+from vpac.oracle.gradient import on_policy_weights
+from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
+from vpac.oracle.optimal import optimal_policy
+from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.typing import FloatArray
+
+__all__ = ["Frontier", "ascend", "best_policy", "deterministic_policies", "frontier"]
+
+MOST_DETERMINISTIC = 100_000
+"""Up to this many deterministic policies are all tried."""
+BATCH = 4096
+SMALLEST_LOGIT = -40.0
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Mean, variance and policy for each price of variance."""
+
+    psis: FloatArray
+    """Prices of variance, ascending."""
+    means: FloatArray
+    """Mean return of each policy."""
+    variances: FloatArray
+    """Variance of the return of each policy, in the meaning `variance_of`."""
+    policies: FloatArray
+    """The policies, [points, S, A]."""
+    variance_of: VarianceOf
+    """Which variance is penalised and reported."""
+
+    @property
+    def objectives(self) -> FloatArray:
+        """mean − ψ · variance at each point."""
+        return self.means - self.psis * self.variances
+
+    @property
+    def sharpe(self) -> FloatArray:
+        """Mean over standard deviation at each point; inf where the return does not vary."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.means / np.sqrt(self.variances), np.float64)
+
+
+def frontier(
+    mdp: FiniteMDP,
+    psis: Sequence[float],
+    gamma: float,
+    variance_of: VarianceOf = "return",
+    *,
+    restarts: int = 2,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda done: None,
+) -> Frontier:
+    """The best stationary policy found for each ψ.
+
+    Args:
+        mdp: the process.
+        psis: prices of variance, not negative, in any order; the result has them ascending.
+        gamma: discount factor in [0, 1].
+        variance_of: the variance that is penalised; the default is the one that a user of the policy sees.
+        restarts: ascents from random policies at each ψ, beside those from known ones.
+        seed: of the random policies.
+        progress: called with the share that is done.
+    """
+    gamma = check_gamma(gamma)
+    prices = np.sort(np.asarray(psis, np.float64))
+    if not len(prices) or not (np.isfinite(prices) & (prices >= 0.0)).all():
+        raise UserError(f"psis must be finite numbers that are not negative, at least one, got {list(psis)}")
+    search = _Search(mdp, gamma, variance_of)
+    random = np.random.default_rng(seed)
+    for done, psi in enumerate(prices):
+        search.improve(psi, random, restarts)
+        progress((done + 1) / (2 * len(prices)))
+    for done, psi in enumerate(prices[::-1]):
+        search.climb(psi, [search.best(psi)])
+        progress(0.5 + (done + 1) / (2 * len(prices)))
+    chosen = [search.best(psi) for psi in prices]
+    moments = [evaluate(mdp, policy, gamma) for policy in chosen]
+    return Frontier(
+        prices,
+        np.array([float(m.mean) for m in moments]),
+        np.array([float(m.variance_of(variance_of)) for m in moments]),
+        np.stack(chosen),
+        variance_of,
+    )
+
+
+def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:
+    """The best stationary policy found for one price of variance, [S, A]."""
+    return np.asarray(frontier(mdp, [psi], gamma, variance_of).policies[0], np.float64)
+
+
+class _Search:
+    """A pool of policies with their means and variances, which grows as ψ after ψ is searched."""
+
+    def __init__(self, mdp: FiniteMDP, gamma: float, variance_of: VarianceOf) -> None:
+        self.mdp, self.gamma, self.variance_of = mdp, gamma, variance_of
+        self.policies: list[FloatArray] = []
+        self.means: list[float] = []
+        self.variances: list[float] = []
+        self.neutral = optimal_policy(mdp, gamma)
+        self._add(self.neutral)
+        self.deterministic = _all_deterministic(mdp, gamma, variance_of)
+
+    def _add(self, policy: FloatArray) -> None:
+        moments = evaluate(self.mdp, policy, self.gamma)
+        self.policies.append(policy)
+        self.means.append(float(moments.mean))
+        self.variances.append(float(moments.variance_of(self.variance_of)))
+
+    def best(self, psi: float) -> FloatArray:
+        """The best policy of the pool at this price."""
+        return self.policies[int(np.argmax(np.array(self.means) - psi * np.array(self.variances)))]
+
+    def improve(self, psi: float, random: np.random.Generator, restarts: int) -> None:
+        """Search from every known and some random starts."""
+        shape = (self.mdp.n_states, self.mdp.n_actions)
+        starts = [self.best(psi), self.neutral, uniform(self.mdp)]
+        if self.deterministic is not None:
+            actions, means, variances = self.deterministic
+            starts.append(greedy(np.eye(shape[1])[actions[int(np.argmax(means - psi * variances))]]))
+        starts += [random.dirichlet(np.ones(shape[1]), shape[0]) for _ in range(restarts)]
+        self.climb(psi, starts)
+
+    def climb(self, psi: float, starts: Iterable[FloatArray]) -> None:
+        """Ascend from each start and keep it, what the ascent found, and the nearest deterministic policy."""
+        for start in starts:
+            found = ascend(self.mdp, start, psi, self.gamma, self.variance_of)
+            for policy in (start, found, greedy(found)):
+                if policy is found or _ends(policy, self.mdp, self.gamma):
+                    self._add(policy)
+
+
+def ascend(
+    mdp: FiniteMDP,
+    policy: FloatArray,
+    psi: float,
+    gamma: float,
+    variance_of: VarianceOf = "return",
+    most_steps: int = 2000,
+    softening: float = 0.01,
+) -> FloatArray:
+    """Natural-gradient ascent of mean − ψ · variance with a doubling step, from a softened `policy`."""
+    logits = np.log((1.0 - softening) * policy + softening / mdp.n_actions)
+    moments = evaluate(mdp, softmax(logits), gamma)
+    best = _objective(moments, psi, variance_of)
+    step, idle = 1.0, 0
+    for _ in range(most_steps):
+        direction = _natural_direction(moments, psi, variance_of)
+        size = np.abs(direction).max()
+        if size == 0.0:
+            break
+        step = min(step, 30.0 / size)
+        while step * size > 1e-9:
+            trial = np.maximum(logits + step * direction, SMALLEST_LOGIT)
+            trial -= trial.max(axis=-1, keepdims=True)
+            trial_moments = evaluate(mdp, softmax(trial), gamma)
+            if (found := _objective(trial_moments, psi, variance_of)) > best:
+                break
+            step /= 4.0
+        else:
+            break
+        idle = idle + 1 if found - best < 1e-12 * (1.0 + abs(best)) else 0
+        logits, moments, best = trial, trial_moments, found
+        step *= 2.0
+        if idle >= 10:
+            break
+    return moments.policy
+
+
+def _objective(moments: Moments, psi: float, variance_of: VarianceOf) -> float:
+    return float(moments.mean - psi * moments.variance_of(variance_of))
+
+
+def _natural_direction(moments: Moments, psi: float, variance_of: VarianceOf) -> FloatArray:
+    """The softmax gradient divided by occupancy · π: how much better each action is, given its state."""
+    policy, visits = moments.policy, moments.visitation[:, None]
+    total = on_policy_weights(moments, policy, psi, "exact", variance_of)
+    per_visit = np.divide(total, policy * visits, out=np.zeros_like(total), where=(policy > 0.0) & (visits > 0.0))
+    per_visit[moments.mdp.terminal] = 0.0
+    return np.asarray(per_visit - (policy * per_visit).sum(axis=-1, keepdims=True), np.float64)
+
+
+def deterministic_policies(mdp: FiniteMDP) -> Iterator[FloatArray]:
+    """Every deterministic policy, in batches of action choices [N, S]; states that are never entered keep action 0."""
+    free = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
+    batch: list[tuple[int, ...]] = []
+    for choice in product(range(mdp.n_actions), repeat=len(free)):
+        batch.append(choice)
+        if len(batch) == BATCH:
+            yield _spread(mdp, free, batch)
+            batch = []
+    if batch:
+        yield _spread(mdp, free, batch)
+
+
+def _spread(mdp: FiniteMDP, free: FloatArray, batch: list[tuple[int, ...]]) -> FloatArray:
+    actions = np.zeros((len(batch), mdp.n_states), np.int64)
+    actions[:, free] = batch
+    return actions
+
+
+def _all_deterministic(
+    mdp: FiniteMDP, gamma: float, variance_of: VarianceOf
+) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """Actions, means and variances of all deterministic policies, or None if they are too many or may not end."""
+    choices = int((reachable(mdp) & ~mdp.terminal).sum())
+    if gamma == 1.0 or mdp.n_actions**choices > MOST_DETERMINISTIC:
+        return None
+    actions, means, variances = [], [], []
+    for batch in deterministic_policies(mdp):
+        moments = evaluate(mdp, np.eye(mdp.n_actions)[batch], gamma)
+        actions.append(batch)
+        means.append(moments.mean)
+        variances.append(moments.variance_of(variance_of))
+    return np.concatenate(actions), np.concatenate(means), np.concatenate(variances)
+
+
+def _ends(policy: FloatArray, mdp: FiniteMDP, gamma: float) -> bool:
+    """Whether the policy has a mean return."""
+    from vpac.oracle.linear import OracleError
+    from vpac.oracle.occupancy import surely_ends
+
+    try:
+        return gamma < 1.0 or bool(surely_ends(mdp, policy).any())
+    except OracleError:
+        return False

@@ -1,0 +1,186 @@
+"""Exact policy gradients of mean − ψ · variance, and the vector fields that the paper publishes in their place.
+
+Every algorithm of the paper moves θ along Σ_k weight_k ∇log π(A_k|S_k). The oracle adds up what that is on average: the
+total weight Ω(s,a) that state s and action a collect in an episode, from which the gradient of a softmax policy follows,
+
+    ∂/∂θ(s,a) = (Ω(s,a) − π(a|s) Σ_a' Ω(s,a')) / temperature.
+
+Derivations, and the proof that the "exact" forms are the gradient and the published ones are not: docs/corrections.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError, one_of
+from vpac.oracle.linear import Chain
+from vpac.oracle.moments import VARIANCES, Moments, VarianceOf, check_gamma, evaluate
+from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, ratio_weights
+from vpac.oracle.policies import check_policy, softmax
+from vpac.typing import FloatArray
+
+__all__ = ["Algorithm", "Form", "gradient", "on_policy_weights"]
+
+Form = Literal["exact", "published"]
+Algorithm = Literal["vpac", "vaac"]
+
+
+def gradient(
+    mdp: FiniteMDP,
+    theta: ArrayLike,
+    gamma: float,
+    psi: float,
+    form: Form = "exact",
+    variance_of: VarianceOf = "action",
+    *,
+    algorithm: Algorithm = "vpac",
+    temperature: float = 1.0,
+    behaviour: ArrayLike | None = None,
+    critics: Critics = "importance",
+    ratios: Literal["plain", "clipped"] = "plain",
+) -> FloatArray:
+    """The mean update direction of an algorithm with exact critics, ∇θ of mean − ψ · variance for `form="exact"`, [S, A].
+
+    Args:
+        mdp: the process.
+        theta: parameters of the softmax policy, [S, A].
+        gamma: discount factor in [0, 1].
+        psi: price of variance, not negative.
+        form: "exact" is the gradient; "published" is the paper's formula (Theorem 2, Theorem 4, Algorithm 2), which has
+            one meaning and does not read `variance_of`.
+        variance_of: the variance that is penalised: "action" E[σ(S0,A0)], "state" E[Var(G|S0)], "return" Var(G).
+        algorithm: "vpac" (direct variance σ) or "vaac" (second moment M); their exact forms are the same gradient.
+        temperature: of the softmax.
+        behaviour: the behaviour policy [S, A]; None: on-policy.
+        critics: off-policy, what Q and σ stand for; see `vpac.oracle.off_policy`. "importance" and "clipped" define
+            the variance of an importance-weighted return given the first action, so they take `variance_of="action"`.
+        ratios: off-policy with expected critics, the actor's ratios: "plain" ρ, or "clipped" min(1, ρ), whose mean
+            update is a vector field and not a gradient. The other critics bring their own ratios.
+    """
+    one_of(form, ("exact", "published"), "form")
+    one_of(variance_of, VARIANCES, "variance_of")
+    one_of(algorithm, ("vpac", "vaac"), "algorithm")
+    one_of(critics, CRITICS, "kind of critics")
+    one_of(ratios, ("plain", "clipped"), "kind of ratios")
+    gamma = check_gamma(gamma)
+    if not (np.isfinite(psi) and psi >= 0.0):
+        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
+    policy = check_policy(mdp, softmax(theta, temperature))
+    if behaviour is None:
+        total = on_policy_weights(evaluate(mdp, policy, gamma), policy, psi, form, variance_of, algorithm)
+    else:
+        from vpac.oracle.off_policy_gradient import off_policy_weights
+
+        behaviour = check_behaviour(mdp, policy, behaviour)
+        if algorithm == "vaac" or critics == "expected":
+            first, second = ratio_weights(policy, behaviour, "importance" if ratios == "plain" else "clipped")
+            moments = evaluate(mdp, policy, gamma)
+            total = on_policy_weights(moments, first, psi, form, variance_of, algorithm, second)
+        else:
+            total = off_policy_weights(mdp, policy, behaviour, gamma, psi, form, variance_of, critics)
+    total = np.where(mdp.terminal[:, None], 0.0, total)
+    return np.asarray((total - policy * total.sum(axis=-1, keepdims=True)) / temperature, np.float64)
+
+
+def on_policy_weights(
+    moments: Moments,
+    weights: FloatArray,
+    psi: float,
+    form: Form,
+    variance_of: VarianceOf,
+    algorithm: Algorithm = "vpac",
+    squared: FloatArray | None = None,
+) -> FloatArray:
+    """Ω(s,a) with the critics of the policy itself.
+
+    `weights` is π on-policy. Off-policy it is b·ρ, because the corrected update then carries the factor ρ_{0:k};
+    `squared` is b·ρ², which only published forms see.
+    """
+    mdp, gamma = moments.mdp, moments.gamma
+    chain = Chain(mdp, weights)
+    if algorithm == "vaac":
+        per_visit = _vaac_published if form == "published" else _vaac_exact
+        return per_visit(moments, chain, psi, variance_of, squared)
+    if form == "published":
+        if squared is not None:
+            from vpac.oracle.off_policy_gradient import theorem_4
+
+            return theorem_4(mdp, weights, squared, gamma, psi, moments.action_value, moments.action_variance)
+        return _theorem_2(moments, chain, psi)
+    return _corrected(moments, chain, psi, variance_of)
+
+
+def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
+    """Published: γ^k Q_k − ψ γ^{2k} σ_k."""
+    gamma, start = moments.gamma, moments.mdp.start
+    visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
+    per_visit = visits[:, None] * moments.action_value - psi * visits_bar[:, None] * moments.action_variance
+    return chain.weights * per_visit
+
+
+def _corrected(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
+    """Corrected, with a baseline: γ^k A_k − ψ [γ^{2k} (σ_k + A_k²) + 2 γ^k (D_k + V(S_0) − c) A_k].
+
+    D_k = Σ_{t<k} γ^t δ^V_t is the luck so far; the reference c says which variance is meant. For "action" c is
+    Q(S_0, A_0), and the penalty at k = 0 is σ_0 alone.
+    """
+    mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
+    value, advantage = moments.value, moments.action_value - moments.value[:, None]
+    visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
+    error = mdp.reward + gamma * value[mdp.successor] - value[mdp.row // mdp.n_actions]
+    luck = gamma * chain.push(visits_bar[:, None] * chain.weights, error)
+    later_visits = visits_bar
+    if variance_of == "action":
+        luck = luck - gamma * chain.push(start[:, None] * chain.weights * advantage)
+        later_visits = visits_bar - start
+    elif variance_of == "return":
+        luck = luck + start * (value - moments.mean)
+    luck = chain.flow(gamma, luck)
+    penalty = (
+        visits_bar[:, None] * moments.action_variance
+        + later_visits[:, None] * advantage**2
+        + 2.0 * luck[:, None] * advantage
+    )
+    return chain.weights * (visits[:, None] * advantage - psi * penalty)
+
+
+def _vaac_exact(
+    moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, _squared: FloatArray | None
+) -> FloatArray:
+    """Corrected VAAC: γ^k Q_k − μ [γ^{2k} M_k + 2 γ^k (G_{0:k} − c) Q_k]."""
+    mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
+    visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
+    collected = gamma * chain.push(visits_bar[:, None] * chain.weights, mdp.reward)
+    second_moment = visits_bar[:, None] * moments.action_second_moment
+    if variance_of == "action":
+        collected = collected - gamma * chain.push(start[:, None] * chain.weights * moments.action_value)
+        second_moment = second_moment - start[:, None] * moments.action_value**2
+    else:
+        collected = collected - start * (moments.value if variance_of == "state" else moments.mean)
+    surplus = chain.flow(gamma, collected)
+    penalty = second_moment + 2.0 * surplus[:, None] * moments.action_value
+    return chain.weights * (visits[:, None] * moments.action_value - psi * penalty)
+
+
+def _vaac_published(
+    moments: Moments, chain: Chain, psi: float, _variance_of: VarianceOf, squared: FloatArray | None
+) -> FloatArray:
+    """Published VAAC: γ^k Q_k − μ [γ^{2k} M_k + 2 γ^{k+1} Ḡ_k Q_k − 2 γ^k V(S_0) Q_k], Ḡ_k = Σ_{t<k} γ^{2t} R_{t+1}.
+
+    Off-policy all of it carries ρ_{0:k}, and the rewards in Ḡ_k carry ρ_{0:t} once more.
+    """
+    mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
+    visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
+    twice = chain if squared is None else Chain(mdp, squared)
+    mass = twice.flow(gamma**3, start)[:, None] * twice.weights
+    collected = chain.flow(gamma, gamma * chain.push(mass, mdp.reward))
+    reference = chain.flow(gamma, start * moments.value)
+    penalty = (
+        visits_bar[:, None] * moments.action_second_moment
+        + 2.0 * (gamma * collected - reference)[:, None] * moments.action_value
+    )
+    return chain.weights * (visits[:, None] * moments.action_value - psi * penalty)

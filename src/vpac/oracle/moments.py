@@ -1,0 +1,207 @@
+"""Mean and variance of the return of a policy, exactly.
+
+Theorem 1 of the paper, on-policy:
+
+    Q(s,a) = E[R + γ V(S')]            V(s) = Σ_a π(a|s) Q(s,a)
+    σ(s,a) = E[δ² + γ² σ(S',A')],      δ = R + γ Q(S',A') − Q(s,a)
+
+E[δ² | s,a] is an average over the next state and action. The action's part is the spread of Q(S', ·) around V(S'), so
+
+    E[δ²] = E[(R + γ V(S') − Q(s,a))² + γ² Σ_a' π(a'|S') (Q(S',a') − V(S'))²]
+
+and both equations become linear systems over states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError, one_of
+from vpac.oracle import occupancy
+from vpac.oracle.horizon import action_moments_to_go, action_second_moment_to_go, check_horizon
+from vpac.oracle.linear import Chain, backup
+from vpac.oracle.policies import check_policy
+from vpac.typing import BoolArray, FloatArray
+
+__all__ = ["VARIANCES", "Moments", "VarianceOf", "check_gamma", "evaluate"]
+
+VarianceOf = Literal["action", "state", "return"]
+VARIANCES: tuple[VarianceOf, ...] = ("action", "state", "return")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Exact moments of the return of a policy, by state, by state and action, and over the start distribution.
+
+    For a batch of policies [..., S, A] every array has the same leading axes. With γ = 1, states that the start never
+    leads to and from which the policy may never end have no moments: they hold NaN.
+    """
+
+    mdp: FiniteMDP
+    """The process."""
+    policy: FloatArray
+    """π[..., S, A]."""
+    gamma: float
+    """Discount factor."""
+    horizon: int | None
+    """Episodes are cut off after this many steps; None: never."""
+    value: FloatArray
+    """V(s) = E[G | s], [..., S]."""
+    action_value: FloatArray
+    """Q(s,a) = E[G | s, a], [..., S, A]."""
+    action_variance: FloatArray
+    """σ(s,a) = Var(G | s, a), [..., S, A]."""
+
+    @cached_property
+    def variance(self) -> FloatArray:
+        """Var(G | s): the variance ahead of each action and the spread between actions, [..., S]."""
+        return average(self.policy, self.action_variance + (self.action_value - self.value[..., None]) ** 2)
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """E[G] over the start distribution; a number, or one for each policy of a batch."""
+        return self._over_start(self.value)
+
+    @cached_property
+    def total_variance(self) -> FloatArray:
+        """Var(G), the start state's share included."""
+        return self._over_start(self.variance + (self.value - self.mean[..., None]) ** 2)
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviation of the return."""
+        return np.sqrt(self.total_variance)
+
+    @property
+    def sharpe(self) -> FloatArray:
+        """Mean over standard deviation; ±inf where the return does not vary."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.divide(self.mean, self.std)
+
+    def variance_of(self, kind: VarianceOf) -> FloatArray:
+        """The variance that an objective penalises: E[σ(S0,A0)] ("action"), E[Var(G|S0)] ("state"), Var(G) ("return")."""
+        one_of(kind, VARIANCES, "variance_of")
+        if kind == "return":
+            return self.total_variance
+        return self._over_start(self.variance if kind == "state" else average(self.policy, self.action_variance))
+
+    @cached_property
+    def action_second_moment(self) -> FloatArray:
+        """M(s,a) = E[G² | s, a] by its own Bellman equation, not from σ: E[R² + 2γ R V(S') + γ² M(S')]."""
+        if self.horizon is not None:
+            return action_second_moment_to_go(self.mdp, self.policy, self.gamma, self.horizon)
+        mdp, gamma, kept = self.mdp, self.gamma, _defined(self.mdp, self.policy, self.gamma)
+        ahead = self.value[..., mdp.successor]
+        immediate = backup(mdp, mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * ahead)
+        moment = Chain(mdp, self.policy).accumulate(gamma**2, average(self.policy, immediate, kept), kept)
+        return immediate + gamma**2 * backup(mdp, moment[..., mdp.successor])
+
+    @cached_property
+    def second_moment(self) -> FloatArray:
+        """M(s) = E[G² | s], [..., S]."""
+        return average(self.policy, self.action_second_moment)
+
+    @cached_property
+    def visitation(self) -> FloatArray:
+        """Σ_k γ^k P(S_k = s): discounted number of visits to each state, [..., S]."""
+        return occupancy.visits(self.mdp, self.policy, self.gamma, self.horizon)
+
+    @cached_property
+    def visits(self) -> FloatArray:
+        """Σ_k P(S_k = s): expected number of visits to each state in an episode; inf where the policy may stay forever."""
+        return occupancy.visits(self.mdp, self.policy, 1.0, self.horizon)
+
+    @cached_property
+    def goal_probability_by_state(self) -> FloatArray:
+        """Probability of ever (within the horizon) reaching the goal from each state, [..., S]."""
+        return occupancy.goal_probability(self.mdp, self.policy, self.horizon)
+
+    @cached_property
+    def goal_probability(self) -> FloatArray:
+        """Probability of reaching the goal over the start distribution."""
+        return self._over_start(self.goal_probability_by_state)
+
+    def _over_start(self, by_state: FloatArray) -> FloatArray:
+        starts = np.flatnonzero(self.mdp.start > 0.0)
+        return np.asarray(by_state[..., starts] @ self.mdp.start[starts], np.float64)
+
+
+def evaluate(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | None = None) -> Moments:
+    """Mean and variance of the return of a policy, or of a batch of policies [..., S, A].
+
+    Args:
+        mdp: the process.
+        policy: π[s, a]; see `softmax`, `greedy` and `uniform`. Leading axes are a batch.
+        gamma: discount factor in [0, 1].
+        horizon: cut episodes off after this many steps, as a time limit does; None: never.
+    """
+    gamma = check_gamma(gamma)
+    policy = check_policy(mdp, policy)
+    if horizon is not None:
+        action_value, action_variance = action_moments_to_go(mdp, policy, gamma, check_horizon(horizon))
+        return Moments(mdp, policy, gamma, horizon, average(policy, action_value), action_value, action_variance)
+    kept = _defined(mdp, policy, gamma)
+    value, action_value, action_variance = weighted_moments(mdp, policy, policy, gamma, kept)
+    if kept is not None and not kept.all():
+        value = np.where(kept, value, np.nan)
+        lost = backup(mdp, 1.0 - kept[..., mdp.successor]) > 0.0
+        action_value, action_variance = (np.where(lost, np.nan, x) for x in (action_value, action_variance))
+    return Moments(mdp, policy, gamma, None, value, action_value, action_variance)
+
+
+def weighted_moments(
+    mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: float, kept: BoolArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """U, Q and σ of Q = E[R + γ U(S')] and σ = E[δ² + γ² Σ_a' w₂(S',a') σ(S',a')] with U(s) = Σ_a w₁(s,a) Q(s,a).
+
+    On-policy both weights are π. Off-policy w₁ = b·ρ and w₂ = b·ρ² (Theorem 3).
+    """
+    reward = backup(mdp, mdp.reward)
+    chain = Chain(mdp, first)
+    value = chain.accumulate(gamma, average(first, reward, kept), kept)
+    action_value = reward + gamma * backup(mdp, value[..., mdp.successor])
+
+    surprise = mean_squared_error(mdp, first, second, value, action_value, gamma)
+    if second is not first:
+        chain = Chain(mdp, second)
+    variance = chain.accumulate(gamma**2, average(second, surprise, kept), kept)
+    return value, action_value, surprise + gamma**2 * backup(mdp, variance[..., mdp.successor])
+
+
+def mean_squared_error(
+    mdp: FiniteMDP, first: FloatArray, second: FloatArray, value: FloatArray, action_value: FloatArray, gamma: float
+) -> FloatArray:
+    """E[δ² | s, a], [..., S, A], δ = R + γ ρ' Q(S',A') − Q(s,a)."""
+    if second is first:
+        spread = (first * (action_value - value[..., None]) ** 2).sum(axis=-1)
+    else:
+        spread = (second * action_value**2).sum(axis=-1) - value**2
+    here = action_value.reshape(*action_value.shape[:-2], -1)[..., mdp.row]
+    error = mdp.reward + gamma * value[..., mdp.successor] - here
+    return backup(mdp, error**2 + mdp.noise + gamma**2 * spread[..., mdp.successor])
+
+
+def check_gamma(gamma: float) -> float:
+    """A discount factor in [0, 1]."""
+    if not 0.0 <= gamma <= 1.0:
+        raise UserError(f"gamma must be a number from 0 to 1, got {gamma!r}")
+    return float(gamma)
+
+
+def _defined(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> BoolArray | None:
+    """Which states have moments: None (all of them) below γ = 1; at γ = 1 those from which the policy surely ends."""
+    return occupancy.surely_ends(mdp, policy) if gamma == 1.0 else None
+
+
+def average(weights: FloatArray, by_action: FloatArray, kept: BoolArray | None = None) -> FloatArray:
+    """Σ_a w(s,a) x(s,a); actions of weight zero do not count, even where x is not defined; zero outside `kept`."""
+    if kept is None:
+        return np.asarray((weights * by_action).sum(axis=-1), np.float64)
+    counts = (weights > 0.0) & kept[..., None]
+    return np.asarray(np.where(counts, weights * by_action, 0.0).sum(axis=-1), np.float64)
