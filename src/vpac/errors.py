@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one sentence that names what was wrong, what was expected and the nearest right spelling."""
+"""Errors that are the user's to mend: what was wrong, what was expected, the nearest right spelling."""
 
 from __future__ import annotations
 

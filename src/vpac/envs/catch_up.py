@@ -16,9 +16,9 @@ class CatchUp(FiniteMDPEnv):
     """Luck first, the choice of pace after: a lucky walker can slow down, an unlucky one can hurry.
 
     Cells 0 … 10 in a row. The first move, from cell 0, is luck: with probability 1/2 it carries you to cell 6, else to
-    cell 1, at no cost. From then on you walk (one cell, costs 1), run (two cells, costs 2.5) or wait (costs 1) until you
-    reach or pass cell 10, which pays 20 on top of the arriving move's cost. σ(s, a), the risk ahead, is zero after the
-    first move, so the published form of VPAC has nothing to penalise; the corrected form hedges. Registered as
+    cell 1, at no cost. From then on you walk (one cell, costs 1), run (two cells, costs 2.5) or wait (costs 1) until
+    you reach or pass cell 10, which pays 20 on top of the arriving move's cost. σ(s, a), the risk ahead, is zero after
+    the first move, so the published form of VPAC has nothing to penalise; the corrected form hedges. Registered as
     `vpac/CatchUp-v0` with a limit of 200 steps; the mathematics of the corrections uses γ = 0.95 and ψ = 0.5.
 
     Args:

@@ -1,4 +1,4 @@
-"""What must be true of the numbers that describe a finite process, each with a message that says what is wrong where."""
+"""What must be true of the numbers that describe a finite process; each message says what is wrong where."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Entries = tuple[IntArray, IntArray, FloatArray, tuple[int, int]]
 def transition_entries(transition: Any) -> Entries:
     """The non-zero entries of P as (row s·A + a, successor, probability) and the sizes (S, A)."""
     if hasattr(transition, "tocoo"):
-        rows, columns = transition.shape
-        if columns == 0 or rows == 0 or rows % columns:
+        shape = list(transition.shape)
+        if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
             raise UserError(
-                f"a sparse transition matrix must have shape [S·A, S], got [{rows}, {columns}]: "
-                f"{rows} is not a multiple of {columns}"
+                f"a sparse transition matrix must have shape [S·A, S], a multiple of S rows by S columns, got {shape}"
             )
+        rows, columns = shape
         coo = transition.tocoo()
         return (
             coo.row.astype(np.int64),
@@ -55,7 +55,7 @@ def reward_entries(
         return np.full(len(row), float(table))
     if table.shape == (n_states, n_actions):
         return table.reshape(-1)[row]
-    if table.shape == (n_states, n_actions, n_states):
+    if table.shape in ((n_states, n_actions, n_states), (n_states * n_actions, n_states)):
         return table.reshape(-1, n_states)[row, successor]
     raise UserError(
         f"{name} must be one number or have shape [{n_states}, {n_actions}] or [{n_states}, {n_actions}, {n_states}], "
@@ -64,7 +64,7 @@ def reward_entries(
 
 
 def finite(
-    probability: FloatArray, mean: FloatArray, variance: FloatArray, row: IntArray, successor: IntArray, n_actions: int
+    row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray, variance: FloatArray, n_actions: int
 ) -> None:
     """Probabilities and variances are finite and not negative, mean rewards are finite."""
     for name, entries, signed in (
@@ -103,14 +103,15 @@ def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArr
         raise UserError("every state is terminal: there is nowhere to start")
     if start is None:
         return (~terminal) / float((~terminal).sum())
-    distribution = _numbers(start, "start")
+    distribution = _numbers(start, "start").copy()  # later changes to the caller's array are the caller's own
     if distribution.shape != terminal.shape:
         raise UserError(f"start must have shape [{len(terminal)}], got {list(distribution.shape)}")
     bad = ~(np.isfinite(distribution) & (distribution >= 0.0))
     if bad.any():
         state = int(np.argmax(bad))
         raise UserError(
-            f"start probability of state {state} is {distribution[state]:g}: expected a finite number that is not negative"
+            f"start probability of state {state} is {distribution[state]:g}: "
+            "expected a finite number that is not negative"
         )
     if abs(float(distribution.sum()) - 1.0) > TOLERANCE:
         raise UserError(f"start probabilities sum to {distribution.sum():.10g}, expected 1")
@@ -128,14 +129,39 @@ def mask(values: ArrayLike | None, n_states: int, name: str) -> BoolArray:
     found = np.asarray(values)
     if found.shape != (n_states,) or found.dtype != np.bool_:
         raise UserError(f"{name} must be bool[{n_states}], got {found.dtype}{list(found.shape)}")
-    return found
+    return found.copy()
 
 
-def indices(values: IntArray, limit: int, name: str) -> None:
-    """Whole numbers from 0 up to, not including, `limit`."""
-    bad = (values < 0) | (values >= limit)
+def sizes(n_states: int, n_actions: int) -> None:
+    """There is at least one state and one action."""
+    for name, size in (("n_states", n_states), ("n_actions", n_actions)):
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise UserError(f"{name} must be a whole number from 1 up, got {size!r}")
+
+
+def indices(values: ArrayLike, limit: int, name: str, length: int | None = None) -> IntArray:
+    """A list of whole numbers from 0 up to, not including, `limit`."""
+    found = _numbers(values, name)
+    if found.ndim != 1 or len(found) != (len(found) if length is None else length):
+        expected = "a list" if length is None else f"a list of {length} like the states"
+        raise UserError(f"{name} must be {expected}, got an array of shape {list(found.shape)}")
+    bad = ~((found >= 0) & (found < limit) & (found == np.floor(found)))
     if bad.any():
-        raise UserError(f"{name} {int(values[np.argmax(bad)])} is out of range: expected 0 to {limit - 1}")
+        raise UserError(
+            f"{name} {found[np.argmax(bad)]:.10g} is out of range: expected a whole number from 0 to {limit - 1}"
+        )
+    return found.astype(np.int64)
+
+
+def column(values: ArrayLike, name: str, length: int) -> FloatArray:
+    """One number for each of `length` transitions; a single number stands for all."""
+    found = _numbers(values, name)
+    if found.ndim != 0 and found.shape != (length,):
+        raise UserError(
+            f"{name} must be one number or a list of {length} like the states, "
+            f"got an array of shape {list(found.shape)}"
+        )
+    return np.broadcast_to(found, (length,))
 
 
 def _numbers(values: Any, name: str) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = ["ContinuousPuddleWorld"]
 
 DIRECTIONS = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 """Unit steps of the four actions: −x, +x, −y, +y."""
+METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 30}
 
 
 class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
@@ -37,7 +38,7 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
         trajectory: draw the way moved, too.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 30}
+    metadata = METADATA
 
     def __init__(
         self,
@@ -61,12 +62,17 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
         ):
             if not (np.isfinite(value) and value >= 0.0):
                 raise UserError(f"{name} must be a finite number that is not negative, got {value:g}")
+        if len(puddle) != 2 or not puddle[0] <= puddle[1]:
+            raise UserError(f"puddle must be a lower and an upper bound, got {puddle!r}")
+        if np.shape(goal) != (2,) or not all(0.0 <= x <= 1.0 for x in goal):
+            raise UserError(f"goal must be two numbers from 0 to 1, got {goal!r}")
         self.stride, self.noise, self.puddle, self.puddle_std = step, noise, puddle, puddle_std
         self.goal, self.goal_distance, self.goal_reward = np.array(goal, np.float64), goal_distance, goal_reward
         self.render_mode, self.trajectory = render_mode, trajectory
         self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float64)
         self.action_space = spaces.Discrete(4)
         self._walked: list[FloatArray] = []
+        self._over = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -75,27 +81,31 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
         super().reset(seed=seed)
         position = self.np_random.random(2)
         if options and "position" in options:
-            position = np.asarray(options["position"], np.float64)
+            position = np.array(options["position"], np.float64)
             if position not in self.observation_space:
                 raise UserError(f"cannot start at {options['position']!r}: expected two numbers from 0 to 1")
-        self._walked = [position]
+        self._walked, self._over = [position], False
         return position.copy(), {}
 
     def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Take an action: next position, reward, terminated, False, {}."""
         if not self._walked:
             raise UserError("step() before reset(): there is no current position")
+        if self._over:
+            raise UserError("step() after the goal was reached: the episode is over")
         if action not in self.action_space:
             raise UserError(f"unknown action {action!r}: expected a whole number from 0 to 3")
         here = self._walked[-1]
         jitter = self.np_random.uniform(-self.noise, self.noise, 2)
         there = np.clip(here + self.stride * DIRECTIONS[action] + jitter, 0.0, 1.0)
-        terminated = bool(np.abs(there - self.goal).sum() < self.goal_distance)
-        reward = self.goal_reward if terminated else 0.0
+        self._over = bool(np.abs(there - self.goal).sum() < self.goal_distance)
+        reward = self.goal_reward if self._over else 0.0
         if self.in_puddle(here):
             reward += self.puddle_std * self.np_random.standard_normal()
+        if not self.trajectory:
+            self._walked.clear()  # an episode without a step limit must not fill the memory
         self._walked.append(there)
-        return there.copy(), float(reward), terminated, False, {}
+        return there.copy(), float(reward), self._over, False, {}
 
     def in_puddle(self, position: FloatArray) -> bool:
         """Whether a position lies in the puddle."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from vpac.envs import checks
 from vpac.envs.graph import reached
+from vpac.envs.rows import sorted_and_merged
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -33,7 +34,7 @@ class FiniteMDP:
 
     Args:
         transition: P[s, a, s'], an array of shape [S, A, S], or a `scipy.sparse` matrix of shape [S·A, S] whose row
-            s·A + a belongs to state s and action a. Rows of terminal states are ignored: an episode ends on entering one.
+            s·A + a belongs to state s and action a. Rows of terminal states are ignored: entering one ends the episode.
         reward_mean: mean of the reward of each transition: shaped like `transition`, or [S, A], or one number.
         reward_variance: variance of that reward, shaped likewise.
         start: d0[s], the distribution of the first state; no mass on terminal states. Default: uniform over the others.
@@ -85,24 +86,23 @@ class FiniteMDP:
         Entries for the same (state, action, successor) are merged so that the mean and the variance of the reward
         given that transition stay exact.
         """
-        state, action = np.asarray(state, np.int64), np.asarray(action, np.int64)
-        successor = np.asarray(successor, np.int64)
-        probability = np.asarray(probability, np.float64)
-        checks.indices(state, n_states, "state")
-        checks.indices(action, n_actions, "action")
-        checks.indices(successor, n_states, "successor")
-        mean = np.broadcast_to(np.asarray(reward_mean, np.float64), state.shape)
-        variance = np.broadcast_to(np.asarray(reward_variance, np.float64), state.shape)
+        checks.sizes(n_states, n_actions)
+        tails = checks.indices(state, n_states, "state")
+        choices = checks.indices(action, n_actions, "action", len(tails))
+        heads = checks.indices(successor, n_states, "successor", len(tails))
         mdp = cls.__new__(cls)
         mdp._assemble(
-            n_states, n_actions, state * n_actions + action, successor, probability, mean, variance,
+            n_states, n_actions, tails * n_actions + choices, heads,
+            checks.column(probability, "probability", len(tails)),
+            checks.column(reward_mean, "reward_mean", len(tails)),
+            checks.column(reward_variance, "reward_variance", len(tails)),
             start, terminal, goal, layout, action_names,
         )  # fmt: skip
         return mdp
 
     @classmethod
     def from_map(cls, text: str, **rules: Any) -> FiniteMDP:
-        """Build a grid world from a map drawn as text; see `vpac.envs.maps.grid_world` for the letters and the rules."""
+        """Build a grid world from a map drawn as text; `vpac.envs.maps.grid_world` lists the letters and the rules."""
         from vpac.envs.maps import grid_world
 
         return grid_world(text, **rules)
@@ -134,20 +134,23 @@ class FiniteMDP:
         layout: GridMap | None,
         action_names: tuple[str, ...] | None,
     ) -> None:
-        checks.finite(probability, mean, variance, row, successor, n_actions)
         self.n_states, self.n_actions = int(n_states), int(n_actions)
         self.terminal = checks.mask(terminal, n_states, "terminal")
         self.goal = self.terminal if goal is None else checks.mask(goal, n_states, "goal")
         if np.any(self.goal & ~self.terminal):
             raise UserError(f"goal state {int(np.argmax(self.goal & ~self.terminal))} is not terminal")
         self.start = checks.start_distribution(start, self.terminal)
-        kept = (probability > 0.0) & ~self.terminal[row // n_actions]
-        self.indptr, self.successor, self.probability, self.reward, self.noise = _sorted_and_merged(
-            row[kept], successor[kept], probability[kept], mean[kept], variance[kept], n_states, n_actions
+        kept = ~self.terminal[row // n_actions] & (probability != 0.0)
+        entries = row[kept], successor[kept], probability[kept], mean[kept], variance[kept]
+        checks.finite(*entries, n_actions)
+        self.indptr, self.successor, self.probability, self.reward, self.noise = sorted_and_merged(
+            *entries, n_states * n_actions, n_states
         )
         checks.rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)
         self.layout = layout
-        self.action_names = action_names or tuple(str(a) for a in range(n_actions))
+        if layout is not None and len(layout.position) != n_states:
+            raise UserError(f"a layout of {len(layout.position)} cells for {n_states} states")
+        self.action_names = tuple(str(a) for a in range(n_actions)) if action_names is None else tuple(action_names)
         if len(self.action_names) != n_actions:
             raise UserError(f"{len(self.action_names)} action names for {n_actions} actions")
 
@@ -155,6 +158,12 @@ class FiniteMDP:
     def row(self) -> IntArray:
         """For each stored transition, s·A + a."""
         return np.repeat(np.arange(self.n_states * self.n_actions), np.diff(self.indptr))
+
+    @cached_property
+    def filled_rows(self) -> tuple[BoolArray, IntArray]:
+        """Which rows s·A + a have transitions (those of terminal states have none), and where theirs begin."""
+        filled = self.indptr[1:] > self.indptr[:-1]
+        return filled, self.indptr[:-1][filled]
 
     @property
     def transition(self) -> FloatArray:
@@ -195,6 +204,10 @@ class FiniteMDP:
 
     def sample(self, state: int, action: int, rng: np.random.Generator) -> tuple[int, float, bool]:
         """Take `action` in `state`: the next state, the reward, and whether the episode terminated."""
+        if not 0 <= state < self.n_states:
+            raise UserError(f"state {state} is out of range: expected 0 to {self.n_states - 1}")
+        if not 0 <= action < self.n_actions:
+            raise UserError(f"action {action} is out of range: expected 0 to {self.n_actions - 1}")
         if self.terminal[state]:
             raise UserError(f"state {state} is terminal: the episode is over")
         row = state * self.n_actions + action
@@ -223,32 +236,6 @@ class FiniteMDP:
             f"FiniteMDP({self.n_states} states, {self.n_actions} actions, {len(self.probability)} transitions, "
             f"{int(self.terminal.sum())} terminal)"
         )
-
-
-def _sorted_and_merged(
-    row: IntArray,
-    successor: IntArray,
-    probability: FloatArray,
-    mean: FloatArray,
-    variance: FloatArray,
-    n_states: int,
-    n_actions: int,
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
-    """Sort transitions by (row, successor) and merge equal ones, keeping the reward's conditional moments."""
-    order = np.argsort(row * n_states + successor, kind="stable")
-    row, successor, probability, mean, variance = (x[order] for x in (row, successor, probability, mean, variance))
-    new = np.ones(len(row), bool)
-    new[1:] = (row[1:] != row[:-1]) | (successor[1:] != successor[:-1])
-    if not new.all():
-        group = np.cumsum(new) - 1
-        total = np.bincount(group, probability)
-        merged_mean = np.bincount(group, probability * mean) / total
-        spread = variance + (mean - merged_mean[group]) ** 2
-        variance = np.bincount(group, probability * spread) / total
-        row, successor, probability, mean = row[new], successor[new], total, merged_mean
-    indptr = np.zeros(n_states * n_actions + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n_states * n_actions), out=indptr[1:])
-    return indptr, successor, probability, mean, variance
 
 
 def reachable(mdp: FiniteMDP) -> BoolArray:

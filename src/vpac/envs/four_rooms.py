@@ -15,29 +15,29 @@ w  fffffff  w
 w   ffwff   w
 w     w     w
 ww wwww     w
-w     www www
+w     wwwgwww
 w     w     w
 w     w     w
 w           w
 w     w     w
 wwwwwwwwwwwww
 """
-GOAL = 62
-"""The hallway between the two right-hand rooms: row 7, column 9."""
+"""The goal, free cell 62, is the hallway between the two right-hand rooms: row 7, column 9."""
 
 
 class FourRooms(FiniteMDPEnv):
     """Walk to the hallway between the right-hand rooms; the short way leads over ice that pays a random reward.
 
-    104 cells, 4 actions. Leaving a frozen cell pays N(0, 8²), entering the goal from elsewhere pays 50, anything else 0.
-    With probability 0.2 a move goes to a uniformly chosen free neighbour instead. Starts uniformly over the other cells.
-    Registered as `vpac/FourRooms-v0` with a limit of 500 steps (`gymnasium.make(…, max_episode_steps=300)` changes it).
+    104 cells, 4 actions. Leaving a frozen cell pays N(0, 8²), entering the goal from elsewhere pays 50, anything else
+    0. With probability 0.2 a move goes to a uniformly chosen free neighbour instead. Starts uniformly over the other
+    cells. Registered as `vpac/FourRooms-v0` with a limit of 500 steps (`gymnasium.make(…, max_episode_steps=300)`
+    changes it).
 
     Args:
         map: the picture; see `vpac.envs.maps` for the letters.
         scale: draw every cell of the map as scale × scale cells.
         slip: probability that a move slips.
-        goal: a free cell's number or (row, column); default: cell 62 of the map above, or the map's own `g`.
+        goal: a free cell's number or (row, column), instead of the map's `g`.
         goal_reward: reward for entering the goal.
         frozen_std: standard deviation of the reward for leaving a frozen cell.
         render_mode: "ansi" or "rgb_array".
@@ -55,7 +55,5 @@ class FourRooms(FiniteMDPEnv):
         render_mode: str | None = None,
         trajectory: bool = False,
     ) -> None:
-        if map == FOUR_ROOMS and goal is None:
-            goal = GOAL if scale == 1 else (7 * scale + scale // 2, 9 * scale + scale // 2)
         mdp = grid_world(enlarge(map, scale), slip=slip, goal=goal, goal_reward=goal_reward, frozen_std=frozen_std)
         super().__init__(mdp, render_mode, trajectory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,6 +13,8 @@ from vpac.envs.maps import GridMap
 from vpac.errors import UserError
 
 __all__ = ["FiniteMDPEnv"]
+
+METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
 
 
 class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
@@ -27,7 +29,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
         trajectory: draw the way walked since the last reset, too.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
+    metadata = METADATA
 
     def __init__(self, mdp: FiniteMDP, render_mode: str | None = None, trajectory: bool = False) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -61,6 +63,8 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
         if action not in self.action_space:
             raise UserError(f"unknown action {action!r}: expected a whole number from 0 to {self.mdp.n_actions - 1}")
         state, reward, terminated = self.mdp.sample(self._walked[-1], int(action), self.np_random)
+        if not self.trajectory:
+            self._walked.clear()  # an episode without a step limit must not fill the memory
         self._walked.append(state)
         return np.int64(state), reward, terminated, False, {}
 

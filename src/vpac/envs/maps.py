@@ -9,12 +9,12 @@
 | `s` | start (if there is none, every free cell but the goal is one) |
 | `g` | goal, terminal |
 
-Free cells are numbered row by row; those numbers are the states.
+Free cells are numbered row by row; those numbers are the states. Spaces that all rows begin with are indentation, not
+cells: where a whole column on the left is free, draw it with dots.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -48,8 +48,8 @@ class GridMap:
     @classmethod
     def parse(cls, text: str) -> GridMap:
         """Read a map; a message names the row and column of the first thing that is wrong."""
-        rows = textwrap.dedent(text).strip("\n").split("\n")
-        if not rows[0]:
+        rows = _rows(text)
+        if not rows:
             raise UserError("the map is empty")
         for number, row in enumerate(rows):
             if len(row) != len(rows[0]):
@@ -95,10 +95,19 @@ class GridMap:
 
 def enlarge(text: str, factor: int) -> str:
     """The same picture, `factor` times as tall and as wide."""
-    if factor < 1:
-        raise UserError(f"a map can be enlarged by a whole number from 1 up, got {factor}")
-    rows = textwrap.dedent(text).strip("\n").split("\n")
-    return "\n".join("".join(letter * factor for letter in row) for row in rows for _ in range(factor))
+    if not isinstance(factor, int | np.integer) or factor < 1:
+        raise UserError(f"a map can be enlarged by a whole number from 1 up, got {factor!r}")
+    return "\n".join("".join(letter * factor for letter in row) for row in _rows(text) for _ in range(factor))
+
+
+def _rows(text: str) -> list[str]:
+    """The rows of a map without their common indentation and without empty rows around them.
+
+    `textwrap.dedent` would empty a row that consists of free cells drawn as spaces.
+    """
+    rows = text.splitlines()
+    margin = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip(" ")), default=len(text))
+    return "\n".join(row[margin:] for row in rows).strip("\n").splitlines()
 
 
 def grid_world(
@@ -133,7 +142,8 @@ def grid_world(
     neighbour = _neighbours(layout, list(directions.values()))
     terminal = layout.has("g")
     start = layout.has("s") if layout.has("s").any() else ~terminal
-    start_probability = start / float(start.sum())
+    if not start.any():
+        raise UserError("every free cell of the map is a goal: there is nowhere to start")
     thrown = np.where(layout.has("x"), throw, 0.0)
 
     state, action, successor, probability = _moves(neighbour, slip, thrown, np.flatnonzero(start))
@@ -141,10 +151,10 @@ def grid_world(
     mean = np.where(frozen, 0.0, np.where(terminal[successor], goal_reward, step_reward))
     mdp = FiniteMDP.from_transitions(
         len(layout.position), len(directions), state, action, successor, probability,
-        mean, np.where(frozen, frozen_std**2, 0.0), start_probability, terminal,
+        mean, np.where(frozen, frozen_std**2, 0.0), start / float(start.sum()), terminal,
         layout=layout, action_names=tuple(directions),
     )  # fmt: skip
-    _check_goal_is_reached(layout, neighbour, start, terminal)
+    _check_goal_is_reached(mdp, layout)
     return mdp
 
 
@@ -216,10 +226,9 @@ def _moves(
     return states, actions, successors, probabilities
 
 
-def _check_goal_is_reached(layout: GridMap, neighbour: IntArray, start: BoolArray, terminal: BoolArray) -> None:
-    """Every start cell must be joined to a goal by free cells."""
-    state, side = np.nonzero(neighbour >= 0)
-    cut_off = start & ~reached(neighbour[state, side], state, terminal)
+def _check_goal_is_reached(mdp: FiniteMDP, layout: GridMap) -> None:
+    """From every start cell some moves must lead to a goal."""
+    cut_off = (mdp.start > 0.0) & ~reached(mdp.successor, mdp.row // mdp.n_actions, mdp.terminal)
     if cut_off.any():
         row, column = layout.position[np.argmax(cut_off)]
         raise UserError(f"the goal cannot be reached from the start cell in row {row}, column {column}")

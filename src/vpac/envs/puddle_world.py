@@ -28,9 +28,9 @@ wwwwwwwwwwww
 class PuddleWorld(FiniteMDPEnv):
     """Walk to the top right corner, through or around a puddle that pays a random reward.
 
-    100 cells, 8 actions (with the diagonals). Leaving a puddle cell pays N(0, 8²), entering the goal from elsewhere pays
-    50, anything else 0. With probability 0.2 a move goes to a uniformly chosen free neighbour instead. Starts uniformly
-    over the other cells. Registered as `vpac/PuddleWorld-v0` with a limit of 500 steps.
+    100 cells, 8 actions (with the diagonals). Leaving a puddle cell pays N(0, 8²), entering the goal from elsewhere
+    pays 50, anything else 0. With probability 0.2 a move goes to a uniformly chosen free neighbour instead. Starts
+    uniformly over the other cells. Registered as `vpac/PuddleWorld-v0` with a limit of 500 steps.
 
     Args:
         map: the picture; see `vpac.envs.maps` for the letters.

@@ -24,7 +24,7 @@ WORLDS = (
         "vpac/ContinuousPuddleWorld-v0", "vpac.envs.continuous_puddle_world:ContinuousPuddleWorld", 5000,
         "the unit square, 4 moves, a noisy puddle",
     ),
-    World("vpac/RiskyShortcut-v0", "vpac.envs.risky_shortcut:RiskyShortcut", 200, "a short way that may throw you back"),
+    World("vpac/RiskyShortcut-v0", "vpac.envs.risky_shortcut:RiskyShortcut", 200, "a short way may throw you back"),
     World("vpac/CatchUp-v0", "vpac.envs.catch_up:CatchUp", 200, "luck first, then the choice of pace"),
 )  # fmt: skip
 

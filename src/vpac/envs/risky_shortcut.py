@@ -19,8 +19,8 @@ wwwwwwwww
 class RiskyShortcut(FiniteMDPEnv):
     """A short way that sometimes throws you back to the start, and a long way that is safe.
 
-    Every move costs 1, entering the goal pays 20. Leaving the treacherous cell (×) throws you back to the start with
-    probability 0.3. The short way takes 6 moves if nothing happens, 7.7 on average; the long way 10, always. A
+    Entering the goal pays 20, every other move costs 1. Leaving the treacherous cell (×) throws you back to the start
+    with probability 0.3. The short way takes 6 moves if nothing happens, 7.7 on average; the long way 10, always. A
     risk-neutral policy takes the short way; σ(s, a) sees the risk ahead of the first move, so the published and the
     corrected form of VPAC both take the long way when ψ is large. Registered as `vpac/RiskyShortcut-v0`, limit 200.
 

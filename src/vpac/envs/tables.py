@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from numpy.typing import ArrayLike
 
+from vpac.envs import checks
 from vpac.envs.finite_mdp import FiniteMDP, reachable
 from vpac.envs.maps import GridMap
 from vpac.errors import UserError, suggestion
-from vpac.typing import BoolArray, IntArray
+from vpac.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["from_table", "make_env"]
 
@@ -23,49 +28,77 @@ def make_env(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         if name in gymnasium.registry:
             raise UserError(f"{name} cannot be made: {error}") from None
-        near = suggestion(name, gymnasium.registry) or suggestion(f"vpac/{name}-v0", gymnasium.registry)
+        near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
         raise UserError(
             f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}"
         ) from None
-    except TypeError as error:
-        raise UserError(f"{name} does not take these arguments: {error}") from None
+    except (TypeError, KeyError) as error:  # a KeyError is how FrozenLake says that it knows no such map
+        raise UserError(_unknown_argument(name, kwargs) or f"{name} does not take these arguments: {error}") from None
+
+
+def _unknown_argument(name: str, kwargs: Mapping[str, Any]) -> str:
+    """What to say of the first argument that the environment's constructor does not know; empty if it knows all."""
+    entry_point = gymnasium.registry[name].entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    known = inspect.signature(creator).parameters if callable(creator) else {}
+    unknown = [key for key in kwargs if key not in known]
+    if not unknown or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return ""
+    return f"{name} has no argument {unknown[0]!r}{suggestion(unknown[0], known)}"
+
+
+def _nearest_stem(name: str) -> str:
+    """A suggestion for a name without the namespace and version that are most of what an id consists of."""
+    by_stem = {known.rpartition("/")[2].rpartition("-v")[0].casefold(): known for known in gymnasium.registry}
+    near = difflib.get_close_matches(name.casefold(), by_stem, n=1, cutoff=0.5)
+    return f"; did you mean {by_stem[near[0]]!r}?" if near else ""
 
 
 def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
     """The process behind `env`: its own, or the one its transition table describes.
 
-    A state is terminal if every way into it from a reachable state terminates the episode. Where a state is entered
-    both ways, the terminating ways lead to an extra state at the end. The goal is the terminal states that pay best on
-    entering, so that FrozenLake's holes are terminal but not the goal.
+    A state is terminal if transitions that terminate the episode lead to it and no others do from reachable states.
+    Where a reachable state is entered both ways, the terminating ways lead to an extra state at the end. The goal is
+    the terminal states that pay best on entering, so that FrozenLake's holes are terminal but not the goal.
     """
     inner = (make_env(env) if isinstance(env, str) else env).unwrapped
     known = getattr(inner, "mdp", None)
     if isinstance(known, FiniteMDP):
         return known if start is None else known.with_start(start)
     table = getattr(inner, "P", None)
-    if not isinstance(table, dict):
+    if not isinstance(table, dict) or not table:
         raise UserError(
             f"{type(inner).__name__} has no transition table: expected an attribute P with "
             "P[state][action] = [(probability, next state, reward, terminated), …]"
         )
+    if getattr(inner, "fickle_passenger", False):
+        raise UserError("Taxi's transition table leaves out that a fickle passenger changes the destination")
     if start is None:
         start = getattr(inner, "initial_state_distrib", None)
         if start is None:
             raise UserError(f"{type(inner).__name__} has no initial_state_distrib: pass start=…")
-    return _from_entries(table, np.asarray(start, np.float64), _layout(inner))
+    return _from_entries(table, checks.start_distribution(start, np.zeros(len(table), bool)), *_layout(inner))
 
 
-def _from_entries(table: dict[int, dict[int, list[Any]]], start: Any, layout: GridMap | None) -> FiniteMDP:
-    n_states, n_actions = len(table), len(table[0])
+def _from_entries(
+    table: dict[int, dict[int, list[Any]]],
+    start: FloatArray,
+    layout: GridMap | None,
+    action_names: tuple[str, ...] | None,
+) -> FiniteMDP:
+    n_states, n_actions = len(table), len(next(iter(table.values())))
     entries = [
         (s, a, successor, probability, reward, terminated)
         for s, actions in table.items()
         for a, outcomes in actions.items()
         for probability, successor, reward, terminated in outcomes
     ]
-    state, action, successor = (np.array(x, np.int64) for x in list(zip(*entries, strict=True))[:3])
-    probability, reward = (np.array(x, np.float64) for x in list(zip(*entries, strict=True))[3:5])
-    ends = np.array([entry[5] for entry in entries], bool)
+    columns = list(zip(*entries, strict=True))
+    state = checks.indices(columns[0], n_states, "state")
+    action = checks.indices(columns[1], n_actions, "action")
+    successor = checks.indices(columns[2], n_states, "next state")
+    probability, reward = (np.array(column, np.float64) for column in columns[3:5])
+    ends = np.array(columns[5], bool)
 
     lost = n_states  # where terminating transitions lead while we look at which states are entered how
     walk = FiniteMDP.from_transitions(
@@ -74,7 +107,7 @@ def _from_entries(table: dict[int, dict[int, list[Any]]], start: Any, layout: Gr
     )  # fmt: skip
     alive = reachable(walk)[:-1]
     ended = np.zeros(n_states, bool)
-    ended[successor[ends & alive[state] & (probability > 0.0)]] = True
+    ended[successor[ends & (probability > 0.0)]] = True
     if np.any(alive & ended):
         successor = np.where(ends, n_states, successor)
         start, layout, terminal = np.append(start, 0.0), None, np.arange(n_states + 1) == n_states
@@ -82,11 +115,12 @@ def _from_entries(table: dict[int, dict[int, list[Any]]], start: Any, layout: Gr
         terminal = ended
     return FiniteMDP.from_transitions(
         len(terminal), n_actions, state, action, successor, probability, reward, start=start, terminal=terminal,
-        goal=_best_paid(successor, reward, terminal, alive[state] & (probability > 0.0)), layout=layout,
+        goal=_best_paid(successor, reward, terminal, alive[state] & (probability > 0.0)),
+        layout=layout, action_names=action_names,
     )  # fmt: skip
 
 
-def _best_paid(successor: IntArray, reward: Any, terminal: BoolArray, counts: BoolArray) -> BoolArray:
+def _best_paid(successor: IntArray, reward: FloatArray, terminal: BoolArray, counts: BoolArray) -> BoolArray:
     entering = terminal[successor] & counts
     goal = np.zeros_like(terminal)
     if entering.any():
@@ -94,14 +128,14 @@ def _best_paid(successor: IntArray, reward: Any, terminal: BoolArray, counts: Bo
     return goal
 
 
-def _layout(env: Any) -> GridMap | None:
-    """The map of FrozenLake and CliffWalking, whose states are the cells row by row."""
+def _layout(env: Any) -> tuple[GridMap | None, tuple[str, ...] | None]:
+    """The map and the names of the actions of FrozenLake and CliffWalking, whose states are the cells row by row."""
     if hasattr(env, "desc") and hasattr(env, "nrow"):
         to_ours = {b"S": "s", b"F": ".", b"H": "x", b"G": "g"}
         letters = np.array([[to_ours.get(letter, ".") for letter in row] for row in env.desc])
-    elif hasattr(env, "_cliff"):
+        return GridMap.from_letters(letters), ("left", "down", "right", "up")
+    if hasattr(env, "_cliff"):
         letters = np.where(env._cliff, "x", ".")
         letters.reshape(-1)[env.start_state_index], letters.reshape(-1)[-1] = "s", "g"
-    else:
-        return None
-    return GridMap.from_letters(letters)
+        return GridMap.from_letters(letters), ("up", "right", "down", "left")
+    return None, None

@@ -3,7 +3,10 @@
 The objective has many local optima and plateaus, so the search is thorough where it can be:
 
 - natural-gradient ascent, the softmax gradient divided by occupancy · π, which does not stall where π(a|s) is small;
-- from the risk-neutral optimum, from the neighbouring ψ's policy, from the uniform and from random policies;
+- along a ladder of prices that starts far below the smallest ψ and doubles, each rung from the best policy so far: a
+  high price put on a poor policy at once is best paid by standing still;
+- from policies that are greedy in Q − ψσ, as policy iteration would improve them if the risk ahead were all there is;
+- from the risk-neutral optimum, the uniform and some random policies;
 - from the best of all deterministic policies, where there are few enough to try them all;
 - at the end every ψ may take any policy that was found for another.
 
@@ -25,13 +28,18 @@ from vpac.oracle.gradient import on_policy_weights
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
-from vpac.typing import FloatArray
+from vpac.typing import FloatArray, IntArray
 
 __all__ = ["Frontier", "ascend", "best_policy", "deterministic_policies", "frontier"]
 
 MOST_DETERMINISTIC = 100_000
 """Up to this many deterministic policies are all tried."""
+MOST_ITERATIONS = 30
+"""Rounds of policy iteration with Q − ψσ at each price; they need not settle."""
+RUNGS_BELOW = 6
+"""How many times the price is halved below the smallest one that is asked for."""
 BATCH = 4096
+"""Deterministic policies are evaluated this many at a time."""
 SMALLEST_LOGIT = -40.0
 
 
@@ -89,12 +97,16 @@ def frontier(
         raise UserError(f"psis must be finite numbers that are not negative, at least one, got {list(psis)}")
     search = _Search(mdp, gamma, variance_of)
     random = np.random.default_rng(seed)
-    for done, psi in enumerate(prices):
-        search.improve(psi, random, restarts)
-        progress((done + 1) / (2 * len(prices)))
+    ladder = _ladder(prices)
+    for done, psi in enumerate(ladder):
+        search.iterate(psi)
+        search.climb(psi, [search.best(psi)])
+        if psi in prices:
+            search.improve(psi, random, restarts)
+        progress((done + 1) / (len(ladder) + len(prices)))
     for done, psi in enumerate(prices[::-1]):
         search.climb(psi, [search.best(psi)])
-        progress(0.5 + (done + 1) / (2 * len(prices)))
+        progress((len(ladder) + done + 1) / (len(ladder) + len(prices)))
     chosen = [search.best(psi) for psi in prices]
     moments = [evaluate(mdp, policy, gamma) for policy in chosen]
     return Frontier(
@@ -109,6 +121,15 @@ def frontier(
 def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:
     """The best stationary policy found for one price of variance, [S, A]."""
     return np.asarray(frontier(mdp, [psi], gamma, variance_of).policies[0], np.float64)
+
+
+def _ladder(prices: FloatArray) -> FloatArray:
+    """The prices and, below and between them, rungs that double."""
+    positive = prices[prices > 0.0]
+    if not len(positive):
+        return prices
+    rungs = int(np.ceil(np.log2(positive[-1] / positive[0]))) + RUNGS_BELOW
+    return np.unique(np.concatenate([prices, positive[-1] * 0.5 ** np.arange(1, rungs)]))
 
 
 class _Search:
@@ -136,12 +157,22 @@ class _Search:
     def improve(self, psi: float, random: np.random.Generator, restarts: int) -> None:
         """Search from every known and some random starts."""
         shape = (self.mdp.n_states, self.mdp.n_actions)
-        starts = [self.best(psi), self.neutral, uniform(self.mdp)]
+        starts = [self.neutral, uniform(self.mdp)]
         if self.deterministic is not None:
             actions, means, variances = self.deterministic
             starts.append(greedy(np.eye(shape[1])[actions[int(np.argmax(means - psi * variances))]]))
         starts += [random.dirichlet(np.ones(shape[1]), shape[0]) for _ in range(restarts)]
         self.climb(psi, starts)
+
+    def iterate(self, psi: float) -> None:
+        """Policy iteration with Q − ψσ in place of Q: no ascent, but it moves all states at once, past local optima."""
+        moments = evaluate(self.mdp, self.best(psi), self.gamma)
+        for _ in range(MOST_ITERATIONS):
+            policy = greedy(moments.action_value - psi * moments.action_variance)
+            if np.array_equal(policy, moments.policy) or not _ends(policy, self.mdp, self.gamma):
+                return
+            self._add(policy)
+            moments = evaluate(self.mdp, policy, self.gamma)
 
     def climb(self, psi: float, starts: Iterable[FloatArray]) -> None:
         """Ascend from each start and keep it, what the ascent found, and the nearest deterministic policy."""
@@ -202,9 +233,9 @@ def _natural_direction(moments: Moments, psi: float, variance_of: VarianceOf) ->
     return np.asarray(per_visit - (policy * per_visit).sum(axis=-1, keepdims=True), np.float64)
 
 
-def deterministic_policies(mdp: FiniteMDP) -> Iterator[FloatArray]:
+def deterministic_policies(mdp: FiniteMDP) -> Iterator[IntArray]:
     """Every deterministic policy, in batches of action choices [N, S]; states that are never entered keep action 0."""
-    free = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
+    free: IntArray = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
     batch: list[tuple[int, ...]] = []
     for choice in product(range(mdp.n_actions), repeat=len(free)):
         batch.append(choice)
@@ -215,7 +246,7 @@ def deterministic_policies(mdp: FiniteMDP) -> Iterator[FloatArray]:
         yield _spread(mdp, free, batch)
 
 
-def _spread(mdp: FiniteMDP, free: FloatArray, batch: list[tuple[int, ...]]) -> FloatArray:
+def _spread(mdp: FiniteMDP, free: IntArray, batch: list[tuple[int, ...]]) -> IntArray:
     actions = np.zeros((len(batch), mdp.n_states), np.int64)
     actions[:, free] = batch
     return actions
@@ -223,7 +254,7 @@ def _spread(mdp: FiniteMDP, free: FloatArray, batch: list[tuple[int, ...]]) -> F
 
 def _all_deterministic(
     mdp: FiniteMDP, gamma: float, variance_of: VarianceOf
-) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+) -> tuple[IntArray, FloatArray, FloatArray] | None:
     """Actions, means and variances of all deterministic policies, or None if they are too many or may not end."""
     choices = int((reachable(mdp) & ~mdp.terminal).sum())
     if gamma == 1.0 or mdp.n_actions**choices > MOST_DETERMINISTIC:

@@ -1,7 +1,7 @@
 """Exact policy gradients of mean − ψ · variance, and the vector fields that the paper publishes in their place.
 
 Every algorithm of the paper moves θ along Σ_k weight_k ∇log π(A_k|S_k). The oracle adds up what that is on average: the
-total weight Ω(s,a) that state s and action a collect in an episode, from which the gradient of a softmax policy follows,
+total weight Ω(s,a) that state s and action a collect in an episode. The gradient of a softmax policy follows,
 
     ∂/∂θ(s,a) = (Ω(s,a) − π(a|s) Σ_a' Ω(s,a')) / temperature.
 
@@ -43,7 +43,7 @@ def gradient(
     critics: Critics = "importance",
     ratios: Literal["plain", "clipped"] = "plain",
 ) -> FloatArray:
-    """The mean update direction of an algorithm with exact critics, ∇θ of mean − ψ · variance for `form="exact"`, [S, A].
+    """The mean update direction of an algorithm with exact critics; `form="exact"`: ∇θ of mean − ψ · variance, [S, A].
 
     Args:
         mdp: the process.

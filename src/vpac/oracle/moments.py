@@ -150,7 +150,7 @@ def evaluate(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | Non
     value, action_value, action_variance = weighted_moments(mdp, policy, policy, gamma, kept)
     if kept is not None and not kept.all():
         value = np.where(kept, value, np.nan)
-        lost = backup(mdp, 1.0 - kept[..., mdp.successor]) > 0.0
+        lost = backup(mdp, (~kept[..., mdp.successor]).astype(np.float64)) > 0.0
         action_value, action_variance = (np.where(lost, np.nan, x) for x in (action_value, action_variance))
     return Moments(mdp, policy, gamma, None, value, action_value, action_variance)
 
@@ -201,7 +201,6 @@ def _defined(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> BoolArray | No
 
 def average(weights: FloatArray, by_action: FloatArray, kept: BoolArray | None = None) -> FloatArray:
     """Σ_a w(s,a) x(s,a); actions of weight zero do not count, even where x is not defined; zero outside `kept`."""
-    if kept is None:
-        return np.asarray((weights * by_action).sum(axis=-1), np.float64)
-    counts = (weights > 0.0) & kept[..., None]
-    return np.asarray(np.where(counts, weights * by_action, 0.0).sum(axis=-1), np.float64)
+    counted = np.multiply(weights, by_action, out=np.zeros(np.broadcast(weights, by_action).shape), where=weights > 0.0)
+    by_state = counted.sum(axis=-1)
+    return np.asarray(by_state if kept is None else np.where(kept, by_state, 0.0), np.float64)

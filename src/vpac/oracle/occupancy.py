@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
@@ -18,7 +15,7 @@ __all__ = ["goal_probability", "surely_ends", "visits"]
 def visits(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None) -> FloatArray:
     """Σ_k γ^k P(S_k = s) over the first `horizon` steps; arriving in a terminal state counts as a visit."""
     if policy.ndim > 2:
-        return _for_each(lambda one: visits(mdp, one, gamma, horizon), policy)
+        return np.stack([visits(mdp, one, gamma, horizon) for one in policy])
     if horizon is not None:
         return _visits_within(mdp, policy, gamma, horizon)
     chain = Chain(mdp, policy)
@@ -42,7 +39,7 @@ def _visits_within(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: in
 def goal_probability(mdp: FiniteMDP, policy: FloatArray, horizon: int | None) -> FloatArray:
     """Probability of ending in the goal from each state, within `horizon` steps if there is one."""
     if policy.ndim > 2:
-        return _for_each(lambda one: goal_probability(mdp, one, horizon), policy)
+        return np.stack([goal_probability(mdp, one, horizon) for one in policy])
     chain = Chain(mdp, policy)
     if horizon is None:
         stays = _stays_forever(mdp, policy)
@@ -60,7 +57,7 @@ def surely_ends(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     Raises an `OracleError` if the start distribution leads to a state that is not among them.
     """
     if policy.ndim > 2:
-        return _for_each(lambda one: surely_ends(mdp, one), policy)
+        return np.stack([surely_ends(mdp, one) for one in policy])
     tails, heads = _edges(mdp, policy)
     never = _stays_forever(mdp, policy)
     if (stuck := never & reached(tails, heads, mdp.start > 0.0)).any():
@@ -81,7 +78,3 @@ def _stays_forever(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     """The non-terminal states of closed classes: once there, the policy never leaves nor ends."""
     _, closed = closed_classes(*_edges(mdp, policy), mdp.n_states)
     return closed & ~mdp.terminal
-
-
-def _for_each(what: Callable[[FloatArray], Any], policies: FloatArray) -> Any:
-    return np.stack([what(one) for one in policies])

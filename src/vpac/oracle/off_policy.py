@@ -102,10 +102,7 @@ def evaluate_off_policy(
     else:
         action_value, action_variance = _weighted(mdp, first, second, gamma)
     starts = mdp.start > 0.0
-    mean, variance = (
-        float(mdp.start[starts] @ average(policy, x, np.ones(mdp.n_states, bool))[starts])
-        for x in (action_value, action_variance)
-    )
+    mean, variance = (float(mdp.start[starts] @ average(policy, x)[starts]) for x in (action_value, action_variance))
     return OffPolicyMoments(critics, action_value, action_variance, radius, mean, variance)
 
 

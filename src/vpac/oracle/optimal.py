@@ -46,6 +46,6 @@ def _values(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> tuple[FloatArra
     value = Chain(mdp, policy).accumulate(gamma, average(policy, reward, kept), kept)
     action_value = reward + gamma * backup(mdp, value[mdp.successor])
     if kept is not None and not kept.all():
-        lost = backup(mdp, 1.0 - kept[mdp.successor]) > 0.0
+        lost = backup(mdp, (~kept[mdp.successor]).astype(np.float64)) > 0.0
         value, action_value = np.where(kept, value, -np.inf), np.where(lost, -np.inf, action_value)
     return value, action_value

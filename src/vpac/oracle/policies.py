@@ -46,7 +46,7 @@ def greedy(preferences: ArrayLike, ties: Literal["first", "uniform"] = "first") 
     best = preferences == preferences.max(axis=-1, keepdims=True)
     if ties == "first":
         best &= np.cumsum(best, axis=-1) == 1
-    return best / best.sum(axis=-1, keepdims=True)
+    return np.asarray(best / best.sum(axis=-1, keepdims=True), np.float64)
 
 
 def check_policy(mdp: FiniteMDP, policy: ArrayLike, name: str = "policy") -> FloatArray:

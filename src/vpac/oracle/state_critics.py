@@ -87,4 +87,4 @@ def stationary_distribution(mdp: FiniteMDP, policy: ArrayLike) -> FloatArray:
         raise OracleError("the policy can end up in several separate sets of states: no single stationary distribution")
     system = np.vstack([chain.matrix.T - np.eye(mdp.n_states), np.ones(mdp.n_states)])
     shares, *_ = np.linalg.lstsq(system, np.append(np.zeros(mdp.n_states), 1.0), rcond=None)
-    return np.clip(shares, 0.0, None)
+    return np.maximum(np.asarray(shares, np.float64), 0.0)

@@ -1,0 +1,49 @@
+# Each target works on a fresh clone with nothing but Python 3.11+ and make: it sets up .venv first, once.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
+
+.PHONY: help setup reproduce test lint bench docs clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
+
+.venv/.installed: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("vpac needs Python 3.11 or later, found %d.%d; try make PYTHON=python3.12" % v[:2])'
+	@echo "Setting up .venv (once; a minute or two) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+	@echo "Set up: $(BIN)/vpac --help"
+
+.venv/.docs: .venv/.installed
+	@echo "Installing what the documentation needs (once) ..."
+	@$(PIP) --editable ".[docs]"
+	@touch $@
+
+reproduce: setup  ## Set up, then rerun the experiments; tables and figures go to results/
+	@echo "Putting the paper's theorems on trial (about a minute); results go to results/ ..."
+	@$(BIN)/vpac reproduce
+
+test: setup  ## Set up, then run all tests
+	@echo "Running the tests ..."
+	@$(BIN)/pytest -n auto
+
+lint: setup  ## Set up, then check style and types
+	@echo "Checking style and types ..."
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup  ## Set up, then measure every speed claim
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: .venv/.docs  ## Set up, then build the documentation into site/
+	@echo "Building the documentation ..."
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
+clean:  ## Remove what the other targets made, except results/
+	@rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,177 @@
+"""The command line: `vpac list | solve | reproduce | doctor`. Each verb is a dataclass whose fields are its options."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from vpac.errors import UserError, one_of, suggestion
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True)
+class List:
+    """Show the environments that can be solved exactly, and the experiments.
+
+    Example: vpac list environments
+    """
+
+    what: tyro.conf.Positional[str] = "all"
+    """all, environments or experiments."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        from vpac.cli.listing import environments, experiments, tables
+
+        one_of(self.what, ("all", "environments", "experiments"), "list")
+        found = {"environments": environments, "experiments": experiments}
+        chosen = {name: rows() for name, rows in found.items() if self.what in ("all", name)}
+        _show(chosen if self.json else None, *tables(chosen))
+        return 0
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Exact mean and variance of a policy's return in a finite environment; nothing is sampled.
+
+    Example: vpac solve vpac/FourRooms-v0 --policy greedy --horizon 300 --plot four-rooms.png
+    """
+
+    env: tyro.conf.Positional[str]
+    """Gymnasium id of an environment with a transition table; `vpac list` shows some."""
+    policy: str = "uniform"
+    """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
+    gamma: float = 0.99
+    """Discount factor, 0 to 1."""
+    horizon: int | None = None
+    """Cut episodes off after this many steps, as a time limit does."""
+    set: tuple[str, ...] = ()
+    """Arguments of the environment, e.g. --set slip=0.1 goal=5."""
+    plot: Path | None = None
+    """Draw value, variance and visitation maps into this .png, .svg or .pdf file."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        from vpac.cli.reading import key_values, read_policy
+        from vpac.envs.finite_mdp import FiniteMDP
+        from vpac.envs.tables import make_env
+        from vpac.oracle import evaluate
+        from vpac.report import solution
+
+        mdp = FiniteMDP.from_gymnasium(make_env(self.env, **key_values(self.set)))
+        moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
+        data = solution.as_dict(moments, self.env, self.policy) if self.json else None
+        _show(data, solution.table(moments, self.env, self.policy))
+        if self.plot:
+            _say(f"drew {solution.plot(moments, self.env, self.policy, self.plot)}", quiet=self.json)
+        return 0
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Rerun experiments and write their tables and figures.
+
+    Example: vpac reproduce theorems --out results
+    """
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which experiments; none: all of them. `vpac list experiments` shows their names."""
+    out: Path = Path("results")
+    """Where files are written."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        from vpac.cli.listing import EXPERIMENTS
+        from vpac.cli.reproduction import reproduce_theorems
+
+        for name in self.names:
+            one_of(name, EXPERIMENTS, "experiment")
+        data, shown, paths = reproduce_theorems(self.out, quiet=self.json)
+        _show(data if self.json else None, shown)
+        _say("wrote " + ", ".join(str(path) for path in paths), quiet=self.json)
+        return 0
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Show versions, the machine, and which extras are present, with the command that installs each missing one.
+
+    Example: vpac doctor
+    """
+
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        from vpac.cli.doctor import examine
+        from vpac.cli.listing import health_tables
+
+        health = examine()
+        _show(asdict(health) if self.json else None, *health_tables(health))
+        return 0 if health.well else 1
+
+
+VERBS = ("list", "solve", "reproduce", "doctor")
+Verb = (
+    Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Solve, tyro.conf.subcommand("solve")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb; 0 if all went well, 2 for a mistake in the input, 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+        return _refuse(
+            f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
+        )
+    verb: Any = tyro.cli(
+        Verb,
+        prog="vpac",
+        description="Reinforcement learning that cares how much its results vary.",
+        args=arguments,
+        config=(tyro.conf.FlagConversionOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+    )
+    try:
+        return int(verb.run())
+    except UserError as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        print("vpac: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"vpac: {message}", file=sys.stderr)
+    return 2
+
+
+def _show(data: Any, *tables: Any) -> None:
+    """Print data as JSON, or the tables if there is none."""
+    if data is not None:
+        print(json_module.dumps(data, indent=1, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console()
+    for table in tables:
+        console.print(table)
+
+
+def _say(text: str, quiet: bool) -> None:
+    print(text, file=sys.stderr if quiet else sys.stdout)

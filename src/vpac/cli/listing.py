@@ -1,0 +1,79 @@
+"""What `vpac list` and `vpac doctor` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vpac.cli.doctor import Health
+
+__all__ = ["EXPERIMENTS", "environments", "experiments", "health_tables", "tables"]
+
+EXPERIMENTS = {"theorems": "every published gradient and every corrected one against the derivative itself"}
+
+OTHERS = {
+    "CliffWalking-v1": "Gymnasium's cliff",
+    "CliffWalkingSlippery-v1": "Gymnasium's cliff on slippery ground",
+    "FrozenLake-v1": "Gymnasium's frozen lake, 4 × 4",
+    "FrozenLake8x8-v1": "Gymnasium's frozen lake, 8 × 8",
+    "Taxi-v4": "Gymnasium's taxi",
+}
+
+
+def environments() -> list[dict[str, Any]]:
+    """Our worlds and those of Gymnasium that have a transition table."""
+    import gymnasium
+
+    from vpac.envs.registration import WORLDS
+
+    ours = [
+        {"name": w.id, "exact": "Continuous" not in w.id, "limit": w.max_episode_steps, "about": w.about}
+        for w in WORLDS
+    ]
+    others = [
+        {"name": name, "exact": True, "limit": gymnasium.registry[name].max_episode_steps, "about": about}
+        for name, about in OTHERS.items()
+        if name in gymnasium.registry
+    ]
+    return ours + others
+
+
+def experiments() -> list[dict[str, Any]]:
+    """What `vpac reproduce` can run."""
+    return [{"name": name, "about": about} for name, about in EXPERIMENTS.items()]
+
+
+def tables(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Any]:
+    """Each list as a table."""
+    from rich.table import Table
+
+    for title, rows in found.items():
+        shown = Table(title=title, title_justify="left")
+        for heading in rows[0]:
+            shown.add_column({"exact": "solvable", "limit": "limit"}.get(heading, heading), no_wrap=heading == "name")
+        for row in rows:
+            shown.add_row(*({True: "yes", False: "no", None: "none"}.get(x, str(x)) for x in row.values()))
+        yield shown
+
+
+def health_tables(health: Health) -> Iterator[Any]:
+    """The findings of `vpac doctor`."""
+    from rich.table import Table
+
+    machine = Table(title="vpac doctor", title_justify="left", show_header=False)
+    machine.add_row("vpac", health.vpac)
+    machine.add_row("Python", health.python)
+    machine.add_row("system", health.system)
+    machine.add_row("cores", str(health.cores))
+    machine.add_row("memory", f"{health.memory_gib:.1f} GiB" if health.memory_gib else "unknown")
+    for package, version in health.packages.items():
+        machine.add_row(package, version or "missing")
+    yield machine
+    extras = Table(title="extras", title_justify="left")
+    for heading in ("extra", "state", "packages", "install with"):
+        extras.add_column(heading, overflow="fold")
+    for extra in health.extras:
+        packages = ", ".join(f"{name} {version or '–'}" for name, version in extra.packages.items())
+        state, command = ("present", "") if extra.present else ("missing", extra.install.replace("[", r"\["))
+        extras.add_row(extra.name, state, packages, command)
+    yield extras

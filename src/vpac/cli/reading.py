@@ -1,0 +1,65 @@
+"""Reading what a user gives: policy files and KEY=VALUE arguments. Nothing that is read is ever run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpac.errors import UserError, suggestion
+from vpac.typing import FloatArray
+
+if TYPE_CHECKING:
+    from vpac.envs.finite_mdp import FiniteMDP
+
+__all__ = ["key_values", "read_policy"]
+
+WORDS = ("uniform", "greedy")
+
+
+def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
+    """A policy by name (uniform, greedy) or from a file that holds π[s, a]."""
+    from vpac.oracle import optimal_policy, uniform
+    from vpac.oracle.policies import check_policy
+
+    if name == "uniform":
+        return uniform(mdp)
+    if name == "greedy":
+        return optimal_policy(mdp, gamma)
+    path = Path(name)
+    if not path.suffix and not path.exists():
+        raise UserError(f"unknown policy {name!r}: expected uniform, greedy or a file{suggestion(name, WORDS)}")
+    return check_policy(mdp, _read_array(path), f"the policy in {path}")
+
+
+def _read_array(path: Path) -> Any:
+    if path.suffix not in (".npy", ".json", ".csv"):
+        raise UserError(f"cannot read a policy from {path}: expected a .npy, .json or .csv file")
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        if path.suffix == ".csv":
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+        return np.asarray(json.loads(path.read_text(encoding="utf-8")), np.float64)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except (TypeError, ValueError, EOFError, RecursionError) as error:
+        raise UserError(f"{path} does not hold an array of numbers: {error}") from None
+
+
+def key_values(pairs: Sequence[str]) -> dict[str, Any]:
+    """["slip=0.1", "map_name=8x8"] → {"slip": 0.1, "map_name": "8x8"}: values are JSON where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"cannot read {pair!r}: expected KEY=VALUE, for example slip=0.1")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = {"True": True, "False": False, "None": None}.get(text, text)
+        found[key] = tuple(value) if isinstance(value, list) else value
+    return found

@@ -1,0 +1,1 @@
+"""From a specification and a seed to files."""

@@ -1,0 +1,58 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from vpac.errors import UserError
+
+__all__ = ["write_atomically", "write_text"]
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a temporary file beside `path`, make it durable, and rename it into place.
+
+    A reader sees the old file or the new one. If anything fails the old file stays and no temporary one is left.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole or not at all."""
+    return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _umask() -> int:
+    """The process's file mode mask; there is no way to read it but to set it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename durable, too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,46 @@
+"""One look for every figure: quiet axes, colours that colour-blind readers can tell apart, and never colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vpac.errors import one_of
+from vpac.execution.files import write_atomically
+
+__all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_style", "save_figure"]
+
+INK, MUTED, PUBLISHED, CORRECTED = "#1c2230", "#7a8290", "#c1440e", "#1f5f99"
+FORMATS = ("png", "svg", "pdf")
+
+
+@contextmanager
+def figure_style() -> Iterator[Any]:
+    """matplotlib.pyplot, without a screen, in our style."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    look: Any = {
+        "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.spines.right": False, "axes.spines.top": False,
+        "axes.titlelocation": "left", "axes.titlesize": 11, "axes.titleweight": "bold", "figure.dpi": 120,
+        "font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False, "savefig.bbox": "tight",
+        "savefig.dpi": 160, "svg.fonttype": "none", "svg.hashsalt": "vpac", "text.color": INK, "xtick.color": INK,
+        "ytick.color": INK,
+    }  # fmt: skip
+    with plt.rc_context(look):
+        try:
+            yield plt
+        finally:
+            plt.close("all")
+
+
+def save_figure(figure: Any, path: Path) -> Path:
+    """Write a figure whole or not at all; the file's ending says the format."""
+    path = Path(path)
+    kind = one_of(path.suffix.lstrip("."), FORMATS, "kind of figure")
+    dated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    return write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, metadata=dated))

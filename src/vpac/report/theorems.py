@@ -1,0 +1,132 @@
+"""The trial of the theorems as a table and a figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vpac._version import __version__
+from vpac.execution.files import write_text
+from vpac.execution.theorems import HOLDS, Verdict
+from vpac.experiments.theorems import FORMULAS, SEED, WORLDS, Formula
+from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
+
+__all__ = ["draw", "table", "write"]
+
+
+def write(verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
+    """`theorems.json`, `.md`, `.csv`, `.png`, `.svg` and `.pdf` in the folder."""
+    data = {"version": __version__, "seed": SEED, "holds_below": HOLDS, "verdicts": [v.as_dict() for v in verdicts]}
+    texts = {
+        "json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",
+        "md": as_markdown(verdicts),
+        "csv": as_csv(verdicts),
+    }
+    paths = [write_text(folder / f"theorems.{kind}", text) for kind, text in texts.items()]
+    with figure_style() as plt:
+        figure = draw(plt, verdicts)
+        return paths + [save_figure(figure, folder / f"theorems.{kind}") for kind in ("png", "svg", "pdf")]
+
+
+def summary(formula: Formula, verdicts: Sequence[Verdict]) -> str:
+    """Holds, or does not, in words."""
+    published = [v for v in verdicts if v.formula == formula.key and v.form == "published"]
+    corrected = [v for v in verdicts if v.formula == formula.key and v.form == "corrected"]
+    right = sum(v.holds for v in published)
+    if right == len(published):
+        return "holds in every world"
+    words = "does not hold" if right == 0 else f"holds in {right} of {len(published)} worlds"
+    return f"{words}; corrected: {'holds in every world' if all(v.holds for v in corrected) else 'does not hold'}"
+
+
+def cell(verdict: Verdict | None) -> str:
+    """Median relative error and cosine of one verdict."""
+    if verdict is None:
+        return "–"
+    error, angle = np.median(verdict.relative_errors), np.median(verdict.cosines)
+    return f"{error:.0e}" if verdict.holds else f"{error:.2g} (cos {angle:.2f})"
+
+
+def _rows(verdicts: Sequence[Verdict], formula: Formula) -> list[tuple[str, str, str]]:
+    at = {(v.world, v.form): v for v in verdicts if v.formula == formula.key}
+    return [(w.name, cell(at.get((w.name, "published"))), cell(at.get((w.name, "corrected")))) for w in WORLDS]
+
+
+def table(verdicts: Sequence[Verdict]) -> Any:
+    """The same table for the terminal."""
+    from rich.table import Table
+
+    shown = Table(
+        title="Relative error of the variance term against the derivative itself (median over policies)",
+        title_justify="left", caption="cos: cosine of the angle to the truth", caption_justify="left",
+    )  # fmt: skip
+    for heading in ("", "world", "published", "corrected"):
+        shown.add_column(heading)
+    for formula in FORMULAS:
+        shown.add_section()
+        for number, (world, published, corrected) in enumerate(_rows(verdicts, formula)):
+            shown.add_row(formula.title if number == 0 else "", world, published, corrected)
+        shown.add_row("", f"[bold]{summary(formula, verdicts)}[/bold]", "", "")
+    return shown
+
+
+def as_markdown(verdicts: Sequence[Verdict]) -> str:
+    """The table as Markdown."""
+    lines = ["# The theorems on trial", "", "Relative error of the variance term, median over policies.", ""]
+    for formula in FORMULAS:
+        lines += [f"## {formula.title}: {summary(formula, verdicts)}", "", f"Claim: {formula.claim}.", ""]
+        lines += ["| world | published | corrected |", "|---|---|---|"]
+        lines += [
+            f"| {world} | {published} | {corrected} |" for world, published, corrected in _rows(verdicts, formula)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def as_csv(verdicts: Sequence[Verdict]) -> str:
+    """One line a policy."""
+    lines = ["world,formula,form,policy,relative_error,cosine"]
+    for v in verdicts:
+        for number, (error, angle) in enumerate(zip(v.relative_errors, v.cosines, strict=True)):
+            lines.append(f'"{v.world}",{v.formula},{v.form},{number},{error:.17g},{angle:.17g}')
+    return "\n".join(lines) + "\n"
+
+
+def draw(plt: Any, verdicts: Sequence[Verdict]) -> Any:
+    """One panel a formula, one row a world, the relative error of each policy on a logarithmic axis."""
+    figure, panels = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey=True, layout="constrained")
+    for panel, formula in zip(panels.flat, FORMULAS, strict=True):
+        for row, world in enumerate(reversed(WORLDS)):
+            panel.axhline(row, color="#e6e8ec", linewidth=0.8, zorder=0)
+            for v in verdicts:
+                if (v.world, v.formula) == (world.name, formula.key):
+                    _dots(panel, row, v)
+        panel.axvline(HOLDS, color=MUTED, linewidth=0.8, linestyle=":")
+        panel.set_title(formula.title, pad=18)
+        panel.text(0.0, 1.015, summary(formula, verdicts), transform=panel.transAxes, fontsize=8, color=MUTED)
+        panel.set_xscale("log")
+        panel.set_xlim(1e-17, 10.0)
+        panel.set_yticks(range(len(WORLDS)), [w.name for w in reversed(WORLDS)])
+        panel.tick_params(axis="y", length=0)
+        panel.set_xticks([1e-16, 1e-12, 1e-8, 1e-4, 1.0])
+        panel.tick_params(axis="x", labelbottom=True)
+    figure.supxlabel("relative error of the gradient of the variance (1 = as wrong as no gradient at all)", color=INK)
+    marks = [
+        plt.Line2D([], [], marker="x", linestyle="", color=PUBLISHED, label="as published"),
+        plt.Line2D([], [], marker="o", linestyle="", color=CORRECTED, label="corrected"),
+    ]
+    figure.legend(handles=marks, loc="outside upper right", ncols=2)
+    figure.suptitle("The paper's theorems on trial", x=0.01, ha="left", fontweight="bold", fontsize=13)
+    return figure
+
+
+def _dots(panel: Any, row: int, verdict: Verdict) -> None:
+    errors = np.maximum(verdict.relative_errors, 1e-17)
+    if verdict.form == "published":
+        panel.plot(errors, np.full(len(errors), row + 0.12), "x", color=PUBLISHED, markersize=5)
+    else:
+        panel.plot(errors, np.full(len(errors), row - 0.12), "o", color=CORRECTED, markersize=3.5)
