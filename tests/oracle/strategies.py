@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from reference import random_mdp
 from vpac import FiniteMDP
 
+TERMINAL, NOISE, DENSITY = st.integers(0, 2), st.sampled_from([0.0, 0.3, 4.0]), st.sampled_from([0.4, 1.0])
+
 
 @dataclass
 class Case:
@@ -20,9 +22,7 @@ class Case:
 
 
 @st.composite
-def cases(
-    draw, terminal=st.integers(0, 2), noise=st.sampled_from([0.0, 0.3, 4.0]), density=st.sampled_from([0.4, 1.0])
-) -> Case:
+def cases(draw, terminal=TERMINAL, noise=NOISE, density=DENSITY) -> Case:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_terminal = draw(terminal)
     mdp = random_mdp(

@@ -7,7 +7,7 @@ from hypothesis import given
 import reference
 from oracle.strategies import cases
 from oracle.test_moments import coin_and_choice
-from vpac import oracle
+from vpac import FiniteMDP, oracle
 from vpac.envs import CatchUp, FourRooms
 from vpac.errors import UserError
 from vpac.oracle.frontier import ascend
@@ -73,6 +73,29 @@ def test_theorem_2_is_refuted_by_the_coin_and_the_choice():
     assert np.abs(variance_gradient(mdp, theta, 1.0, form="published")).max() < 1e-15
 
 
+def test_lemma_2_is_refuted_on_policy_by_one_forced_step():
+    """docs/corrections.md: coin → forced step → choice. E[δ ∇δ | start] = p p'/4, not 0."""
+    transition = np.zeros((4, 2, 4))
+    transition[0, :, 1] = transition[0, :, 3] = 0.5
+    transition[1, :, 2] = transition[2, :, 3] = 1.0
+    reward = np.zeros((4, 2, 4))
+    reward[2, 0, 3] = 1.0
+    mdp = FiniteMDP(transition, reward, 0.0, [1.0, 0, 0, 0], [False, False, False, True])
+    p = 0.25
+    theta = np.zeros((4, 2))
+    theta[2, 0] = np.log(p / (1 - p))
+
+    def q(parameters):
+        pi = reference.softmax(parameters)
+        return reference.action_moments(mdp, pi, pi, 1.0)[0]
+
+    here, forced = (reference.complex_step(lambda t, s=s: q(t)[s, 0], theta)[2, 0] for s in (0, 1))
+    values = oracle.evaluate(mdp, oracle.softmax(theta), 1.0).action_value
+    heads, tails = values[1, 0] - values[0, 0], -values[0, 0]
+    assert (heads, tails) == pytest.approx((p / 2, -p / 2))
+    assert heads * (forced - here) / 2 + tails * (-here) / 2 == pytest.approx(p * p * (1 - p) / 4)
+
+
 def test_the_published_vaac_is_refuted_by_the_coin_and_the_choice():
     """docs/corrections.md: with γ = 1/2 and 1 paid for heads, ∂Var/∂p = 1/4 + (1 − p)/8; published: (1 − p)/8."""
     p, mdp = 0.5, coin_and_choice(lucky_reward=1.0)
@@ -108,7 +131,7 @@ def test_published_gradients_are_far_off_where_risk_is_in_the_dynamics_and_near_
 
 
 def test_control_with_the_published_gradient_does_not_lower_the_variance():
-    """Exact ascent on five quiet random MDPs: the corrected gradient lowers the variance, the published one does not."""
+    """Exact ascent on five quiet random MDPs: the corrected gradient lowers the variance, the published does not."""
     neutral, published, corrected = [], [], []
     for seed in range(5):
         mdp = reference.random_mdp(np.random.default_rng(seed), 5, 3, 1)

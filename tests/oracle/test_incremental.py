@@ -1,4 +1,4 @@
-"""The forms that learners sample, step by step, have the closed forms of the oracle as their means (5 standard errors)."""
+"""The forms that learners sample, step by step, have the closed forms of the oracle as their means (5 σ)."""
 
 from __future__ import annotations
 

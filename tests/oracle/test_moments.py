@@ -43,7 +43,7 @@ def test_reward_noise_and_discount_by_hand():
     gamma = 0.8
     found = oracle.evaluate(mdp, [[1.0], [1.0]], gamma)
     mean = 2.0 / (1 - gamma / 2)
-    # Var = 9 + γ² (Var/2 + V²/4): the noise, what lies ahead, and the coin that decides whether there is anything ahead.
+    # Var = 9 + γ² (Var/2 + V²/4): the noise, what lies ahead, and the coin that decides if there is anything ahead.
     variance = (9.0 + gamma**2 * mean**2 / 4) / (1 - gamma**2 / 2)
     assert float(found.mean) == pytest.approx(mean)
     assert float(found.total_variance) == pytest.approx(variance)

@@ -59,7 +59,7 @@ def test_expected_critics_see_the_target_policy_alone(case, seed):
 
 
 def test_where_the_variance_does_not_exist_it_is_infinite_and_only_there():
-    """State 0 ends or goes to 1; in 1 two actions stay on with probability 0.9, and the ratio grows along one of them."""
+    """State 0 ends or goes to 1; in 1 two actions stay on with probability 0.9, and ratios grow along one."""
     transition = np.zeros((3, 2, 3))
     transition[0, 0, 2] = 1.0
     transition[0, 1, 1] = 1.0

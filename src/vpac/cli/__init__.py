@@ -23,7 +23,7 @@ class List:
     Example: vpac list environments
     """
 
-    what: tyro.conf.Positional[str] = "all"
+    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = "all"
     """all, environments or experiments."""
     json: bool = False
     """Print JSON instead of a table."""
@@ -40,22 +40,22 @@ class List:
 
 @dataclass(frozen=True)
 class Solve:
-    """Exact mean and variance of a policy's return in a finite environment; nothing is sampled.
+    """Exact mean and variance of the return of a policy; nothing is sampled.
 
-    Example: vpac solve vpac/FourRooms-v0 --policy greedy --horizon 300 --plot four-rooms.png
+    Example: vpac solve vpac/FourRooms-v0 --policy greedy --plot rooms.png
     """
 
-    env: tyro.conf.Positional[str]
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of an environment with a transition table; `vpac list` shows some."""
-    policy: str = "uniform"
+    policy: Annotated[str, tyro.conf.arg(metavar="uniform|greedy|FILE")] = "uniform"
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
     gamma: float = 0.99
     """Discount factor, 0 to 1."""
-    horizon: int | None = None
+    horizon: Annotated[int | None, tyro.conf.arg(metavar="H")] = None
     """Cut episodes off after this many steps, as a time limit does."""
-    set: tuple[str, ...] = ()
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments of the environment, e.g. --set slip=0.1 goal=5."""
-    plot: Path | None = None
+    plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Draw value, variance and visitation maps into this .png, .svg or .pdf file."""
     json: bool = False
     """Print JSON instead of a table."""
@@ -83,7 +83,7 @@ class Reproduce:
     Example: vpac reproduce theorems --out results
     """
 
-    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME …]")] = ()
     """Which experiments; none: all of them. `vpac list experiments` shows their names."""
     out: Path = Path("results")
     """Where files are written."""
@@ -104,7 +104,7 @@ class Reproduce:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Show versions, the machine, and which extras are present, with the command that installs each missing one.
+    """Show versions, the machine, and which extras are present or missing.
 
     Example: vpac doctor
     """
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="vpac",
         description="Reinforcement learning that cares how much its results vary.",
         args=arguments,
-        config=(tyro.conf.FlagConversionOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )
     try:
         return int(verb.run())

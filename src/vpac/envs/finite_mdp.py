@@ -160,10 +160,13 @@ class FiniteMDP:
         return np.repeat(np.arange(self.n_states * self.n_actions), np.diff(self.indptr))
 
     @cached_property
-    def filled_rows(self) -> tuple[BoolArray, IntArray]:
-        """Which rows s·A + a have transitions (those of terminal states have none), and where theirs begin."""
-        filled = self.indptr[1:] > self.indptr[:-1]
-        return filled, self.indptr[:-1][filled]
+    def transition_matrix(self) -> Any:
+        """P as a `scipy.sparse` matrix of shape [S·A, S]; rows of terminal states are empty."""
+        from scipy.sparse import csr_array
+
+        # Indices of 32 bits: products with a large matrix cost as much as reading it.
+        successor, indptr = self.successor.astype(np.int32), self.indptr.astype(np.int32)
+        return csr_array((self.probability, successor, indptr), shape=(self.n_states * self.n_actions, self.n_states))
 
     @property
     def transition(self) -> FloatArray:

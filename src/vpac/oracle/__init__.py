@@ -1,5 +1,6 @@
 """Exact answers about finite processes: moments of the return, gradients, the mean–variance frontier. Never samples."""
 
+from vpac.oracle.complex_step import complex_step_gradient
 from vpac.oracle.frontier import Frontier, best_policy, frontier
 from vpac.oracle.gradient import gradient
 from vpac.oracle.linear import OracleError
@@ -15,6 +16,7 @@ __all__ = [
     "OffPolicyMoments",
     "OracleError",
     "best_policy",
+    "complex_step_gradient",
     "evaluate",
     "evaluate_off_policy",
     "frontier",

@@ -25,7 +25,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.oracle import occupancy
 from vpac.oracle.horizon import action_moments_to_go, action_second_moment_to_go, check_horizon
-from vpac.oracle.linear import Chain, backup
+from vpac.oracle.linear import Chain, backup, look_ahead
 from vpac.oracle.policies import check_policy
 from vpac.typing import BoolArray, FloatArray
 
@@ -85,7 +85,7 @@ class Moments:
             return np.divide(self.mean, self.std)
 
     def variance_of(self, kind: VarianceOf) -> FloatArray:
-        """The variance that an objective penalises: E[σ(S0,A0)] ("action"), E[Var(G|S0)] ("state"), Var(G) ("return")."""
+        """The variance that is penalised: E[σ(S0,A0)] ("action"), E[Var(G|S0)] ("state"), Var(G) ("return")."""
         one_of(kind, VARIANCES, "variance_of")
         if kind == "return":
             return self.total_variance
@@ -100,7 +100,7 @@ class Moments:
         ahead = self.value[..., mdp.successor]
         immediate = backup(mdp, mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * ahead)
         moment = Chain(mdp, self.policy).accumulate(gamma**2, average(self.policy, immediate, kept), kept)
-        return immediate + gamma**2 * backup(mdp, moment[..., mdp.successor])
+        return immediate + gamma**2 * look_ahead(mdp, moment)
 
     @cached_property
     def second_moment(self) -> FloatArray:
@@ -114,7 +114,7 @@ class Moments:
 
     @cached_property
     def visits(self) -> FloatArray:
-        """Σ_k P(S_k = s): expected number of visits to each state in an episode; inf where the policy may stay forever."""
+        """Σ_k P(S_k = s): expected number of visits to each state; inf where the policy may stay forever."""
         return occupancy.visits(self.mdp, self.policy, 1.0, self.horizon)
 
     @cached_property
@@ -165,13 +165,13 @@ def weighted_moments(
     reward = backup(mdp, mdp.reward)
     chain = Chain(mdp, first)
     value = chain.accumulate(gamma, average(first, reward, kept), kept)
-    action_value = reward + gamma * backup(mdp, value[..., mdp.successor])
+    action_value = reward + gamma * look_ahead(mdp, value)
 
     surprise = mean_squared_error(mdp, first, second, value, action_value, gamma)
     if second is not first:
         chain = Chain(mdp, second)
     variance = chain.accumulate(gamma**2, average(second, surprise, kept), kept)
-    return value, action_value, surprise + gamma**2 * backup(mdp, variance[..., mdp.successor])
+    return value, action_value, surprise + gamma**2 * look_ahead(mdp, variance)
 
 
 def mean_squared_error(
@@ -184,7 +184,7 @@ def mean_squared_error(
         spread = (second * action_value**2).sum(axis=-1) - value**2
     here = action_value.reshape(*action_value.shape[:-2], -1)[..., mdp.row]
     error = mdp.reward + gamma * value[..., mdp.successor] - here
-    return backup(mdp, error**2 + mdp.noise + gamma**2 * spread[..., mdp.successor])
+    return backup(mdp, error**2 + mdp.noise) + gamma**2 * look_ahead(mdp, spread)
 
 
 def check_gamma(gamma: float) -> float:

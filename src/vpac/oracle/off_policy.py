@@ -5,12 +5,13 @@ Three kinds of critics, three pairs of moments, with ρ = π/b:
 | critics | what Q and σ are | weights b·ρ and b·ρ² |
 |---|---|---|
 | `"importance"` | mean and variance of the importance-weighted return G = R + γ ρ' G' (Theorem 3) | π and π²/b |
-| `"clipped"` | fixed points of the same recursions with ρ = min(1, π/b), which the paper calls Retrace | min(b, π) and b·min(1, π/b)² |
+| `"clipped"` | fixed points of the same recursions with ρ = min(1, π/b) | min(b, π) and b·min(1, π/b)² |
 | `"expected"` | mean and variance of the target policy's own return | π and π |
 
-The clipped recursion is not Retrace: Retrace multiplies only the TD errors of later steps by clipped ratios and keeps
-Q_π as its fixed point; here the ratio multiplies the bootstrap itself, so the fixed point is the value of a process that
-discounts unlikely actions. The importance-weighted return has a variance only where the products of γ²ρ² do not grow.
+The paper calls the clipped recursion Retrace. It is not: Retrace multiplies only the TD errors of later steps by
+clipped ratios and keeps Q_π as its fixed point; here the ratio multiplies the bootstrap itself, so the fixed point is
+the value of a process that discounts unlikely actions. The importance-weighted return has a variance only where the
+products of γ²ρ² do not grow.
 """
 
 from __future__ import annotations

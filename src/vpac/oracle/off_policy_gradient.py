@@ -73,7 +73,7 @@ def _squared_mass(mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: 
     chain = Chain(mdp, second)
     if (radius := spectral_radius(chain, gamma**2)) >= 1.0:
         raise OracleError(
-            f"the squared ratios grow without bound: the spectral radius of γ² E_b[ρ²] is {radius:.4g}, expected below 1"
+            f"the squared ratios grow without bound: γ² E_b[ρ²] has spectral radius {radius:.4g}, expected below 1"
         )
     at_start = mdp.start[:, None] * first
     arriving = chain.flow(gamma**2, gamma**2 * chain.push(at_start))

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from vpac import FiniteMDP, oracle
+from vpac.cli import main
+from vpac.cli.reading import key_values
+from vpac.errors import UserError
+
+
+def run(capsys, *arguments):
+    """Exit code, standard output and standard error of `vpac arguments`."""
+    try:
+        code = main([str(a) for a in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_solve_prints_the_oracles_numbers(capsys):
+    code, out, _ = run(capsys, "solve", "vpac/FourRooms-v0", "--policy", "greedy", "--horizon", 300, "--json")
+    found = json.loads(out)
+    mdp = FiniteMDP.from_gymnasium("vpac/FourRooms-v0")
+    exact = oracle.evaluate(mdp, oracle.optimal_policy(mdp, 0.99), 0.99, 300)
+    assert code == 0
+    assert found["mean"] == float(exact.mean)
+    assert found["total_variance"] == float(exact.total_variance)
+    assert found["goal_probability"] == pytest.approx(1.0)
+    assert found["by_state"]["variance"] == exact.variance.tolist()
+    code, out, _ = run(capsys, "solve", "vpac/FourRooms-v0", "--policy", "greedy", "--horizon", 300)
+    assert code == 0
+    assert f"{float(exact.mean):.6g}" in out
+    assert f"{float(exact.total_variance):.6g}" in out
+
+
+def test_solve_takes_arguments_of_the_environment(capsys):
+    default = json.loads(run(capsys, "solve", "CliffWalking-v1", "--policy", "greedy", "--json")[1])
+    slippery = json.loads(
+        run(capsys, "solve", "CliffWalking-v1", "--policy", "greedy", "--set", "is_slippery=true", "--json")[1]
+    )
+    assert default["total_variance"] == pytest.approx(0.0, abs=1e-9)
+    assert slippery["total_variance"] > 100.0
+
+
+@pytest.mark.parametrize("kind", ["npy", "json", "csv"])
+def test_solve_reads_a_policy_from_a_file(capsys, tmp_path, kind):
+    policy = oracle.softmax(np.random.default_rng(0).normal(size=(11, 3)))
+    path = tmp_path / f"policy.{kind}"
+    if kind == "npy":
+        np.save(path, policy)
+    elif kind == "json":
+        path.write_text(json.dumps(policy.tolist()))
+    else:
+        np.savetxt(path, policy, delimiter=",")
+    found = json.loads(run(capsys, "solve", "vpac/CatchUp-v0", "--policy", path, "--gamma", 0.95, "--json")[1])
+    exact = oracle.evaluate(FiniteMDP.from_gymnasium("vpac/CatchUp-v0"), policy, 0.95)
+    assert found["mean"] == pytest.approx(float(exact.mean))
+
+
+@pytest.mark.parametrize(
+    "world", ["vpac/FourRooms-v0", "vpac/CatchUp-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
+)
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_solve_draws(capsys, tmp_path, world, kind):
+    path = tmp_path / f"deep/er/picture.{kind}"
+    code, out, _ = run(capsys, "solve", world, "--policy", "greedy", "--plot", path)
+    assert code == 0
+    assert str(path) in out
+    start = path.read_bytes()[:5]
+    assert start == (b"\x89PNG\r" if kind == "png" else b"<?xml")
+    assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solv"], "unknown verb 'solv': expected one of list, solve, reproduce, doctor; did you mean 'solve'?"),
+        (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
+        (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),
+        (["solve", "vpac/ContinuousPuddleWorld-v0"], "has no transition table"),
+        (["solve", "vpac/FourRooms-v0", "--policy", "gredy"], "did you mean 'greedy'?"),
+        (["solve", "vpac/FourRooms-v0", "--policy", "nowhere.npy"], "cannot read nowhere.npy: No such file"),
+        (["solve", "vpac/FourRooms-v0", "--policy", "policy.pkl"], "expected a .npy, .json or .csv file"),
+        (["solve", "vpac/FourRooms-v0", "--gamma", "1.5"], "gamma must be a number from 0 to 1, got 1.5"),
+        (["solve", "vpac/FourRooms-v0", "--horizon", "0"], "horizon must be a whole number from 1 up, got 0"),
+        (["solve", "vpac/FourRooms-v0", "--set", "slp=1"], "no argument 'slp'; did you mean 'slip'?"),
+        (["solve", "vpac/FourRooms-v0", "--set", "slip"], "expected KEY=VALUE"),
+        (["solve", "vpac/FourRooms-v0", "--set", "slip=2"], "slip must be a probability from 0 to 1, got 2"),
+        (["solve", "vpac/FourRooms-v0", "--plot", "picture.bmp"], "unknown kind of figure 'bmp'"),
+        (
+            ["solve", "vpac/CatchUp-v0", "--policy", "greedy", "--plot", "/dev/null/x.png"],
+            "cannot write /dev/null/x.png",
+        ),
+        (["reproduce", "theorem"], "did you mean 'theorems'?"),
+        (["list", "environment"], "did you mean 'environments'?"),
+    ],
+)
+def test_a_users_mistake_is_named_and_exits_with_2(capsys, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize("arguments", [["solve"], ["solve", "x", "--gama", "1"], ["solve", "x", "--gamma", "a"], []])
+def test_a_command_line_that_cannot_be_read_exits_with_2(capsys, arguments):
+    assert run(capsys, *arguments)[0] == 2
+
+
+def test_without_discount_a_policy_that_never_ends_is_a_clear_error(capsys, tmp_path):
+    path = tmp_path / "wait.json"
+    path.write_text(json.dumps([[0, 0, 1]] * 11))
+    code, _, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", path, "--gamma", 1)
+    assert code == 2
+    assert "never ends" in err
+
+
+@pytest.mark.parametrize("text", ["[[1, 2], [3]]", "{", '"words"', "[" * 100_000])
+def test_a_policy_file_that_holds_something_else_is_a_clear_error(capsys, tmp_path, text):
+    path = tmp_path / "policy.json"
+    path.write_text(text)
+    code, _, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", path)
+    assert code == 2
+    assert "does not hold an array of numbers" in err or "must have shape" in err
+
+
+def test_a_pickled_array_is_refused(capsys, tmp_path):
+    path = tmp_path / "policy.npy"
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    code, _, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", path)
+    assert code == 2
+    assert "does not hold an array of numbers" in err
+
+
+def test_key_values_are_read_and_never_run():
+    assert key_values(["a=1", "b=0.5", "c=true", "d=text", "e=[1, 2]", "f=None", "g="]) == {
+        "a": 1, "b": 0.5, "c": True, "d": "text", "e": (1, 2), "f": None, "g": "",
+    }  # fmt: skip
+    assert key_values(["a=__import__('os')"]) == {"a": "__import__('os')"}
+    with pytest.raises(UserError, match="expected KEY=VALUE"):
+        key_values(["=1"])
+
+
+def test_list_shows_environments_and_experiments(capsys):
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    for name in ("vpac/FourRooms-v0", "vpac/ContinuousPuddleWorld-v0", "Taxi-v4", "theorems"):
+        assert name in out
+    found = json.loads(run(capsys, "list", "environments", "--json")[1])
+    assert set(found) == {"environments"}
+    solvable = [row["name"] for row in found["environments"] if row["exact"]]
+    for name in solvable:
+        FiniteMDP.from_gymnasium(name)
+    assert len(solvable) == 9
+
+
+def test_doctor_tells_what_is_there(capsys):
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert np.__version__ in out
+    found = json.loads(run(capsys, "doctor", "--json")[1])
+    assert found["cores"] >= 1
+    assert found["memory_gib"] > 0.1
+    extras = {extra["name"]: extra["packages"] for extra in found["extras"]}
+    assert extras["dev"]["pytest"] == pytest.__version__
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["solve", "--help"], ["list", "--help"], ["reproduce", "--help"], ["doctor", "--help"]]
+)
+def test_help_fits_80_columns_and_shows_an_example(capsys, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "Example: vpac" in out
+    assert max(map(len, out.splitlines())) <= 80

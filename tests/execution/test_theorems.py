@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vpac.execution.theorems import (
+    Verdict,
+    cosine,
+    nearer_target,
+    random_process,
+    relative_error,
+    try_theorems,
+    try_world,
+)
+from vpac.experiments.theorems import FORMULAS, WORLDS, TrialWorld
+from vpac.oracle import evaluate_off_policy, softmax, uniform
+
+SMALL = [world for world in WORLDS if world.env not in ("vpac/FourRooms-v0", "vpac/PuddleWorld-v0")]
+
+
+def verdicts(world):
+    return {(v.formula, v.form): v for v in try_world(world, np.random.SeedSequence(7))}
+
+
+@pytest.mark.parametrize("world", SMALL, ids=lambda world: world.name)
+def test_identities_and_corrections_hold_and_published_gradients_do_not(world):
+    found = verdicts(world)
+    assert set(found) == {(f.key, "published") for f in FORMULAS} | {
+        (f.key, "corrected") for f in FORMULAS if f.kind == "gradient"
+    }
+    for (formula, form), verdict in found.items():
+        if form == "corrected" or formula in ("theorem-1", "theorem-3"):
+            assert verdict.holds, (formula, form, verdict.relative_errors)
+            assert min(verdict.cosines) == pytest.approx(1.0)
+        elif not (formula == "vaac" and world.name == "frozen lake"):
+            assert not verdict.holds, (formula, form)
+
+
+def test_every_world_is_tried_with_its_own_seed(monkeypatch):
+    seen = []
+
+    def spy(world, seed):
+        seen.append((world.name, seed.spawn_key))
+        return []
+
+    monkeypatch.setattr("vpac.execution.theorems.try_world", spy)
+    told = []
+    assert try_theorems(told.append) == []
+    assert told == [world.name for world in WORLDS]
+    assert [key for _, key in seen] == [(number,) for number in range(len(WORLDS))]
+
+
+def test_the_same_seed_gives_the_same_verdicts():
+    world = TrialWorld("random", None, 0.9, policies=2)
+    assert verdicts(world) == verdicts(world)
+
+
+def test_relative_error_and_cosine_by_hand():
+    assert relative_error(np.array([3.0, 4.0]), np.array([0.0, 4.0])) == pytest.approx(0.75)
+    assert cosine(np.array([1.0, 1.0]), np.array([0.0, 2.0])) == pytest.approx(np.sqrt(0.5))
+    assert cosine(np.zeros(2), np.ones(2)) == 0.0
+    assert not Verdict("w", "f", "published", (1e-9, 1e-7), (1.0, 1.0)).holds
+    assert Verdict("w", "f", "published", (1e-9,), (1.0,)).holds
+
+
+def test_the_target_is_drawn_nearer_until_the_variance_exists():
+    rng = np.random.default_rng(0)
+    mdp = random_process(rng, ends=False)
+    theta = rng.normal(scale=3.0, size=(6, 3))
+    near = nearer_target(mdp, theta, 0.9)
+    ratio = theta[0, 0] / near[0, 0]
+    assert ratio > 1.0
+    assert np.log2(ratio) == pytest.approx(round(np.log2(ratio)))
+    assert evaluate_off_policy(mdp, softmax(near), uniform(mdp), 0.9).spectral_radius < 1.0

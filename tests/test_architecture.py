@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vpac
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "vpac"
+LAYERS = (
+    {"errors", "typing", "_lazy", "_version"},
+    {"envs"},
+    {"oracle"},
+    {"risk"},
+    {"learners", "deep"},
+    {"experiments"},
+    {"execution"},
+    {"report"},
+    {"cli", "__init__", "__main__"},
+)
+"""From the ground up; a module may import from its own layer and from those above it in this list."""
+PUBLIC = ("vpac", "vpac.envs", "vpac.oracle")
+
+
+def layer(module: str) -> int:
+    part = module.split(".")[1] if "." in module else "__init__"
+    (found,) = [number for number, names in enumerate(LAYERS) if part in names]
+    return found
+
+
+def imports(path: Path):
+    """The vpac modules that a file imports for use; imports for type checking only do not count."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "vpac")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vpac":
+            inside = node.module == "vpac"
+            yield from (f"vpac.{alias.name}" for alias in node.names) if inside else [node.module]
+
+
+def back_edges(package: Path):
+    for path in sorted(package.rglob("*.py")):
+        name = ".".join(("vpac", *path.relative_to(package).with_suffix("").parts))
+        for target in imports(path):
+            if layer(target) > layer(name):
+                yield f"{name} imports {target}"
+
+
+def test_imports_point_one_way():
+    assert list(back_edges(PACKAGE)) == []
+
+
+def test_a_back_edge_would_be_found(tmp_path):
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "bad.py").write_text("from vpac.oracle import evaluate\nfrom vpac import cli\n")
+    assert list(back_edges(tmp_path)) == [
+        "vpac.envs.bad imports vpac.oracle",
+        "vpac.envs.bad imports vpac.cli",
+    ]
+
+
+def undocumented(name: str, thing: object):
+    """The public names below `thing` that say nothing about themselves."""
+    if isinstance(thing, str | int | float | tuple | dict):
+        return
+    if not inspect.getdoc(thing) or inspect.getdoc(thing) == inspect.getdoc(type(thing)):
+        yield name
+    if not inspect.isclass(thing):
+        return
+    if dataclasses.is_dataclass(thing):
+        yield from (f"{name}.{field}" for field in fields_without_a_docstring(thing))
+    for attribute, value in vars(thing).items():
+        if not attribute.startswith("_") and (callable(value) or hasattr(value, "__get__")):
+            value = getattr(value, "func", None) or getattr(value, "fget", None) or getattr(thing, attribute)
+            if callable(value) and not inspect.getdoc(value):
+                yield f"{name}.{attribute}"
+
+
+def fields_without_a_docstring(cls: type):
+    (node,) = ast.parse(inspect.cleandoc(inspect.getsource(cls))).body
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        text = (
+            isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
+        )
+        if isinstance(field, ast.AnnAssign) and not text:
+            yield field.target.id
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_documented(module):
+    package = importlib.import_module(module)
+    reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in package.__all__:
+        thing = getattr(package, name)
+        assert list(undocumented(f"{module}.{name}", thing)) == []
+        if not inspect.ismodule(thing) and not name.startswith("__"):
+            assert re.search(rf"\b{name}\b", reference), f"{module}.{name} is not in docs/api.md"
+
+
+def test_an_undocumented_name_would_be_found():
+    @dataclasses.dataclass
+    class Documented:
+        """A class."""
+
+        field: int
+
+        def method(self):
+            pass
+
+    assert set(undocumented("x", Documented)) == {"x.field", "x.method"}
+
+
+def test_every_module_has_a_docstring_and_names_its_public_names():
+    for info in pkgutil.walk_packages(vpac.__path__, "vpac."):
+        if info.name == "vpac.__main__":
+            continue
+        module = importlib.import_module(info.name)
+        assert module.__doc__, info.name
+        assert all(hasattr(module, name) for name in getattr(module, "__all__", ())), info.name
+
+
+@pytest.mark.parametrize("command", [["-c", "import vpac"], ["-m", "vpac", "--help"]], ids=["import", "help"])
+def test_starting_takes_less_than_half_a_second(command):
+    """The best of five: what the code costs, not what else the machine was doing."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5
+
+
+def test_heavy_packages_are_not_imported_with_vpac():
+    heavy = ("jax", "matplotlib", "ray", "scipy", "PIL", "torch")
+    code = f"import vpac, vpac.cli, sys; print(*[m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == ""
+
+
+def test_the_worlds_are_registered_by_importing_vpac():
+    code = "import gymnasium, vpac; print(gymnasium.make('vpac/FourRooms-v0').observation_space.n)"
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "104"
+
+
+def test_a_misspelt_public_name_suggests_the_nearest():
+    with pytest.raises(AttributeError, match="did you mean 'FiniteMDP'"):
+        vpac.FinteMDP  # noqa: B018
+
+
+def test_the_lock_holds_plain_versions_only():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    assert lines
+    assert all(re.fullmatch(r"[a-z0-9-]+==[\w.!+]+", line) for line in lines)
+
+
+def test_nothing_is_loaded_in_a_way_that_runs_it():
+    """No eval, exec, pickle or unsafe YAML anywhere in the package."""
+    banned = {"eval", "exec", "pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "yaml"}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                names = [node.func.id]
+            elif isinstance(node, ast.Import):
+                names = [alias.name.split(".")[0] for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [(node.module or "").split(".")[0]]
+            assert not banned & set(names), f"{path}:{node.lineno}"
+
+
+def test_files_stay_small():
+    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text(encoding="utf-8").splitlines()) > 300]
+    assert [os.fspath(p.relative_to(ROOT)) for p in long] == []

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = (tmp_path / "dist").glob("vpac-*.whl")
+    venv.create(tmp_path / "empty", with_pip=True)
+    home = tmp_path / "empty" / "bin"
+    subprocess.run(
+        [home / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    alone = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    run = {"cwd": tmp_path, "env": alone, "capture_output": True, "text": True}
+    shown = subprocess.run([home / "vpac", "doctor"], check=True, **run)
+    assert "missing" in shown.stdout
+    found = json.loads(subprocess.run([home / "vpac", "doctor", "--json"], check=True, **run).stdout)
+    assert None not in found["packages"].values()
+    extras = {extra["name"]: extra for extra in found["extras"]}
+    assert set(extras) >= {"deep", "mujoco", "envpool", "ray", "tensorboard", "docs", "bench", "dev"}
+    assert extras["deep"]["packages"]["jax"] is None
+    assert extras["deep"]["install"].endswith('-m pip install "vpac[deep]"')
+    solved = subprocess.run([home / "vpac", "solve", "vpac/CatchUp-v0", "--json"], check=True, **run)
+    assert json.loads(solved.stdout)["states"] == 11
+    marker = "import vpac, pathlib; print((pathlib.Path(vpac.__file__).parent / 'py.typed').exists())"
+    typed = subprocess.run([home / "python", "-c", marker], check=True, **run)
+    assert typed.stdout.strip() == "True"
