@@ -19,6 +19,7 @@ WORLDS = {
 
 
 def main() -> None:
+    """Walk each world once and save its picture."""
     for name, (env_id, state, gamma) in WORLDS.items():
         env = gymnasium.make(env_id, render_mode="rgb_array", trajectory=True)
         policy = oracle.optimal_policy(vpac.FiniteMDP.from_gymnasium(env), gamma)

@@ -23,7 +23,7 @@ def arrays():
     return {"transition": transition, "reward_mean": np.zeros((3, 2, 3)), "reward_variance": np.ones((3, 2, 3))}
 
 
-def refused(*parts):
+def raises_error(*parts):
     """Expect an error whose message holds these parts in this order."""
     return pytest.raises(UserError, match=".*".join(re.escape(part) for part in parts))
 
@@ -37,16 +37,16 @@ def test_probabilities_that_do_not_sum_to_one(sparse):
     table = arrays()["transition"]
     table[1, 1] = [0.25, 0.25, 0.4]
     given = scipy.sparse.csr_array(table.reshape(6, 3)) if sparse else table
-    with refused("transition probabilities of state 1, action 1 sum to 0.9, expected 1"):
+    with raises_error("transition probabilities of state 1, action 1 sum to 0.9, expected 1"):
         FiniteMDP(given, terminal=TERMINAL)
     table[1, 0, 2] = 0.75
     given = scipy.sparse.csr_array(table.reshape(6, 3)) if sparse else table
-    with refused("state 1, action 0 sum to 1.25, expected 1 (and 1 more rows)"):
+    with raises_error("state 1, action 0 sum to 1.25, expected 1 (and 1 more rows)"):
         FiniteMDP(given, terminal=TERMINAL)
 
 
 def test_a_state_without_transitions_must_be_terminal():
-    with refused("transition probabilities of state 2, action 0 sum to 0, expected 1 (and 1 more rows)"):
+    with raises_error("transition probabilities of state 2, action 0 sum to 0, expected 1 (and 1 more rows)"):
         FiniteMDP(**arrays())
 
 
@@ -55,7 +55,7 @@ def test_sums_may_be_off_by_rounding_only():
     table[0, 0, 1] = 1.0 + 9e-9
     FiniteMDP(table, terminal=TERMINAL)
     table[0, 0, 1] = 1.0 - 2e-8
-    with refused("state 0, action 0 sum to 0.99999998, expected 1"):
+    with raises_error("state 0, action 0 sum to 0.99999998, expected 1"):
         FiniteMDP(table, terminal=TERMINAL)
 
 
@@ -76,13 +76,13 @@ def test_a_wrong_entry_is_named(table, name, value, shown, expected):
     given = arrays()
     given[table][1, 0, 2] = value
     where = f"{name} of state 1, action 0, next state 2 is {shown}: expected {expected}"
-    with refused(where):
+    with raises_error(where):
         FiniteMDP(**given, terminal=TERMINAL)
-    with refused(where):
+    with raises_error(where):
         FiniteMDP(**{key: scipy.sparse.csr_array(x.reshape(6, 3)) for key, x in given.items()}, terminal=TERMINAL)
     row, successor = np.nonzero(given["transition"].reshape(6, 3))
     entries = (given[key].reshape(6, 3)[row, successor] for key in ("transition", "reward_mean", "reward_variance"))
-    with refused(where):
+    with raises_error(where):
         FiniteMDP.from_transitions(3, 2, row // 2, row % 2, successor, *entries, terminal=TERMINAL)
 
 
@@ -97,18 +97,18 @@ def test_rewards_of_transitions_that_cannot_happen_do_not_matter():
     [((3, 3), "[3, 3]"), ((3, 2, 4), "[3, 2, 4]"), ((0, 0, 0), "[0, 0, 0]"), ((2, 0, 2), "[2, 0, 2]")],
 )
 def test_shape_of_dense_transitions(shape, shown):
-    with refused(f"transition must have shape [S, A, S], got {shown}"):
+    with raises_error(f"transition must have shape [S, A, S], got {shown}"):
         FiniteMDP(np.zeros(shape))
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (2, 3), (0, 3)])
 def test_shape_of_sparse_transitions(shape):
-    with refused("a sparse transition matrix must have shape [S·A, S]", f"got [{shape[0]}, {shape[1]}]"):
+    with raises_error("a sparse transition matrix must have shape [S·A, S]", f"got [{shape[0]}, {shape[1]}]"):
         FiniteMDP(scipy.sparse.csr_array(shape))
 
 
 def test_a_sparse_vector_is_no_transition_matrix():
-    with refused("[S·A, S]", "got [3]"):
+    with raises_error("[S·A, S]", "got [3]"):
         FiniteMDP(scipy.sparse.coo_array(np.ones(3)))
 
 
@@ -116,18 +116,18 @@ def test_a_sparse_vector_is_no_transition_matrix():
 def test_shape_of_rewards(name):
     given = arrays()
     given[name] = np.zeros((2, 3))
-    with refused(f"{name} must be one number or have shape [3, 2] or [3, 2, 3], got [2, 3]"):
+    with raises_error(f"{name} must be one number or have shape [3, 2] or [3, 2, 3], got [2, 3]"):
         FiniteMDP(**given, terminal=TERMINAL)
     given[name] = scipy.sparse.csr_array((3, 6))
-    with refused(f"{name} must have shape [6, 3], got [3, 6]"):
+    with raises_error(f"{name} must have shape [6, 3], got [3, 6]"):
         FiniteMDP(**given, terminal=TERMINAL)
 
 
 @pytest.mark.parametrize("name", ["transition", "reward_mean", "reward_variance"])
 def test_what_is_not_numbers(name):
-    with refused(f"{name} must be an array of numbers"):
+    with raises_error(f"{name} must be an array of numbers"):
         FiniteMDP(**arrays() | {name: [["a"], ["b"]]}, terminal=TERMINAL)
-    with refused(f"{name} must be an array of numbers"):
+    with raises_error(f"{name} must be an array of numbers"):
         FiniteMDP(**arrays() | {name: [[1.0, 2.0], [3.0]]}, terminal=TERMINAL)
 
 
@@ -145,7 +145,7 @@ def test_what_is_not_numbers(name):
     ],
 )
 def test_start(start, parts):
-    with refused(*parts):
+    with raises_error(*parts):
         FiniteMDP(**arrays(), start=start, terminal=TERMINAL)
 
 
@@ -154,28 +154,28 @@ def test_start(start, parts):
     ("values", "shown"), [([False, True], "bool[2]"), ([0, 0, 1], "int64[3]"), ([[False, False, True]], "bool[1, 3]")]
 )
 def test_masks(name, values, shown):
-    with refused(f"{name} must be bool[3], got {shown}"):
+    with raises_error(f"{name} must be bool[3], got {shown}"):
         FiniteMDP(**arrays(), **{"terminal": TERMINAL, name: values})
 
 
 def test_every_state_terminal():
-    with refused("every state is terminal: there is nowhere to start"):
+    with raises_error("every state is terminal: there is nowhere to start"):
         FiniteMDP(**arrays(), terminal=[True] * 3)
 
 
 def test_a_goal_that_is_not_terminal():
-    with refused("goal state 1 is not terminal"):
+    with raises_error("goal state 1 is not terminal"):
         FiniteMDP(**arrays(), terminal=TERMINAL, goal=[False, True, True])
 
 
 @pytest.mark.parametrize("names", [("left",), ("left", "right", "up"), ()])
 def test_number_of_action_names(names):
-    with refused(f"{len(names)} action names for 2 actions"):
+    with raises_error(f"{len(names)} action names for 2 actions"):
         FiniteMDP(**arrays(), terminal=TERMINAL, action_names=names)
 
 
 def test_a_layout_of_another_world():
-    with refused("a layout of 4 cells for 3 states"):
+    with raises_error("a layout of 4 cells for 3 states"):
         FiniteMDP(**arrays(), terminal=TERMINAL, layout=GridMap.strip(4))
 
 
@@ -206,5 +206,5 @@ def listed(**changes):
 )
 def test_lists_of_transitions(changes, part):
     listed()
-    with refused(part):
+    with raises_error(part):
         listed(**changes)

@@ -23,6 +23,7 @@ from vpac.oracle import (
 )
 from vpac.oracle.complex_step import complex_step_gradient
 from vpac.oracle.gradient import Form
+from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray
 
 __all__ = ["Verdict", "random_process", "try_theorems", "try_world"]
@@ -60,9 +61,10 @@ class Verdict:
 def try_theorems(progress: Callable[[str], None] = lambda world: None) -> list[Verdict]:
     """Every formula in every world; `progress` hears of each world before it is tried."""
     verdicts = []
-    for world, seed in zip(WORLDS, np.random.SeedSequence(SEED).spawn(len(WORLDS)), strict=True):
-        progress(world.name)
-        verdicts += try_world(world, seed)
+    with one_blas_thread():
+        for world, seed in zip(WORLDS, np.random.SeedSequence(SEED).spawn(len(WORLDS)), strict=True):
+            progress(world.name)
+            verdicts += try_world(world, seed)
     return verdicts
 
 

@@ -28,6 +28,7 @@ from vpac.oracle.gradient import on_policy_weights
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray, IntArray
 
 __all__ = ["Frontier", "ascend", "best_policy", "deterministic_policies", "frontier"]
@@ -95,8 +96,29 @@ def frontier(
     prices = np.sort(np.asarray(psis, np.float64))
     if not len(prices) or not (np.isfinite(prices) & (prices >= 0.0)).all():
         raise UserError(f"psis must be finite numbers that are not negative, at least one, got {list(psis)}")
+    with one_blas_thread():
+        chosen = _search(mdp, prices, gamma, variance_of, restarts, np.random.default_rng(seed), progress)
+    moments = [evaluate(mdp, policy, gamma) for policy in chosen]
+    return Frontier(
+        prices,
+        np.array([float(m.mean) for m in moments]),
+        np.array([float(m.variance_of(variance_of)) for m in moments]),
+        np.stack(chosen),
+        variance_of,
+    )
+
+
+def _search(
+    mdp: FiniteMDP,
+    prices: FloatArray,
+    gamma: float,
+    variance_of: VarianceOf,
+    restarts: int,
+    random: np.random.Generator,
+    progress: Callable[[float], None],
+) -> list[FloatArray]:
+    """The best policy for each price: up the ladder, then down the prices again."""
     search = _Search(mdp, gamma, variance_of)
-    random = np.random.default_rng(seed)
     ladder = _ladder(prices)
     for done, psi in enumerate(ladder):
         search.iterate(psi)
@@ -107,15 +129,7 @@ def frontier(
     for done, psi in enumerate(prices[::-1]):
         search.climb(psi, [search.best(psi)])
         progress((len(ladder) + done + 1) / (len(ladder) + len(prices)))
-    chosen = [search.best(psi) for psi in prices]
-    moments = [evaluate(mdp, policy, gamma) for policy in chosen]
-    return Frontier(
-        prices,
-        np.array([float(m.mean) for m in moments]),
-        np.array([float(m.variance_of(variance_of)) for m in moments]),
-        np.stack(chosen),
-        variance_of,
-    )
+    return [search.best(psi) for psi in prices]
 
 
 def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:

@@ -7,7 +7,6 @@ Krylov iteration is helped by sparse factors.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,7 @@ def solve(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
             return x
         entries = np.abs(step)
         rate = min(float(entries.sum(axis=0).max()), float(entries.sum(axis=1).max()))
-        if rate < 1.0 and math.log(tolerance) / math.log(rate) <= PLAIN_STEPS:
+        if rate < 1.0 and rate**PLAIN_STEPS <= tolerance:
             return _plain(step, source, tolerance)
         return _krylov(step, source, tolerance, _factors(step))[0]
 
@@ -69,12 +68,16 @@ def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, li
         move = precondition(direction)
         change = move - step @ move
         alpha = overlap / _dot(shadow, change)
+        if not np.isfinite(alpha):
+            break
         residual -= alpha * change
         x += np.multiply(move, alpha, out=move)
 
         move = precondition(residual)
         turn = move - step @ move
         omega = _dot(turn, residual) / _dot(turn, turn)
+        if not np.isfinite(omega):
+            break
         x += np.multiply(move, omega, out=move)
         residual -= np.multiply(turn, omega, out=turn)
 
