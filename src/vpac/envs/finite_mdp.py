@@ -87,15 +87,16 @@ class FiniteMDP:
         given that transition stay exact.
         """
         checks.sizes(n_states, n_actions)
-        tails = checks.indices(state, n_states, "state")
-        choices = checks.indices(action, n_actions, "action", len(tails))
-        heads = checks.indices(successor, n_states, "successor", len(tails))
+        row = checks.indices(state, n_states, "state")
+        row *= n_actions
+        row += checks.indices(action, n_actions, "action", len(row))
+        heads = checks.indices(successor, n_states, "successor", len(row))
         mdp = cls.__new__(cls)
         mdp._assemble(
-            n_states, n_actions, tails * n_actions + choices, heads,
-            checks.column(probability, "probability", len(tails)),
-            checks.column(reward_mean, "reward_mean", len(tails)),
-            checks.column(reward_variance, "reward_variance", len(tails)),
+            n_states, n_actions, row, heads,
+            checks.column(probability, "probability", len(row)),
+            checks.column(reward_mean, "reward_mean", len(row)),
+            checks.column(reward_variance, "reward_variance", len(row)),
             start, terminal, goal, layout, action_names,
         )  # fmt: skip
         return mdp

@@ -202,28 +202,26 @@ def _moves(
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     """Every transition of every action: the chosen move, the slips to each free neighbour, the throws to each start."""
     n_states, n_moves = neighbour.shape
-    here = np.arange(n_states)[:, None]
     free = neighbour >= 0
-    lands = np.where(free, neighbour, here)
     n_free = free.sum(axis=1, keepdims=True)
-    chosen_share = np.where(n_free > 0, 1.0 - slip, 1.0) * (1.0 - thrown[:, None])
-    slip_share = np.where(free, slip / np.maximum(n_free, 1), 0.0) * (1.0 - thrown[:, None])
+    slipped = np.where(free, slip / np.maximum(n_free, 1), 0.0)
+    chosen = np.where(n_free > 0, 1.0 - slip, 1.0)
+    # What each move gives to each neighbour, and last to the cell itself: in a large world no list may hold more.
+    share = np.zeros((n_states, n_moves, n_moves + 1))
+    share[:, :, :n_moves] = slipped[:, None]
+    share[:, range(n_moves), range(n_moves)] += np.where(free, chosen, 0.0)
+    share[:, :, n_moves] = np.where(free, 0.0, chosen)
+    share *= 1.0 - thrown[:, None, None]
 
-    state = np.broadcast_to(here, (n_states, n_moves))
-    action = np.broadcast_to(np.arange(n_moves), (n_states, n_moves))
-    parts = [(state, action, lands, np.broadcast_to(chosen_share, (n_states, n_moves)))]
-    if slip > 0.0:
-        for side in range(n_moves):
-            to = np.broadcast_to(lands[:, [side]], (n_states, n_moves))
-            parts.append((state, action, to, np.broadcast_to(slip_share[:, [side]], (n_states, n_moves))))
+    state, action, side = np.nonzero(share)
+    successor = np.column_stack([neighbour, np.arange(n_states)])[state, side]
+    probability = share[share > 0.0]
     treacherous = np.flatnonzero(thrown)
     if len(treacherous):
         s, a, to = (x.ravel() for x in np.meshgrid(treacherous, np.arange(n_moves), starts, indexing="ij"))
-        parts.append((s, a, to, thrown[s] / len(starts)))
-    states, actions, successors, probabilities = (
-        np.concatenate([np.ravel(x) for x in part]) for part in zip(*parts, strict=True)
-    )
-    return states, actions, successors, probabilities
+        state, action, successor = np.append(state, s), np.append(action, a), np.append(successor, to)
+        probability = np.append(probability, thrown[s] / len(starts))
+    return state, action, successor, probability
 
 
 def _check_goal_is_reached(mdp: FiniteMDP, layout: GridMap) -> None:

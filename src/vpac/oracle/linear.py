@@ -23,8 +23,12 @@ __all__ = ["Chain", "OracleError", "backup", "look_ahead"]
 
 DENSE_STATES = 1500
 """Up to this many states a system is solved by dense factorisation."""
-RESIDUAL = 1e-10
-"""The largest relative residual that a solution may have."""
+RESIDUAL, AIM = 1e-10, 1e-13
+"""The largest relative residual that a solution may have, and the one that iterations aim at.
+
+A residual may hide an error larger by 1 / (1 − γ), or by the length of an episode if γ = 1: hence the higher aim."""
+UNDISCOUNTED_ERROR = 1e-6
+"""The largest relative error that a solution with γ = 1 may have."""
 
 
 class OracleError(UserError):
@@ -68,8 +72,10 @@ class Chain:
             return matrix
         entries = self.weights.reshape(-1, rows)[:, self.mdp.row] * self.mdp.probability
         cell = self.mdp.row // self.mdp.n_actions * n + self.mdp.successor
-        matrices = [np.bincount(cell, one, n * n) for one in entries]
-        return np.reshape(matrices, (*self.weights.shape[:-2], n, n))
+        matrices = np.empty((len(entries), n * n))
+        for matrix, one in zip(matrices, entries, strict=True):
+            matrix[:] = np.bincount(cell, one, n * n)
+        return matrices.reshape(*self.weights.shape[:-2], n, n)
 
     def accumulate(self, discount: float, source: FloatArray, kept: BoolArray | None = None) -> FloatArray:
         """x = source + discount · P_w x: what is collected from each state on, among the states `kept`."""
@@ -88,12 +94,22 @@ class Chain:
         matrix = self.matrix
         if kept is not None and not kept.all():
             matrix = matrix.multiply(kept[:, None]).tocsr() if self.sparse else matrix * kept[..., None]
-        if self.sparse:
-            return _solve_sparse(discount, matrix.T.tocsr() if transpose else matrix, source)
-        return _solve_dense(discount, np.swapaxes(matrix, -1, -2) if transpose else matrix, source)
+        solve = _solve_sparse if self.sparse else _solve_dense
+        x, gap = solve(discount, _transposed(matrix) if transpose else matrix, source)
+        if discount == 1.0 and kept is not None:
+            # The error is (1 − P)⁻¹ gap, and (1 − P)⁻¹ adds up to the length of an episode from each state.
+            steps, off = solve(1.0, matrix, np.ones(kept.shape))
+            error = steps.max() * (np.abs(gap).sum(axis=-1) if transpose else np.abs(gap).max(axis=-1))
+            if not (np.abs(off).max() < 0.5 and (error <= UNDISCOUNTED_ERROR * np.abs(x).max(axis=-1)).all()):
+                raise OracleError("with gamma = 1 episodes are too long to be computed; use gamma below 1 or a horizon")
+        return x
 
 
-def _solve_dense(discount: float, matrix: FloatArray, source: FloatArray) -> FloatArray:
+def _transposed(matrix: Any) -> Any:
+    return np.swapaxes(matrix, -1, -2) if isinstance(matrix, np.ndarray) else matrix.T.tocsr()
+
+
+def _solve_dense(discount: float, matrix: FloatArray, source: FloatArray) -> tuple[FloatArray, FloatArray]:
     system = -discount * matrix
     np.einsum("...ii->...i", system)[...] += 1.0  # the diagonal, in place
     try:
@@ -103,17 +119,17 @@ def _solve_dense(discount: float, matrix: FloatArray, source: FloatArray) -> Flo
     return _checked(x[..., 0], (system @ x)[..., 0] - source)
 
 
-def _solve_sparse(discount: float, matrix: Any, source: FloatArray) -> FloatArray:
+def _solve_sparse(discount: float, matrix: Any, source: FloatArray) -> tuple[FloatArray, FloatArray]:
     step = discount * matrix
     try:
-        x = sparse.solve(step, source, RESIDUAL)
+        x = sparse.solve(step, source, AIM)
     except RuntimeError as error:
         raise OracleError(f"the linear system is singular: {error}") from None
     return _checked(x, x - step @ x - source)
 
 
-def _checked(x: FloatArray, gap: FloatArray) -> FloatArray:
-    """x, if it leaves a small gap in its equation. NaN is not small."""
+def _checked(x: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Both, if x leaves a small gap in its equation. NaN is not small."""
     scale, widest = np.abs(x).max(axis=-1), np.abs(gap).max(axis=-1)
     if not (widest <= RESIDUAL * scale).all():
         found = f"leaves a residual of {np.max(widest):.1e}" if np.isfinite(x).all() else "is not finite"
@@ -121,4 +137,4 @@ def _checked(x: FloatArray, gap: FloatArray) -> FloatArray:
             f"the linear system is too near to singular: its solution {found}, "
             f"expected below {RESIDUAL:g} of its largest entry"
         )
-    return x
+    return x, gap
