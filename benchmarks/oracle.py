@@ -53,7 +53,7 @@ def main() -> int:
     if arguments.scale:
         print(json.dumps(measure(arguments.scale)))
         return 0
-    kept = growth([scale for scale in SCALES if 100 * scale**2 <= arguments.max_states])
+    kept = growth([scale for scale in SCALES if 100 * scale**2 <= arguments.max_states] or [SCALES[0]])
     kept += four_rooms()
     for claim, holds in kept:
         console.print(f"{'kept  ' if holds else 'BROKEN'}  {claim}", style="" if holds else "bold red")
@@ -164,36 +164,40 @@ def four_rooms() -> list[tuple[str, bool]]:
     mdp = FourRooms().mdp
     theta = np.random.default_rng(0).normal(size=(BATCH, mdp.n_states, mdp.n_actions))
     batch, one = oracle.softmax(theta), oracle.uniform(mdp)
-    agree = residual(mdp, one, *plain(mdp, one))
+    tables = mdp.transition, mdp.reward_mean, mdp.reward_variance
+    agree = residual(mdp, one, *plain(*tables, one))
     with one_blas_thread():
-        alone = milliseconds(lambda: oracle.evaluate(mdp, one, GAMMA), 200)
-        each = milliseconds(lambda: oracle.evaluate(mdp, batch, GAMMA), 5) / BATCH
-        reading = milliseconds(lambda: plain(mdp, one), 20)
-    table = Table("four rooms, Q and σ of", "ms", "times faster than plain NumPy", title="Small processes")
+        alone = milliseconds(lambda: oracle.evaluate(mdp, one, GAMMA), 20)
+        each = milliseconds(lambda: oracle.evaluate(mdp, batch, GAMMA), 1) / BATCH
+        reading = milliseconds(lambda: plain(*tables, one), 2)
+    table = Table(
+        "four rooms, Q and σ of", "best ms", "median ms", "times faster than plain NumPy", title="Small processes"
+    )
     for name, cost in (("one policy", alone), (f"each of {BATCH} policies", each), ("plain NumPy", reading)):
-        table.add_row(name, f"{cost:.3f}", f"{reading / cost:.1f}")
+        table.add_row(name, f"{cost[0]:.3f}", f"{cost[1]:.3f}", f"{reading[0] / cost[0]:.1f}")
     console.print(table)
     return [
-        (f"four rooms take less than {FOUR_ROOMS_MS:g} ms: {alone:.3f} ms", alone < FOUR_ROOMS_MS),
-        (f"a policy of a batch costs less than one alone: {each:.3f} ms", each < alone),
+        (f"four rooms take less than {FOUR_ROOMS_MS:g} ms: {alone[0]:.3f} ms", alone[0] < FOUR_ROOMS_MS),
+        (f"a policy of a batch costs less than one alone: {each[0]:.3f} ms", each[0] < alone[0]),
         (f"plain NumPy solves the same equations: {agree:.1e}", agree < RESIDUAL),
     ]
 
 
-def plain(mdp: FiniteMDP, policy: FloatArray) -> tuple[FloatArray, FloatArray]:
+def plain(
+    transition: FloatArray, mean: FloatArray, variance: FloatArray, policy: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Q and σ as their equations stand: one dense system over states and actions for each."""
-    transition = mdp.transition
-    n = mdp.n_states * mdp.n_actions
+    n = policy.size
     onward = (transition[:, :, :, None] * policy).reshape(n, n)
-    q = np.linalg.solve(np.eye(n) - GAMMA * onward, (transition * mdp.reward_mean).sum(axis=2).ravel())
-    delta = mdp.reward_mean.reshape(n, -1, 1) + GAMMA * q.reshape(policy.shape) - q[:, None, None]
-    squared = (delta**2 + mdp.reward_variance.reshape(n, -1, 1)).reshape(n, n)
+    q = np.linalg.solve(np.eye(n) - GAMMA * onward, (transition * mean).sum(axis=2).ravel())
+    delta = mean.reshape(n, -1, 1) + GAMMA * q.reshape(policy.shape) - q[:, None, None]
+    squared = (delta**2 + variance.reshape(n, -1, 1)).reshape(n, n)
     sigma = np.linalg.solve(np.eye(n) - GAMMA**2 * onward, (onward * squared).sum(axis=1))
     return q.reshape(policy.shape), sigma.reshape(policy.shape)
 
 
-def milliseconds(what: Callable[[], Any], times: int, rounds: int = 15) -> float:
-    """The median round: the machine may be busy with other things."""
+def milliseconds(what: Callable[[], Any], times: int, rounds: int = 60) -> FloatArray:
+    """The best and the median of short rounds. Claims are about the best, which other work spoils least."""
     what()
     costs = []
     for _ in range(rounds):
@@ -201,7 +205,7 @@ def milliseconds(what: Callable[[], Any], times: int, rounds: int = 15) -> float
         for _ in range(times):
             what()
         costs.append((time.perf_counter() - began) / times)
-    return float(np.median(costs)) * 1e3
+    return np.array([np.min(costs), np.median(costs)]) * 1e3
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import inspect
 import os
 import pkgutil
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ import vpac
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vpac"
 LAYERS = (
-    {"errors", "typing", "_lazy", "_version"},
+    {"errors", "typing", "files", "_lazy", "_version"},
     {"envs"},
     {"oracle"},
     {"risk"},
@@ -30,7 +30,7 @@ LAYERS = (
     {"cli", "__init__", "__main__"},
 )
 """From the ground up; a module may import from its own layer and from those above it in this list."""
-PUBLIC = ("vpac", "vpac.envs", "vpac.oracle")
+PUBLIC = ("vpac", "vpac.envs", "vpac.oracle", "vpac.learners", "vpac.risk")
 
 
 def layer(module: str) -> int:
@@ -39,7 +39,7 @@ def layer(module: str) -> int:
     return found
 
 
-def imports(path: Path):
+def imports(path: Path, name: str):
     """The vpac modules that a file imports for use; imports for type checking only do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
@@ -53,15 +53,20 @@ def imports(path: Path):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "vpac")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vpac":
-            inside = node.module == "vpac"
-            yield from (f"vpac.{alias.name}" for alias in node.names) if inside else [node.module]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                module = ".".join([*name.split(".")[: -node.level], *module.split(".")]).rstrip(".")
+            if module == "vpac":
+                yield from (f"vpac.{alias.name}" for alias in node.names)
+            elif module.split(".")[0] == "vpac":
+                yield module
 
 
 def back_edges(package: Path):
     for path in sorted(package.rglob("*.py")):
         name = ".".join(("vpac", *path.relative_to(package).with_suffix("").parts))
-        for target in imports(path):
+        for target in imports(path, name):
             if layer(target) > layer(name):
                 yield f"{name} imports {target}"
 
@@ -72,10 +77,18 @@ def test_imports_point_one_way():
 
 def test_a_back_edge_would_be_found(tmp_path):
     (tmp_path / "envs").mkdir()
-    (tmp_path / "envs" / "bad.py").write_text("from vpac.oracle import evaluate\nfrom vpac import cli\n")
+    lines = (
+        "from vpac.oracle import evaluate",
+        "from vpac import cli",
+        "from ..oracle import uniform",
+        "from .. import report",
+    )
+    (tmp_path / "envs" / "bad.py").write_text("\n".join(lines))
     assert list(back_edges(tmp_path)) == [
         "vpac.envs.bad imports vpac.oracle",
         "vpac.envs.bad imports vpac.cli",
+        "vpac.envs.bad imports vpac.oracle",
+        "vpac.envs.bad imports vpac.report",
     ]
 
 
@@ -141,12 +154,13 @@ def test_every_module_has_a_docstring_and_names_its_public_names():
 
 @pytest.mark.parametrize("command", [["-c", "import vpac"], ["-m", "vpac", "--help"]], ids=["import", "help"])
 def test_starting_takes_less_than_half_a_second(command):
-    """The best of five: what the code costs, not what else the machine was doing."""
+    """Processor time, the best of five: what it costs on an idle machine, whatever else this one is doing."""
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *command], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(times) < 0.5
 
 

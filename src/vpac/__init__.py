@@ -7,19 +7,28 @@ from vpac._version import __version__
 from vpac.envs.registration import register
 
 if TYPE_CHECKING:
-    from vpac import envs, oracle
+    from vpac import envs, learners, oracle, risk
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
+    from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
-__all__ = ["FiniteMDP", "UserError", "__version__", "envs", "oracle"]
+__all__ = [
+    "AC", "VAAC", "VAACTD", "VPAC", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC",
+    "UserError", "__version__", "envs", "learners", "oracle", "risk",
+]  # fmt: skip
+
+LEARNERS = ("AC", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        **dict.fromkeys(LEARNERS, "vpac.learners"),
         "FiniteMDP": "vpac.envs.finite_mdp",
         "UserError": "vpac.errors",
         "envs": "vpac.envs",
+        "learners": "vpac.learners",
         "oracle": "vpac.oracle",
+        "risk": "vpac.risk",
     },
 )
 

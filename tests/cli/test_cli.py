@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -78,7 +80,7 @@ def test_solve_draws(capsys, tmp_path, world, kind):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["solv"], "unknown verb 'solv': expected one of list, solve, reproduce, doctor; did you mean 'solve'?"),
+        (["solv"], "unknown verb 'solv': expected one of list, solve, train, reproduce, doctor; did you mean 'solve'?"),
         (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "vpac/ContinuousPuddleWorld-v0"], "has no transition table"),
@@ -95,6 +97,11 @@ def test_solve_draws(capsys, tmp_path, world, kind):
             ["solve", "vpac/CatchUp-v0", "--policy", "greedy", "--plot", "/dev/null/x.png"],
             "cannot write /dev/null/x.png",
         ),
+        (["solve", "vpac/FourRooms-v0", "--set", "map=5"], "a map is drawn as text, got 5"),
+        (["solve", "vpac/FourRooms-v0", "--set", "slip=abc"], "slip must be a probability from 0 to 1, got 'abc'"),
+        (["solve", "vpac/FourRooms-v0", "--set", "max_episode_steps=5"], "use --horizon"),
+        (["solve", "FrozenLake-v1", "--set", "desc=foo"], "FrozenLake-v1 does not take these arguments"),
+        (["reproduce", "--out", "/dev/null/x"], "cannot write /dev/null/x"),
         (["reproduce", "theorem"], "did you mean 'theorems'?"),
         (["list", "environment"], "did you mean 'environments'?"),
     ],
@@ -126,6 +133,34 @@ def test_a_policy_file_that_holds_something_else_is_a_clear_error(capsys, tmp_pa
     code, _, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", path)
     assert code == 2
     assert "does not hold an array of numbers" in err or "must have shape" in err
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.ones((2, 11, 3)) / 3, np.full((11, 3), "x"), np.full((11, 3), 1j), np.ones(3)],
+    ids=["batch", "text", "complex", "vector"],
+)
+def test_an_array_that_is_no_policy_is_a_clear_error(capsys, tmp_path, array):
+    np.save(tmp_path / "policy.npy", array)
+    code, _, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", tmp_path / "policy.npy")
+    assert code == 2
+    assert "must hold one policy" in err or "array of real numbers" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("p.npy", b"PK\3\4xxx"), ("p.npy", b""), ("p.csv", b""), ("p.csv", b"a,b"), ("p.json", b"\xff")],
+)
+def test_a_file_that_is_something_else_is_a_clear_error(capsys, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    code, out, err = run(capsys, "solve", "vpac/CatchUp-v0", "--policy", tmp_path / name)
+    assert code == 2
+    assert "Traceback" not in out + err
+
+
+def test_a_reader_that_stops_reading_is_no_error():
+    command = f"{sys.executable} -m vpac list | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True).returncode == 0
 
 
 def test_a_pickled_array_is_refused(capsys, tmp_path):

@@ -239,7 +239,7 @@ def test_a_name_like_no_other():
     ("name", "arguments", "message"),
     [
         ("FrozenLake-v1", {"slippery": True}, "FrozenLake-v1 has no argument 'slippery'; did you mean 'is_slippery'"),
-        ("FrozenLake-v1", {"map_name": "7x7"}, "FrozenLake-v1 does not take these arguments: '7x7'"),
+        ("FrozenLake-v1", {"map_name": "7x7"}, "FrozenLake-v1 does not take these arguments .KeyError: '7x7'"),
         ("vpac/FourRooms-v0", {"slipp": 0.1}, "vpac/FourRooms-v0 has no argument 'slipp'; did you mean 'slip'"),
         ("vpac/FourRooms-v0", {"slip": 2.0}, "slip must be a probability from 0 to 1, got 2"),
     ],

@@ -9,7 +9,9 @@ import reference
 from vpac import FiniteMDP, oracle
 from vpac.envs import CatchUp, FourRooms, RiskyShortcut
 from vpac.errors import UserError
-from vpac.oracle.frontier import ascend, deterministic_policies
+from vpac.oracle.deterministic import deterministic_policies
+from vpac.oracle.frontier import ascend
+from vpac.oracle.linear import OracleError
 
 
 def all_deterministic(mdp):
@@ -44,7 +46,7 @@ def test_the_frontier_is_a_frontier():
 
 
 def test_ascent_alone_is_good_where_enumeration_is_not_allowed(monkeypatch):
-    monkeypatch.setattr(sys.modules["vpac.oracle.frontier"], "MOST_DETERMINISTIC", 0)
+    monkeypatch.setattr(sys.modules["vpac.oracle.deterministic"], "MOST_DETERMINISTIC", 0)
     found = oracle.frontier(CatchUp().mdp, [0.5], 0.95)
     assert found.variances[0] <= 10.0
     assert found.objectives[0] >= 3.9
@@ -88,6 +90,80 @@ def test_the_optimal_policy_by_hand_and_without_discount():
     chosen = oracle.optimal_policy(every.mdp, 0.9)
     values = oracle.evaluate(every.mdp, all_deterministic(every.mdp), 0.9).value
     assert oracle.evaluate(every.mdp, chosen, 0.9).value == pytest.approx(values.max(axis=0))
+
+
+def test_without_discount_states_that_are_never_met_do_no_harm():
+    """State 2 is a trap that nothing leads to. The best of the ways 0 → end, 0 → 1 → end costs 1.5 moves on average."""
+    transition = np.zeros((4, 2, 4))
+    transition[0, 0, 1] = transition[0, 0, 3] = transition[1, 1, 0] = transition[1, 1, 3] = 0.5
+    transition[0, 1, 1] = transition[1, 0, 3] = transition[2, :, 2] = 1.0
+    mdp = FiniteMDP(transition, -1.0, 0.0, [1.0, 0, 0, 0], [False, False, False, True])
+    assert float(oracle.evaluate(mdp, oracle.optimal_policy(mdp, 1.0), 1.0).mean) == pytest.approx(-1.5)
+    found = oracle.frontier(mdp, [0.0, 100.0], 1.0)
+    assert found.means == pytest.approx([-1.5, -2.0])
+    assert found.variances == pytest.approx([0.25, 0.0], abs=1e-9)
+    theta = np.array([[0.3, -0.2], [0.5, 0.1], [1.0, 2.0], [0.0, 0.0]])
+    for kind in ("action", "state", "return"):
+        exact = oracle.gradient(mdp, theta, 1.0, 1.0, "exact", kind)
+        assert exact == pytest.approx(oracle.complex_step_gradient(mdp, theta, 1.0, 1.0, kind), abs=1e-12)
+
+
+def test_without_discount_a_trap_is_avoided_or_named():
+    """State 0: action 0 pays 9 and ends, action 1 leads to a trap."""
+    transition = np.zeros((3, 2, 3))
+    transition[0, 0, 2] = transition[0, 1, 1] = transition[1, :, 1] = 1.0
+    mdp = FiniteMDP(transition, [[9.0, 50.0], [1.0, 1.0], [0.0, 0.0]], 0.0, [1.0, 0, 0], [False, False, True])
+    assert oracle.optimal_policy(mdp, 1.0)[0].tolist() == [1.0, 0.0]
+    with pytest.raises(OracleError, match="some action in state 0 may lead where no policy ends"):
+        oracle.frontier(mdp, [0.1], 1.0)
+    with pytest.raises(OracleError, match="no policy surely ends from the start state 1"):
+        oracle.optimal_policy(mdp.with_start([0.5, 0.5, 0.0]), 1.0)
+    round_and_round = FiniteMDP([[[0.0, 1.0], [1.0, 0.0]], [[0, 1], [0, 1]]], 1.0, 0.0, [1.0, 0.0], [False, True])
+    with pytest.raises(OracleError, match="no upper bound: there is a way round that pays"):
+        oracle.optimal_policy(round_and_round, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_discount_it_is_no_worse_than_any_deterministic_policy_that_ends(seed):
+    """Few transitions, so that many deterministic policies go round in circles; several starts; a very high price."""
+    rng = np.random.default_rng(seed)
+    transition = np.zeros((5, 3, 5))
+    for s in range(4):
+        for a in range(3):
+            transition[s, a, rng.choice(5, 2, replace=False)] = 0.5
+        transition[s, 0] = 0.5 * transition[s, 0] + 0.5 * np.eye(5)[4]
+    reward = rng.integers(-2, 1, size=(5, 3)).astype(float)
+    mdp = FiniteMDP(transition, reward, 0.0, [0.4, 0.3, 0.2, 0.1, 0.0], [False] * 4 + [True])
+    found = oracle.frontier(mdp, [0.1, 100.0], 1.0)
+    for psi, objective in zip(found.psis, found.objectives, strict=True):
+        for policy in all_deterministic(mdp):
+            try:
+                exact = oracle.evaluate(mdp, policy, 1.0)
+            except OracleError:
+                continue
+            assert objective >= float(exact.mean - psi * exact.total_variance) - 1e-8
+
+
+def test_prices_of_any_size():
+    mdp = RiskyShortcut().mdp
+    assert oracle.frontier(mdp, 0.5, 0.95).variances == pytest.approx([0.0], abs=1e-9)
+    assert oracle.frontier(mdp, [1e-300, 1e300], 0.95).variances[0] > 10.0
+
+
+def test_the_published_direction_finds_the_safe_way_too_if_the_price_rises_slowly():
+    """σ(s,a) sees the risk ahead: ascent along the published direction, the price doubling step by step, goes around."""
+    mdp = RiskyShortcut().mdp
+    theta = np.zeros((mdp.n_states, mdp.n_actions))
+    for psi in (0.0, 0.1, 0.2, 0.4, 0.8):
+        for _ in range(400):
+            exact = oracle.evaluate(mdp, oracle.softmax(theta), 0.95)
+            natural = oracle.gradient(mdp, theta, 0.95, psi, "published") / (
+                exact.visitation[:, None] * exact.policy + 1e-12
+            )
+            theta = np.clip(theta + 0.05 * natural, -8.0, 8.0)
+            theta -= theta.max(axis=-1, keepdims=True)
+    assert float(exact.total_variance) < 1.0
+    assert float(exact.mean) > 4.5
 
 
 def test_ties_go_to_the_first_action():

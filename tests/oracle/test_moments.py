@@ -224,7 +224,15 @@ def test_a_policy_that_hardly_ever_ends_is_an_error_and_not_a_wrong_number():
         oracle.evaluate(mdp, np.ones((2, 1)), 1.0)
 
 
-@pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan")])
+def test_a_solution_that_does_not_solve_is_an_error(monkeypatch):
+    """Whatever the solver returns is put back into its equation."""
+    solve = np.linalg.solve
+    monkeypatch.setattr(np.linalg, "solve", lambda system, source: solve(system, source) * (1 + 1e-8))
+    with pytest.raises(OracleError, match="leaves a residual"):
+        oracle.evaluate(coin_and_choice(), np.full((3, 2), 0.5), 0.9)
+
+
+@pytest.mark.parametrize("gamma", ["a", None, -0.1, 1.1, float("nan")])
 def test_gamma_outside_zero_to_one_is_an_error(gamma):
     with pytest.raises(UserError, match="gamma must be a number from 0 to 1"):
         oracle.evaluate(coin_and_choice(), np.full((3, 2), 0.5), gamma)

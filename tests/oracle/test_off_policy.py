@@ -31,7 +31,49 @@ def test_theorem_3_holds(case, seed):
     assert found.action_variance == pytest.approx(m - q**2, abs=1e-9 * scale)
     own = oracle.evaluate(case.mdp, target, case.gamma)
     assert found.mean == pytest.approx(float(own.mean), abs=1e-9 * scale)
-    assert found.mean_action_variance >= float(own.variance_of("action")) - 1e-9 * scale
+
+
+def test_the_weighted_returns_variance_may_be_larger_or_smaller_than_the_target_policys():
+    """A forced step, then a choice that pays 10 or 0 with probability 1/2 each: good sampling of the choice helps."""
+    transition = np.zeros((3, 2, 3))
+    transition[0, :, 1] = transition[1, :, 2] = 1.0
+    reward = np.zeros((3, 2))
+    reward[1, 0] = 10.0
+    mdp = FiniteMDP(transition, reward, 0.0, [1.0, 0, 0], [False, False, True])
+    target = np.full((3, 2), 0.5)
+
+    def variance(paying):
+        behaviour = np.array([[0.5, 0.5], [paying, 1 - paying], [0.5, 0.5]])
+        return oracle.evaluate_off_policy(mdp, target, behaviour, 1.0).mean_action_variance
+
+    # E_b[(ρ R)²] − 25 = 0.25 · 100/b − 25 for the probability b of the paying action.
+    assert variance(0.5) == pytest.approx(25.0)
+    assert variance(0.9) == pytest.approx(25 / 0.9 - 25)
+    assert variance(0.1) == pytest.approx(225.0)
+
+
+def test_growing_weights_do_no_harm_where_nothing_is_left_to_vary():
+    """The ratios grow in state 0, but every reward there is zero and so is everything after: σ is 0, not infinite."""
+    transition = np.zeros((2, 2, 2))
+    transition[0, :, 0], transition[0, :, 1] = 0.95, 0.05
+    mdp = FiniteMDP(transition, 0.0, 0.0, [1.0, 0.0], [False, True])
+    found = oracle.evaluate_off_policy(mdp, [[1.0, 0.0], [1.0, 0.0]], np.full((2, 2), 0.5), 0.99)
+    assert found.spectral_radius > 1.0
+    assert not found.action_variance.any()
+
+
+def test_a_long_chain_has_no_growth():
+    """2000 states in a row: solved sparsely, and its matrix is nilpotent."""
+    n = 2000
+    here = np.repeat(np.arange(n - 1), 2)
+    mdp = FiniteMDP.from_transitions(
+        n, 2, here, np.tile([0, 1], n - 1), here + 1, np.ones(2 * n - 2), 1.0, start=np.arange(n) == 0,
+        terminal=np.arange(n) == n - 1,
+    )  # fmt: skip
+    target = oracle.softmax(np.random.default_rng(0).normal(size=(n, 2)))
+    found = oracle.evaluate_off_policy(mdp, target, oracle.uniform(mdp), 0.9)
+    assert found.spectral_radius == 0.0
+    assert found.mean == pytest.approx((1 - 0.9 ** (n - 1)) / 0.1)
 
 
 @given(case=cases(), seed=st.integers(0, 1000))

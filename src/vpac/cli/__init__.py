@@ -1,8 +1,8 @@
-"""The command line: `vpac list | solve | reproduce | doctor`. Each verb is a dataclass whose fields are its options."""
+"""The command line: `vpac list | solve | train | reproduce | doctor`. Each verb is a dataclass whose fields are its options."""
 
 from __future__ import annotations
 
-import json as json_module
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from vpac.cli.output import refuse, say, show
+from vpac.cli.training import Train
 from vpac.errors import UserError, one_of, suggestion
 
 __all__ = ["main"]
@@ -18,23 +20,23 @@ __all__ = ["main"]
 
 @dataclass(frozen=True)
 class List:
-    """Show the environments that can be solved exactly, and the experiments.
+    """Show environments, algorithms and experiments.
 
     Example: vpac list environments
     """
 
     what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = "all"
-    """all, environments or experiments."""
+    """all, environments, algorithms or experiments."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> int:
-        from vpac.cli.listing import environments, experiments, tables
+        from vpac.cli.listing import algorithms, environments, experiments, tables
 
-        one_of(self.what, ("all", "environments", "experiments"), "list")
-        found = {"environments": environments, "experiments": experiments}
+        found = {"environments": environments, "algorithms": algorithms, "experiments": experiments}
+        one_of(self.what, ("all", *found), "list")
         chosen = {name: rows() for name, rows in found.items() if self.what in ("all", name)}
-        _show(chosen if self.json else None, *tables(chosen))
+        show(chosen if self.json else None, *tables(chosen))
         return 0
 
 
@@ -66,13 +68,21 @@ class Solve:
         from vpac.envs.tables import make_env
         from vpac.oracle import evaluate
         from vpac.report import solution
+        from vpac.report.style import figure_kind
 
-        mdp = FiniteMDP.from_gymnasium(make_env(self.env, **key_values(self.set)))
+        if self.plot:
+            figure_kind(self.plot)
+        arguments = key_values(self.set)
+        if "max_episode_steps" in arguments:
+            raise UserError(
+                "a time limit is not part of the process: use --horizon instead of --set max_episode_steps=…"
+            )
+        mdp = FiniteMDP.from_gymnasium(make_env(self.env, **arguments))
         moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
         data = solution.as_dict(moments, self.env, self.policy) if self.json else None
-        _show(data, solution.table(moments, self.env, self.policy))
+        show(data, solution.table(moments, self.env, self.policy))
         if self.plot:
-            _say(f"drew {solution.plot(moments, self.env, self.policy, self.plot)}", quiet=self.json)
+            say(f"drew {solution.plot(moments, self.env, self.policy, self.plot)}", quiet=self.json)
         return 0
 
 
@@ -93,12 +103,14 @@ class Reproduce:
     def run(self) -> int:
         from vpac.cli.listing import EXPERIMENTS
         from vpac.cli.reproduction import reproduce_theorems
+        from vpac.files import make_folder
 
         for name in self.names:
             one_of(name, EXPERIMENTS, "experiment")
+        make_folder(self.out)
         data, shown, paths = reproduce_theorems(self.out, quiet=self.json)
-        _show(data if self.json else None, shown)
-        _say("wrote " + ", ".join(str(path) for path in paths), quiet=self.json)
+        show(data if self.json else None, shown)
+        say("wrote " + ", ".join(str(path) for path in paths), quiet=self.json)
         return 0
 
 
@@ -117,14 +129,15 @@ class Doctor:
         from vpac.cli.listing import health_tables
 
         health = examine()
-        _show(asdict(health) if self.json else None, *health_tables(health))
+        show(asdict(health) if self.json else None, *health_tables(health))
         return 0 if health.well else 1
 
 
-VERBS = ("list", "solve", "reproduce", "doctor")
+VERBS = ("list", "solve", "train", "reproduce", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
@@ -134,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; 0 if all went well, 2 for a mistake in the input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        return _refuse(
+        return refuse(
             f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
         )
     verb: Any = tyro.cli(
@@ -145,33 +158,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )
     try:
-        return int(verb.run())
+        code = int(verb.run())
+        sys.stdout.flush()
+        return code
     except UserError as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     except KeyboardInterrupt:
         print("vpac: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader, `head` for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _refuse(message: str) -> int:
-    print(f"vpac: {message}", file=sys.stderr)
-    return 2
-
-
-def _show(data: Any, *tables: Any) -> None:
-    """Print data as JSON, or the tables if there is none."""
-    if data is not None:
-        print(json_module.dumps(data, indent=1, ensure_ascii=False))
-        return
-    from rich.console import Console
-
-    console = Console()
-    for table in tables:
-        console.print(table)
-
-
-def _say(text: str, quiet: bool) -> None:
-    print(text, file=sys.stderr if quiet else sys.stdout)

@@ -7,7 +7,7 @@ from typing import Any
 
 from vpac.cli.doctor import Health
 
-__all__ = ["EXPERIMENTS", "environments", "experiments", "health_tables", "tables"]
+__all__ = ["EXPERIMENTS", "algorithms", "environments", "experiments", "health_tables", "tables"]
 
 EXPERIMENTS = {"theorems": "every published gradient and every corrected one against the derivative itself"}
 
@@ -36,6 +36,13 @@ def environments() -> list[dict[str, Any]]:
         if name in gymnasium.registry
     ]
     return ours + others
+
+
+def algorithms() -> list[dict[str, Any]]:
+    """What `vpac train` can train."""
+    from vpac.execution.training import ALGORITHMS
+
+    return [{"name": name, "about": (kind.__doc__ or "").split("\n")[0]} for name, kind in ALGORITHMS.items()]
 
 
 def experiments() -> list[dict[str, Any]]:

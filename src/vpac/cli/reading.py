@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,10 @@ def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
     path = Path(name)
     if not path.suffix and not path.exists():
         raise UserError(f"unknown policy {name!r}: expected uniform, greedy or a file{suggestion(name, WORDS)}")
-    return check_policy(mdp, _read_array(path), f"the policy in {path}")
+    found = _read_array(path)
+    if np.ndim(found) != 2:
+        raise UserError(f"{path} must hold one policy [states, actions], got an array of shape {list(np.shape(found))}")
+    return check_policy(mdp, found, f"the policy in {path}")
 
 
 def _read_array(path: Path) -> Any:
@@ -40,10 +44,11 @@ def _read_array(path: Path) -> Any:
         raise UserError(f"cannot read a policy from {path}: expected a .npy, .json or .csv file")
     try:
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
+            return np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
+        text = path.read_text(encoding="utf-8")
         if path.suffix == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-        return np.asarray(json.loads(path.read_text(encoding="utf-8")), np.float64)
+            return np.array([[float(x) for x in line.split(",")] for line in text.splitlines() if line.strip()])
+        return np.asarray(json.loads(text), np.float64)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except (TypeError, ValueError, EOFError, RecursionError) as error:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from vpac.envs import checks
 from vpac.envs.graph import reached
 from vpac.envs.rows import sorted_and_merged
-from vpac.errors import UserError
+from vpac.errors import UserError, suggestion
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -106,6 +106,12 @@ class FiniteMDP:
         """Build a grid world from a map drawn as text; `vpac.envs.maps.grid_world` lists the letters and the rules."""
         from vpac.envs.maps import grid_world
 
+        known = grid_world.__kwdefaults__ or {}
+        for name in rules:
+            if name not in known:
+                raise UserError(
+                    f"a map has no rule {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
+                )
         return grid_world(text, **rules)
 
     @classmethod

@@ -100,11 +100,16 @@ def enlarge(text: str, factor: int) -> str:
     return "\n".join("".join(letter * factor for letter in row) for row in _rows(text) for _ in range(factor))
 
 
+NUMBER = (int, float, np.number)
+
+
 def _rows(text: str) -> list[str]:
     """The rows of a map without their common indentation and without empty rows around them.
 
     `textwrap.dedent` would empty a row that consists of free cells drawn as spaces.
     """
+    if not isinstance(text, str):
+        raise UserError(f"a map is drawn as text, got {text!r}")
     rows = text.splitlines()
     margin = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip(" ")), default=len(text))
     return "\n".join(row[margin:] for row in rows).strip("\n").splitlines()
@@ -162,10 +167,10 @@ def _check_rules(moves: int, slip: float, throw: float, frozen_std: float) -> No
     if moves not in (4, 8):
         raise UserError(f"moves must be 4 or 8, got {moves!r}")
     for name, value in (("slip", slip), ("throw", throw)):
-        if not 0.0 <= value <= 1.0:
-            raise UserError(f"{name} must be a probability from 0 to 1, got {value:g}")
-    if not (np.isfinite(frozen_std) and frozen_std >= 0.0):
-        raise UserError(f"frozen_std must be a finite number that is not negative, got {frozen_std:g}")
+        if not isinstance(value, NUMBER) or not 0.0 <= value <= 1.0:
+            raise UserError(f"{name} must be a probability from 0 to 1, got {value!r}")
+    if not isinstance(frozen_std, NUMBER) or not (np.isfinite(frozen_std) and frozen_std >= 0.0):
+        raise UserError(f"frozen_std must be a finite number that is not negative, got {frozen_std!r}")
 
 
 def _with_goal(layout: GridMap, goal: int | tuple[int, int] | None) -> GridMap:

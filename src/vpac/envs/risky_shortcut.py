@@ -21,8 +21,8 @@ class RiskyShortcut(FiniteMDPEnv):
 
     Entering the goal pays 20, every other move costs 1. Leaving the treacherous cell (×) throws you back to the start
     with probability 0.3. The short way takes 6 moves if nothing happens, 7.7 on average; the long way 10, always. A
-    risk-neutral policy takes the short way; σ(s, a) sees the risk ahead of the first move, so the published and the
-    corrected form of VPAC both take the long way when ψ is large. Registered as `vpac/RiskyShortcut-v0`, limit 200.
+    risk-neutral policy takes the short way; σ(s, a) sees the risk ahead of the first move, so both forms of VPAC
+    leave the risky way when ψ is large. Registered as `vpac/RiskyShortcut-v0`, limit 200.
 
     Args:
         map: the picture; see `vpac.envs.maps` for the letters.

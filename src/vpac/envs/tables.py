@@ -32,8 +32,11 @@ def make_env(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         raise UserError(
             f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}"
         ) from None
-    except (TypeError, KeyError) as error:  # a KeyError is how FrozenLake says that it knows no such map
-        raise UserError(_unknown_argument(name, kwargs) or f"{name} does not take these arguments: {error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # whatever a constructor makes of arguments that it cannot use
+        reason = f"{type(error).__name__}: {str(error).split(' was raised from the environment creator')[0]}"
+        raise UserError(_unknown_argument(name, kwargs) or f"{name} does not take these arguments ({reason})") from None
 
 
 def _unknown_argument(name: str, kwargs: Mapping[str, Any]) -> str:

@@ -37,8 +37,6 @@ class Formula:
     """As it is shown."""
     claim: str
     """The paper's claim in a sentence."""
-    kind: str
-    """`identity` (two exact evaluations must agree) or `gradient` (published and corrected against the derivative)."""
 
 
 WORLDS = (
@@ -54,10 +52,10 @@ WORLDS = (
 )
 
 FORMULAS = (
-    Formula("theorem-1", "Theorem 1", "σ(s,a) obeys a Bellman equation with δ² as its reward (on-policy)", "identity"),
-    Formula("theorem-3", "Theorem 3", "σ(s,a) of the importance-weighted return does so off-policy", "identity"),
-    Formula("theorem-2", "Theorem 2", "the on-policy gradient of the variance is Σ γ^2k σ ∇log π", "gradient"),
-    Formula("theorem-4", "Theorem 4", "the off-policy one is Σ (1 + 1[k≥1]) T̄ σ ∇log π", "gradient"),
-    Formula("vaac", "VAAC actor", "Algorithms 2 and 3 follow the gradient of Var(G|S0)", "gradient"),
-    Formula("ppo", "PPO form", "A_V − ψ A_σ follows the gradient of mean − ψ variance", "gradient"),
+    Formula("theorem-1", "Theorem 1", "σ(s,a) obeys a Bellman equation with δ² as its reward (on-policy)"),
+    Formula("theorem-3", "Theorem 3", "σ(s,a) of the importance-weighted return does so off-policy"),
+    Formula("theorem-2", "Theorem 2", "the on-policy gradient of the variance is Σ γ^2k σ ∇log π"),
+    Formula("theorem-4", "Theorem 4", "the off-policy one is Σ (1 + 1[k≥1]) T̄ σ ∇log π"),
+    Formula("vaac", "VAAC actor", "Algorithms 2 and 3 follow the gradient of Var(G|S0)"),
+    Formula("ppo", "PPO form", "A_V − ψ A_σ follows the gradient of mean − ψ variance"),
 )

@@ -16,31 +16,31 @@ deterministic one. It is not proven to be the global optimum: that problem is NP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
-from vpac.envs.finite_mdp import FiniteMDP, reachable
+from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
+from vpac.oracle.deterministic import every_deterministic
+from vpac.oracle.ending import end_surely, endable, without_unmet
 from vpac.oracle.gradient import on_policy_weights
+from vpac.oracle.linear import OracleError
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
 from vpac.oracle.threads import one_blas_thread
-from vpac.typing import FloatArray, IntArray
+from vpac.typing import FloatArray
 
-__all__ = ["Frontier", "ascend", "best_policy", "deterministic_policies", "frontier"]
+__all__ = ["Frontier", "ascend", "best_policy", "frontier"]
 
-MOST_DETERMINISTIC = 100_000
-"""Up to this many deterministic policies are all tried."""
 MOST_ITERATIONS = 30
 """Rounds of policy iteration with Q − ψσ at each price; they need not settle."""
 RUNGS_BELOW = 6
 """How many times the price is halved below the smallest one that is asked for."""
-BATCH = 4096
-"""Deterministic policies are evaluated this many at a time."""
+MOST_RUNGS = 60
+"""How far apart the prices may be, in doublings, for the ladder to reach from one to the other."""
 SMALLEST_LOGIT = -40.0
 
 
@@ -93,9 +93,11 @@ def frontier(
         progress: called with the share that is done.
     """
     gamma = check_gamma(gamma)
-    prices = np.sort(np.asarray(psis, np.float64))
+    prices = np.sort(np.atleast_1d(np.asarray(psis, np.float64)))
     if not len(prices) or not (np.isfinite(prices) & (prices >= 0.0)).all():
-        raise UserError(f"psis must be finite numbers that are not negative, at least one, got {list(psis)}")
+        raise UserError(f"psis must be finite numbers that are not negative, at least one, got {psis!r}")
+    if gamma == 1.0:
+        mdp = _that_ends(mdp)
     with one_blas_thread():
         chosen = _search(mdp, prices, gamma, variance_of, restarts, np.random.default_rng(seed), progress)
     moments = [evaluate(mdp, policy, gamma) for policy in chosen]
@@ -117,7 +119,7 @@ def _search(
     random: np.random.Generator,
     progress: Callable[[float], None],
 ) -> list[FloatArray]:
-    """The best policy for each price: up the ladder, then down the prices again."""
+    """The best policy for each price, up the ladder."""
     search = _Search(mdp, gamma, variance_of)
     ladder = _ladder(prices)
     for done, psi in enumerate(ladder):
@@ -125,10 +127,7 @@ def _search(
         search.climb(psi, [search.best(psi)])
         if psi in prices:
             search.improve(psi, random, restarts)
-        progress((done + 1) / (len(ladder) + len(prices)))
-    for done, psi in enumerate(prices[::-1]):
-        search.climb(psi, [search.best(psi)])
-        progress((len(ladder) + done + 1) / (len(ladder) + len(prices)))
+        progress((done + 1) / len(ladder))
     return [search.best(psi) for psi in prices]
 
 
@@ -142,7 +141,7 @@ def _ladder(prices: FloatArray) -> FloatArray:
     positive = prices[prices > 0.0]
     if not len(positive):
         return prices
-    rungs = int(np.ceil(np.log2(positive[-1] / positive[0]))) + RUNGS_BELOW
+    rungs = int(np.ceil(min(np.log2(positive[-1]) - np.log2(positive[0]), MOST_RUNGS))) + RUNGS_BELOW
     return np.unique(np.concatenate([prices, positive[-1] * 0.5 ** np.arange(1, rungs)]))
 
 
@@ -156,7 +155,7 @@ class _Search:
         self.variances: list[float] = []
         self.neutral = optimal_policy(mdp, gamma)
         self._add(self.neutral)
-        self.deterministic = _all_deterministic(mdp, gamma, variance_of)
+        self.deterministic = every_deterministic(mdp, gamma, variance_of)
 
     def _add(self, policy: FloatArray) -> None:
         moments = evaluate(self.mdp, policy, self.gamma)
@@ -182,7 +181,7 @@ class _Search:
         """Policy iteration with Q − ψσ in place of Q: no ascent, but it moves all states at once, past local optima."""
         moments = evaluate(self.mdp, self.best(psi), self.gamma)
         for _ in range(MOST_ITERATIONS):
-            policy = greedy(moments.action_value - psi * moments.action_variance)
+            policy = greedy(np.nan_to_num(moments.action_value - psi * moments.action_variance, nan=-np.inf))
             if np.array_equal(policy, moments.policy) or not _ends(policy, self.mdp, self.gamma):
                 return
             self._add(policy)
@@ -247,47 +246,19 @@ def _natural_direction(moments: Moments, psi: float, variance_of: VarianceOf) ->
     return np.asarray(per_visit - (policy * per_visit).sum(axis=-1, keepdims=True), np.float64)
 
 
-def deterministic_policies(mdp: FiniteMDP) -> Iterator[IntArray]:
-    """Every deterministic policy, in batches of action choices [N, S]; states that are never entered keep action 0."""
-    free: IntArray = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
-    batch: list[tuple[int, ...]] = []
-    for choice in product(range(mdp.n_actions), repeat=len(free)):
-        batch.append(choice)
-        if len(batch) == BATCH:
-            yield _spread(mdp, free, batch)
-            batch = []
-    if batch:
-        yield _spread(mdp, free, batch)
-
-
-def _spread(mdp: FiniteMDP, free: IntArray, batch: list[tuple[int, ...]]) -> IntArray:
-    actions = np.zeros((len(batch), mdp.n_states), np.int64)
-    actions[:, free] = batch
-    return actions
-
-
-def _all_deterministic(
-    mdp: FiniteMDP, gamma: float, variance_of: VarianceOf
-) -> tuple[IntArray, FloatArray, FloatArray] | None:
-    """Actions, means and variances of all deterministic policies, or None if they are too many or may not end."""
-    choices = int((reachable(mdp) & ~mdp.terminal).sum())
-    if gamma == 1.0 or mdp.n_actions**choices > MOST_DETERMINISTIC:
-        return None
-    actions, means, variances = [], [], []
-    for batch in deterministic_policies(mdp):
-        moments = evaluate(mdp, np.eye(mdp.n_actions)[batch], gamma)
-        actions.append(batch)
-        means.append(moments.mean)
-        variances.append(moments.variance_of(variance_of))
-    return np.concatenate(actions), np.concatenate(means), np.concatenate(variances)
+def _that_ends(mdp: FiniteMDP) -> FiniteMDP:
+    """γ = 1: the process without what is never met, if a policy that takes every action surely ends in it."""
+    trimmed = without_unmet(mdp)
+    states, allowed = endable(trimmed)
+    trap = (~allowed.all(axis=-1) | ~states) & ~trimmed.terminal
+    if trap.any():
+        raise OracleError(
+            f"with gamma = 1 some action in state {int(np.argmax(trap))} may lead where no policy ends: the search takes every "
+            "action now and then; use gamma below 1"
+        )
+    return trimmed
 
 
 def _ends(policy: FloatArray, mdp: FiniteMDP, gamma: float) -> bool:
     """Whether the policy has a mean return."""
-    from vpac.oracle.linear import OracleError
-    from vpac.oracle.occupancy import surely_ends
-
-    try:
-        return gamma < 1.0 or bool(surely_ends(mdp, policy).any())
-    except OracleError:
-        return False
+    return gamma < 1.0 or bool(end_surely(mdp, policy[None])[0])

@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
+from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain
 from vpac.oracle.moments import VARIANCES, Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, ratio_weights
-from vpac.oracle.policies import check_policy, softmax
+from vpac.oracle.policies import check_policy, check_theta, softmax
 from vpac.typing import FloatArray
 
 __all__ = ["Algorithm", "Form", "gradient", "on_policy_weights"]
@@ -58,6 +59,7 @@ def gradient(
         behaviour: the behaviour policy [S, A]; None: on-policy.
         critics: off-policy, what Q and σ stand for; see `vpac.oracle.off_policy`. "importance" and "clipped" define
             the variance of an importance-weighted return given the first action, so they take `variance_of="action"`.
+            The published VAAC is stated for the target policy's own moments, so "vaac" does not read it.
         ratios: off-policy with expected critics, the actor's ratios: "plain" ρ, or "clipped" min(1, ρ), whose mean
             update is a vector field and not a gradient. The other critics bring their own ratios.
     """
@@ -69,7 +71,9 @@ def gradient(
     gamma = check_gamma(gamma)
     if not (np.isfinite(psi) and psi >= 0.0):
         raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
-    policy = check_policy(mdp, softmax(theta, temperature))
+    policy = check_policy(mdp, softmax(check_theta(mdp, theta), temperature))
+    if gamma == 1.0:
+        mdp = without_unmet(mdp)
     if behaviour is None:
         total = on_policy_weights(evaluate(mdp, policy, gamma), policy, psi, form, variance_of, algorithm)
     else:

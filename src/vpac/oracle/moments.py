@@ -181,7 +181,7 @@ def mean_squared_error(
     if second is first:
         spread = (first * (action_value - value[..., None]) ** 2).sum(axis=-1)
     else:
-        spread = (second * action_value**2).sum(axis=-1) - value**2
+        spread = np.maximum((second * action_value**2).sum(axis=-1) - value**2, 0.0)
     here = action_value.reshape(*action_value.shape[:-2], -1)[..., mdp.row]
     error = mdp.reward + gamma * value[..., mdp.successor] - here
     return backup(mdp, error**2 + mdp.noise) + gamma**2 * look_ahead(mdp, spread)
@@ -189,7 +189,7 @@ def mean_squared_error(
 
 def check_gamma(gamma: float) -> float:
     """A discount factor in [0, 1]."""
-    if not 0.0 <= gamma <= 1.0:
+    if not isinstance(gamma, int | float | np.number) or not 0.0 <= gamma <= 1.0:
         raise UserError(f"gamma must be a number from 0 to 1, got {gamma!r}")
     return float(gamma)
 

@@ -25,8 +25,10 @@ from numpy.typing import ArrayLike
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.graph import closed_classes, reached
 from vpac.errors import UserError, one_of
+from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, backup
 from vpac.oracle.moments import average, check_gamma, evaluate, mean_squared_error
+from vpac.oracle.occupancy import surely_ends
 from vpac.oracle.policies import check_policy
 from vpac.typing import BoolArray, FloatArray
 
@@ -94,7 +96,12 @@ def evaluate_off_policy(
     """The Q and σ that off-policy critics of the given kind converge to, for a target policy and a behaviour policy."""
     gamma = check_gamma(gamma)
     policy = check_policy(mdp, policy)
+    if policy.ndim != 2:
+        raise UserError(f"off-policy moments are of one policy at a time, got a batch of shape {list(policy.shape)}")
     behaviour = check_behaviour(mdp, policy, behaviour)
+    if gamma == 1.0:
+        surely_ends(mdp, policy)
+        mdp = without_unmet(mdp)
     first, second = ratio_weights(policy, behaviour, critics)
     radius = spectral_radius(Chain(mdp, second), gamma**2)
     if critics == "expected":
@@ -148,10 +155,25 @@ def spectral_radius(chain: Chain, discount: float) -> float:
 def _radius(matrix: Any, discount: float) -> float:
     if isinstance(matrix, np.ndarray):
         return discount * float(np.abs(np.linalg.eigvals(matrix)).max())
-    from scipy.sparse.linalg import eigs
-
     if matrix.shape[0] < 10:
         return _radius(matrix.toarray(), discount)
-    return discount * float(
-        np.abs(eigs(matrix, k=1, which="LM", v0=np.ones(matrix.shape[0]), return_eigenvectors=False)[0])
-    )
+    return discount * _growth(matrix)
+
+
+def _growth(matrix: Any) -> float:
+    """Spectral radius of a large matrix that is not negative: by Arnoldi iteration, by plain iteration where that fails."""
+    from scipy.sparse.linalg import ArpackError, eigs
+
+    ones = np.ones(matrix.shape[0])
+    try:
+        return float(np.abs(eigs(matrix, k=1, which="LM", v0=ones, return_eigenvectors=False)[0]))
+    except ArpackError:
+        logarithm, x, steps = 0.0, ones, 4 * matrix.shape[0]
+        for _ in range(steps):
+            x = matrix @ x
+            size = float(x.max())
+            if size == 0.0:
+                return 0.0
+            logarithm += np.log(size)
+            x = x / size
+        return float(np.exp(logarithm / steps))

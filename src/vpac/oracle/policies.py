@@ -11,7 +11,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
-__all__ = ["check_policy", "greedy", "softmax", "uniform"]
+__all__ = ["check_policy", "check_theta", "greedy", "softmax", "uniform"]
 
 TOLERANCE = 1e-8
 
@@ -49,9 +49,24 @@ def greedy(preferences: ArrayLike, ties: Literal["first", "uniform"] = "first") 
     return np.asarray(best / best.sum(axis=-1, keepdims=True), np.float64)
 
 
+def check_theta(mdp: FiniteMDP, theta: ArrayLike) -> FloatArray:
+    """Policy parameters as an array [S, A]."""
+    found = _numbers(theta, "theta")
+    if found.shape != (mdp.n_states, mdp.n_actions):
+        raise UserError(f"theta must have shape [{mdp.n_states}, {mdp.n_actions}], got {list(found.shape)}")
+    return found
+
+
+def _numbers(values: ArrayLike, name: str) -> FloatArray:
+    found = np.asarray(values)
+    if not (np.issubdtype(found.dtype, np.number) or found.dtype == np.bool_) or np.iscomplexobj(found):
+        raise UserError(f"{name} must be an array of real numbers, got {values!r:.80}")
+    return found.astype(np.float64)
+
+
 def check_policy(mdp: FiniteMDP, policy: ArrayLike, name: str = "policy") -> FloatArray:
     """The policy as an array [..., S, A] of distributions; rows of terminal states do not matter."""
-    found = np.asarray(policy, np.float64)
+    found = _numbers(policy, name)
     if found.shape[-2:] != (mdp.n_states, mdp.n_actions):
         raise UserError(f"{name} must have shape [{mdp.n_states}, {mdp.n_actions}], got {list(found.shape)}")
     alive = ~mdp.terminal

@@ -38,7 +38,8 @@ def solve(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
         entries = np.abs(step)
         rate = min(float(entries.sum(axis=0).max()), float(entries.sum(axis=1).max()))
         if rate < 1.0 and rate**PLAIN_STEPS <= tolerance:
-            return _plain(step, source, tolerance)
+            better = _sup(x - step @ x - source) < _sup(source)
+            return _plain(step, source, x if better else source, tolerance)
         return _krylov(step, source, tolerance, _factors(step))[0]
 
 
@@ -92,9 +93,8 @@ def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, li
     return taken
 
 
-def _plain(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
+def _plain(step: Any, source: FloatArray, x: FloatArray, tolerance: float) -> FloatArray:
     """x ← source + step · x again and again: each time the error shrinks by at least the norm of `step`."""
-    x = source
     for count in range(1, 2 * PLAIN_STEPS + 1):
         before, x = x, step @ x
         x += source

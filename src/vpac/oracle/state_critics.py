@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.graph import closed_classes
 from vpac.errors import UserError, one_of
+from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import check_gamma, evaluate
-from vpac.oracle.policies import check_policy, softmax
+from vpac.oracle.policies import check_policy, check_theta, softmax
 from vpac.typing import FloatArray
 
 __all__ = ["state_critic_gradient", "stationary_distribution"]
@@ -54,7 +55,9 @@ def state_critic_gradient(
     gamma = check_gamma(gamma)
     if not (np.isfinite(psi) and psi >= 0.0):
         raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
-    policy = check_policy(mdp, softmax(theta, temperature))
+    policy = check_policy(mdp, softmax(check_theta(mdp, theta), temperature))
+    if gamma == 1.0:
+        mdp = without_unmet(mdp)
     moments = evaluate(mdp, policy, gamma)
     value, variance = moments.value, moments.variance
     advantage = moments.action_value - value[:, None]

@@ -12,8 +12,9 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     """Within this context linear algebra runs on one thread.
 
     For thousands of solutions of small systems more threads gain nothing, and when the machine is busy they wait for
-    each other: a frontier of four rooms took 40 times as long beside two other processes.
+    each other, many times longer than they compute.
     """
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return limits

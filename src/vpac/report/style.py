@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from vpac.errors import one_of
-from vpac.execution.files import write_atomically
+from vpac.files import write_atomically
 
-__all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_style", "save_figure"]
+__all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_kind", "figure_style", "save_figure"]
 
 INK, MUTED, PUBLISHED, CORRECTED = "#1c2230", "#7a8290", "#c1440e", "#1f5f99"
 FORMATS = ("png", "svg", "pdf")
@@ -38,9 +38,13 @@ def figure_style() -> Iterator[Any]:
             plt.close("all")
 
 
+def figure_kind(path: Path) -> str:
+    """png, svg or pdf, by the file's ending."""
+    return one_of(Path(path).suffix.lstrip("."), FORMATS, "kind of figure")
+
+
 def save_figure(figure: Any, path: Path) -> Path:
     """Write a figure whole or not at all; the file's ending says the format."""
-    path = Path(path)
-    kind = one_of(path.suffix.lstrip("."), FORMATS, "kind of figure")
+    kind = figure_kind(path)
     dated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     return write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, metadata=dated))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from vpac._version import __version__
-from vpac.execution.files import write_text
 from vpac.execution.theorems import HOLDS, Verdict
 from vpac.experiments.theorems import FORMULAS, SEED, WORLDS, Formula
+from vpac.files import write_text
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 
 __all__ = ["draw", "table", "write"]

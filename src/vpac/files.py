@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vpac.errors import UserError
 
-__all__ = ["write_atomically", "write_text"]
+__all__ = ["make_folder", "write_atomically", "write_text"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
@@ -18,8 +18,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     A reader sees the old file or the new one. If anything fails the old file stays and no temporary one is left.
     """
     path = Path(path)
+    make_folder(path.parent, path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
@@ -35,6 +35,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def make_folder(folder: Path, for_file: Path | None = None) -> None:
+    """Make a folder, if need be, or say that it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise UserError(f"cannot write {for_file or folder}: {error.strerror or error}") from None
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from vpac.errors import UserError
-from vpac.execution.files import write_atomically, write_text
+from vpac.files import write_atomically, write_text
 
 
 def test_a_file_is_written_with_its_folders(tmp_path):

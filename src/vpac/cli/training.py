@@ -1,0 +1,131 @@
+"""`vpac train`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+__all__ = ["Train"]
+
+TEXT = str | None
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an algorithm on an environment; writes policies, curves and a figure.
+
+    Example: vpac train vpac vpac/FourRooms-v0 --psi 0.015 --runs 10
+    """
+
+    algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
+    """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it."""
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Gymnasium id of an environment with Discrete actions."""
+    episodes: int = 1000
+    """Episodes of each run."""
+    runs: int = 1
+    """Independent runs."""
+    seed: int = 0
+    """Of everything random."""
+    out: Path | None = None
+    """Where files are written. Default: results/train/ALGORITHM-ENV."""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Runs at a time. Default: one for each core."""
+    policy: Annotated[str, tyro.conf.arg(metavar="greedy|softmax")] = "greedy"
+    """Which policy is measured along the way."""
+    psi: Annotated[TEXT, tyro.conf.arg(metavar="PSI")] = None
+    """Price of variance, in units of 1/reward; a number or e.g. warm-up:0.05:300:500. Default: the paper's."""
+    gamma: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
+    """Discount factor."""
+    alpha_theta: Annotated[TEXT, tyro.conf.arg(metavar="RATE")] = None
+    """Step size of the policy; a number or a schedule."""
+    alpha_w: Annotated[TEXT, tyro.conf.arg(metavar="RATE")] = None
+    """Step size of the value critic."""
+    alpha_z: Annotated[TEXT, tyro.conf.arg(metavar="RATE")] = None
+    """Step size of the critic of the spread."""
+    form: Annotated[TEXT, tyro.conf.arg(metavar="corrected|published")] = None
+    """The actor's formula."""
+    variance_of: Annotated[TEXT, tyro.conf.arg(metavar="action|state|return")] = None
+    """Which variance the corrected form penalises."""
+    max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Cut episodes off after so many steps."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Any other setting of the learner, e.g. --option baseline=false temperature=2."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Arguments of the environment, e.g. --set slip=0.1."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        """Train, measure, write, show."""
+        from vpac.cli.output import say, show
+        from vpac.cli.reading import key_values
+        from vpac.envs.tables import make_env
+        from vpac.execution.training import algorithm, train
+        from vpac.files import make_folder
+        from vpac.report import training as report
+
+        kind = algorithm(self.algorithm)
+        named = ("psi", "gamma", "alpha_theta", "alpha_w", "alpha_z", "form", "variance_of", "max_episode_steps")
+        settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        settings |= key_values(self.option)
+        env: Any = make_env(self.env, **key_values(self.set)) if self.set else self.env
+        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{self.env.rpartition('/')[2]}"
+        make_folder(folder)
+        with _Bar(self.episodes * self.runs, quiet=self.json) as bar:
+            result = train(
+                kind, env, self.episodes, self.runs, self.seed, policy=self.policy, threads=self.threads,
+                progress=bar.tell, **settings,
+            )  # fmt: skip
+        report.write(result, folder)
+        show(report.as_dict(result) if self.json else None, report.table(result))
+        say(f"wrote {folder}", quiet=self.json)
+        return 0
+
+
+class _Bar:
+    """A progress bar that any thread may tell: episodes per second, time left, mean and variance of recent returns."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._task = self._bar.add_task("training", total=total, speed="")
+        self._lock, self._seen, self._start = threading.Lock(), {}, time.monotonic()
+        self._recent: deque[float] = deque(maxlen=500)
+
+    _seen: dict[int, int]
+
+    def __enter__(self) -> _Bar:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self._bar.__exit__(*reason)
+
+    def tell(self, learner: Any) -> None:
+        """A learner has come further."""
+        import numpy as np
+
+        with self._lock:
+            new = learner.returns[self._seen.get(learner.seed, 0) :]
+            self._seen[learner.seed] = learner.episodes
+            self._recent.extend(new.tolist())
+            done = sum(self._seen.values())
+            speed = f"{done / max(time.monotonic() - self._start, 1e-9):,.0f} episodes/s"
+            recent = np.array(self._recent)
+            text = f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else ""
+            self._bar.update(self._task, completed=done, speed=speed, description=text)

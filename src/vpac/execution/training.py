@@ -1,0 +1,121 @@
+"""Trains several runs of one algorithm and measures their policies along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vpac.errors import UserError, suggestion
+from vpac.learners import (
+    AC,
+    VAAC,
+    VAACTD,
+    VPAC,
+    Learner,
+    OffPolicyAC,
+    OffPolicyVAAC,
+    OffPolicyVAACTD,
+    OffPolicyVPAC,
+    learn_many,
+)
+from vpac.learners.evaluation import Curve, Snapshots
+from vpac.typing import FloatArray
+
+__all__ = ["ALGORITHMS", "Interval", "Training", "algorithm", "train"]
+
+ALGORITHMS: dict[str, type[Learner]] = {
+    "ac": AC,
+    "vpac": VPAC,
+    "vaac": VAAC,
+    "vaac-td": VAACTD,
+    "off-policy-ac": OffPolicyAC,
+    "off-policy-vpac": OffPolicyVPAC,
+    "off-policy-vaac": OffPolicyVAAC,
+    "off-policy-vaac-td": OffPolicyVAACTD,
+}
+
+
+def algorithm(name: str) -> type[Learner]:
+    """An algorithm by its name on the command line."""
+    folded = name.casefold().replace("_", "-")
+    if folded not in ALGORITHMS:
+        near = suggestion(folded, ALGORITHMS)
+        raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(ALGORITHMS)}{near}")
+    return ALGORITHMS[folded]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over runs and the ends of its 95 % interval (Student's t)."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, sample: FloatArray) -> Interval:
+        """Of one number a run; with a single run the interval is unknown (NaN)."""
+        from scipy.stats import t
+
+        mean = float(np.mean(sample))
+        if len(sample) < 2:
+            return cls(mean, float("nan"), float("nan"))
+        half = float(t.ppf(0.975, len(sample) - 1) * np.std(sample, ddof=1) / np.sqrt(len(sample)))
+        return cls(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What came of it."""
+
+    learners: Sequence[Learner]
+    """The trained learners, one a run."""
+    curves: Sequence[Curve] | None
+    """Mean and variance of the measured policy along each run; None where policies cannot be measured."""
+    policy: str
+    """Which policy was measured: greedy or softmax."""
+
+    def final(self) -> dict[str, Interval]:
+        """Mean and variance of the final policies, over runs; without curves those of the last tenth of the returns."""
+        if self.curves:
+            means = np.array([curve.mean[-1] for curve in self.curves])
+            variances = np.array([curve.variance[-1] for curve in self.curves])
+        else:
+            tails = [learner.returns[-max(2, learner.episodes // 10) :] for learner in self.learners]
+            means = np.array([np.mean(tail) for tail in tails])
+            variances = np.array([np.var(tail, ddof=1) if len(tail) > 1 else np.nan for tail in tails])
+        return {"mean": Interval.over(means), "variance": Interval.over(variances)}
+
+
+def train(
+    kind: type[Learner],
+    env: Any,
+    episodes: int,
+    runs: int,
+    seed: int,
+    *,
+    points: int = 40,
+    policy: str = "greedy",
+    threads: int | None = None,
+    progress: Callable[[Learner], None] = lambda learner: None,
+    **settings: Any,
+) -> Training:
+    """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies along each."""
+    if runs < 1 or episodes < 1:
+        raise UserError(f"expected at least one run of one episode, got {runs} runs of {episodes} episodes")
+    seeds = [int(s.generate_state(1)[0]) for s in np.random.SeedSequence(seed).spawn(runs)]
+    kept: dict[int, Snapshots] = {s: Snapshots() for s in seeds}
+
+    def look(learner: Learner) -> None:
+        kept[learner.seed](learner)
+        progress(learner)
+
+    every = max(1, -(-episodes // points))
+    learners = learn_many(kind, env, seeds, episodes, threads=threads, callback=look, every=every, **settings)
+    curves = None
+    if learners[0].sight.world is not None:
+        curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
+    return Training(learners, curves, policy)

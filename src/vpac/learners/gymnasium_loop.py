@@ -1,0 +1,177 @@
+"""The loop for environments that are not compiled: the same update functions, stepped from Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vpac.learners.behaviour import act, ratios
+from vpac.learners.compiled import compiled
+from vpac.learners.generator import Words
+from vpac.learners.monte_carlo import Tape, learn_from_tape, record
+from vpac.learners.settings import MONTE_CARLO, Settings
+from vpac.learners.sight import Sight
+from vpac.learners.softmax import fill_policy, mean_value, value
+from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
+from vpac.learners.step import learn_step
+from vpac.learners.trace import begin
+from vpac.typing import FloatArray, IntArray
+
+__all__ = ["choose", "train_gymnasium"]
+
+
+@compiled
+def choose(
+    settings: Settings,
+    table: FloatArray,
+    theta: FloatArray,
+    active: IntArray,
+    policy: FloatArray,
+    behaviour: FloatArray,
+    words: Words,
+) -> tuple[int, float, float]:
+    """Fill the policy of a state and draw an action; also its two ratios."""
+    fill_policy(theta, active, 1.0 / settings.temperature, policy)
+    action = act(settings, table, theta, active, policy, behaviour, words)
+    rho, actor_rho = ratios(settings, policy, behaviour, action)
+    return action, rho, actor_rho
+
+
+@compiled
+def _begin(
+    settings: Settings, weights: Weights, work: Workspace, action: int, rho: float, actor_rho: float, alpha_mean: float
+) -> None:
+    state_value = mean_value(weights.w, work.here, work.policy)
+    weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
+    begin(settings, work.trace, value(weights.w, work.here, action), state_value, weights.mean[0], rho, actor_rho)
+
+
+@compiled
+def _learn(
+    settings: Settings,
+    weights: Weights,
+    work: Workspace,
+    rates: FloatArray,
+    action: int,
+    reward: float,
+    terminated: bool,
+    next_action: int,
+    rho_next: float,
+    actor_rho_next: float,
+) -> int:
+    """One step; then what was there becomes what is here."""
+    found = learn_step(
+        settings, weights, weights.theta, work.trace, rates[0], rates[1], rates[2], rates[3], work.here, action,
+        work.policy, reward, terminated, work.there, next_action, work.policy_next, rho_next, actor_rho_next,
+    )  # fmt: skip
+    _turn(settings, weights, work)
+    return found
+
+
+@compiled
+def _record(
+    settings: Settings,
+    weights: Weights,
+    work: Workspace,
+    tape: Tape,
+    step: int,
+    action: int,
+    reward: float,
+    rho: float,
+    actor_rho: float,
+) -> int:
+    found = record(tape, step, work.here, action, work.policy, reward, rho, actor_rho)
+    _turn(settings, weights, work)
+    return found
+
+
+@compiled
+def _turn(settings: Settings, weights: Weights, work: Workspace) -> None:
+    for index in range(len(work.here)):
+        work.here[index] = work.there[index]
+    fill_policy(weights.theta, work.here, 1.0 / settings.temperature, work.policy)
+
+
+@compiled
+def _close(
+    settings: Settings,
+    weights: Weights,
+    work: Workspace,
+    tape: Tape,
+    rates: FloatArray,
+    steps: int,
+    action: int,
+    rho: float,
+    terminated: bool,
+) -> int:
+    ahead = 0.0 if terminated else value(weights.w, work.here, action)
+    ahead_square = 0.0 if terminated else value(weights.z, work.here, action)
+    return learn_from_tape(
+        settings, weights, weights.theta, work.trace, rates[0], rates[1], rates[2], rates[3], tape, steps, rho, ahead,
+        ahead_square,
+    )  # fmt: skip
+
+
+def train_gymnasium(
+    sight: Sight,
+    settings: Settings,
+    weights: Weights,
+    rates: Rates,
+    table: FloatArray,
+    words: Words,
+    work: Workspace,
+    tape: Tape,
+    history: History,
+    seeds: list[int],
+) -> tuple[int, int, int]:
+    """`actor_critic.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
+    env: Any = sight.env
+    for episode, seed in enumerate(seeds):
+        now = np.array([x[episode] for x in rates])
+        now[1:4] /= sight.n_active
+        work.here[:] = sight.features(env.reset(seed=seed)[0])
+        action, rho, actor_rho = choose(settings, table, weights.theta, work.here, work.policy, work.behaviour, words)
+        _begin(settings, weights, work, action, rho, actor_rho, now[4])
+        total, discount, steps, terminated, cut = 0.0, 1.0, 0, False, False
+        products = []
+        while not (terminated or cut):
+            observation, reward, terminated, truncated, _ = env.step(action)
+            reward, steps = float(reward), steps + 1
+            cut = bool(truncated) or steps >= settings.limit
+            next_action, rho_next, actor_rho_next = action, 1.0, 1.0
+            if not terminated:
+                work.there[:] = sight.features(observation)
+                next_action, rho_next, actor_rho_next = choose(
+                    settings, table, weights.theta, work.there, work.policy_next, work.behaviour, words
+                )
+            if settings.critic == MONTE_CARLO:
+                found = _record(settings, weights, work, tape, steps - 1, action, reward, rho, actor_rho)
+            else:
+                found = _learn(
+                    settings,
+                    weights,
+                    work,
+                    now,
+                    action,
+                    reward,
+                    bool(terminated),
+                    next_action,
+                    rho_next,
+                    actor_rho_next,
+                )
+            if found != GOOD:
+                return found, episode, steps - 1
+            products.append(actor_rho)
+            total += discount * reward
+            discount *= settings.gamma
+            action, rho, actor_rho = next_action, rho_next, actor_rho_next
+        if settings.critic == MONTE_CARLO:
+            found = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
+            if found != GOOD:
+                return found, episode, steps
+        weight = np.cumprod(products)
+        history.returns[episode], history.lengths[episode] = total, steps
+        history.terminated[episode] = terminated
+        history.effective[episode] = 1.0 if settings.on_policy else weight.sum() ** 2 / (steps * (weight**2).sum())
+    return GOOD, len(seeds), 0

@@ -1,0 +1,230 @@
+"""What the learners have in common: learn, predict, evaluate, save, load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from vpac.errors import UserError
+from vpac.learners import settings as codes
+from vpac.learners import state
+from vpac.learners.generator import generator
+from vpac.learners.monte_carlo import Tape
+from vpac.learners.options import OffPolicyOptions, Options
+from vpac.learners.sight import LONGEST, Sight, look_at
+from vpac.learners.state import History, Rates, Weights, Workspace
+from vpac.oracle.policies import check_policy, softmax
+from vpac.risk.schedules import as_schedule
+from vpac.typing import FloatArray
+
+__all__ = ["Diverged", "Learner"]
+
+QUANTITIES = {
+    state.BAD_REWARD: "reward",
+    state.BAD_VALUE: "TD error of the value critic",
+    state.BAD_SPREAD: "TD error of the critic of the spread",
+    state.BAD_ACTOR: "weight of the actor's update",
+}
+
+
+class Diverged(UserError):
+    """Learning met a number that is not finite; the learner keeps its last good state."""
+
+
+class Learner:
+    """A tabular or linear actor-critic.
+
+    Args:
+        env: a Gymnasium environment or its id, or a `FiniteMDP`. Finite processes and the continuous puddle world of ours
+            are compiled; any other environment with Discrete actions and Discrete or Box observations is stepped.
+        seed: of everything random in it; the same seed gives the same result.
+        settings: any of the fields of `Options` (off-policy learners: `OffPolicyOptions`).
+    """
+
+    critic: ClassVar[int] = codes.DIRECT
+    options_type: ClassVar[type[Options]] = Options
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        self.options = self.options_type.read({**self.defaults, **settings})
+        self.seed = seed
+        self.sight: Sight = look_at(env, self.options)
+        self.settings = self.options.compile(self.critic, self.sight.limit)
+        start, learn, look, reset = np.random.SeedSequence(seed).spawn(4)
+        self.weights = self._first_weights(np.random.default_rng(start))
+        self._words, self._eyes, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
+        self._work = Workspace.make(self.sight.n_active, self.sight.n_actions)
+        self._tape = Tape.make(self._tape_length(), self.sight.n_active, self.sight.n_actions)
+        self._table = self._behaviour_table()
+        self._past: list[tuple[History, FloatArray]] = []
+
+    def _first_weights(self, rng: np.random.Generator) -> Weights:
+        shape = (self.sight.n_features, self.sight.n_actions)
+        theta, w, z = (rng.random(shape) for _ in range(3))
+        if self.options.start_policy == "zero":
+            theta[:] = 0.0
+        if self.options.start_critics == "zero":
+            w[:], z[:] = 0.0, 0.0
+        return Weights(theta, w, z, np.zeros(1))
+
+    def _tape_length(self) -> int:
+        if self.critic != codes.MONTE_CARLO:
+            return 0
+        if self.sight.limit == LONGEST:
+            raise UserError(
+                f"{self.sight.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
+            )
+        return self.sight.limit
+
+    def _behaviour_table(self) -> FloatArray:
+        behaviour = getattr(self.options, "behaviour", "target")
+        if isinstance(behaviour, str):
+            return np.zeros((1, self.sight.n_actions))
+        if self.sight.n_active != 1:
+            raise UserError("a behaviour table needs Discrete observations")
+        table = np.asarray(behaviour, np.float64)
+        if self.sight.mdp is not None:
+            table = check_policy(self.sight.mdp, table, "behaviour policy")
+        if table.shape != (self.sight.n_features, self.sight.n_actions) or not (table > 0.0).all():
+            raise UserError(
+                "the behaviour policy does not cover the target policy, which takes every action: expected positive "
+                f"probabilities of shape [{self.sight.n_features}, {self.sight.n_actions}]"
+            )
+        return table
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes it has learned from."""
+        return sum(len(history.returns) for history, _ in self._past)
+
+    @property
+    def returns(self) -> FloatArray:
+        """The learning curve: discounted returns of the training episodes, off-policy of the target policy's episodes."""
+        return np.concatenate([target for _, target in self._past]) if self._past else np.zeros(0)
+
+    @property
+    def history(self) -> History:
+        """What happened in each training episode."""
+        if not self._past:
+            return History.make(0)
+        return History(*(np.concatenate(columns) for columns in zip(*(h for h, _ in self._past), strict=True)))
+
+    def learn(
+        self, episodes: int, *, callback: Callable[[Self], bool | None] | None = None, every: int | None = None
+    ) -> Self:
+        """Learn from so many more episodes.
+
+        Args:
+            episodes: how many.
+            callback: called with the learner after every `every` episodes; learning stops if it returns False.
+            every: default: once, at the end. How often it is called does not change the result.
+        """
+        if episodes < 0:
+            raise UserError(f"episodes must be a whole number from 0 up, got {episodes!r}")
+        last = self.episodes + episodes
+        while self.episodes < last:
+            step = last - self.episodes if every is None else min(every - self.episodes % every, last - self.episodes)
+            self._learn(step)
+            if callback is not None and callback(self) is False:
+                break
+        return self
+
+    def _rates(self, episodes: int) -> Rates:
+        first = self.episodes
+
+        def values(name: str) -> FloatArray:
+            return as_schedule(getattr(self.options, name), name).values(episodes, first)
+
+        alpha_mean = np.maximum(1.0 / (1.0 + np.arange(first, first + episodes)), 0.01)
+        return Rates(values("psi"), values("alpha_theta"), values("alpha_w"), values("alpha_z"), alpha_mean)
+
+    def _learn(self, episodes: int) -> None:
+        from vpac.learners.actor_critic import train
+        from vpac.learners.gymnasium_loop import train_gymnasium
+        from vpac.learners.playing import train_and_look
+
+        history, rates = History.make(episodes), self._rates(episodes)
+        target = history.returns
+        shared = (rates, self._table, self._words)
+        with np.errstate(all="ignore"):
+            if self.sight.world is None:
+                seeds = [int(s) for s in self._resets.integers(2**31, size=episodes)]
+                found = train_gymnasium(
+                    self.sight, self.settings, self.weights, *shared, self._work, self._tape, history, seeds
+                )
+            elif self.settings.on_policy:
+                found = train(
+                    self.sight.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._tape,
+                    history,
+                )  # fmt: skip
+            else:
+                target = np.zeros(episodes)
+                found = train_and_look(
+                    self.sight.world, self.settings, self.weights, *shared, self._eyes, self._work, self._tape, history,
+                    target,
+                )  # fmt: skip
+        self._check(found, history, target)
+
+    def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
+        code, episode, step = found
+        done = history.until(episode)
+        first = self.episodes
+        self._past.append((done, target[:episode]))
+        if code != state.GOOD:
+            raise Diverged(
+                f"the {QUANTITIES[code]} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
+                "the learner keeps the weights it had before; smaller step sizes or a smaller ψ may help"
+            )
+        if not self.sight.limited and (done.lengths >= self.sight.limit).any():
+            raise UserError(
+                f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
+            )
+
+    def policy(self) -> FloatArray:
+        """π(a|s) of every state, [features, actions]; for Discrete observations."""
+        if self.sight.n_active != 1:
+            raise UserError("a table of the policy needs Discrete observations; use predict(observation)")
+        return softmax(self.weights.theta, self.options.temperature)
+
+    def predict(self, observation: Any, deterministic: bool = True) -> tuple[int, None]:
+        """The action for an observation, and None where others return a state.
+
+        Args:
+            observation: as the environment gives it.
+            deterministic: the most preferred action (the first of equals), or one drawn from the policy.
+        """
+        preferences = self.weights.theta[self.sight.features(observation)].sum(axis=0)
+        if deterministic:
+            return int(np.argmax(preferences)), None
+        chances = softmax(preferences, self.options.temperature)
+        return int(self._resets.choice(self.sight.n_actions, p=chances)), None
+
+    def save(self, path: str | Path) -> Path:
+        """Write `agent.json` and `weights.safetensors` into the folder `path`."""
+        from vpac.learners.storage import save
+
+        return save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None) -> Self:
+        """Read a learner back; nothing in the files is run.
+
+        Args:
+            path: the folder it was saved to.
+            env: the environment; default: the one whose id was saved.
+        """
+        from vpac.learners.storage import load
+
+        return load(cls, Path(path), env)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.sight.name}, {self.episodes} episodes, seed {self.seed})"
+
+
+class OffPolicyLearner(Learner):
+    """A learner whose actions come from a behaviour policy; its settings are those of `OffPolicyOptions`."""
+
+    options_type = OffPolicyOptions

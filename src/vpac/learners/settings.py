@@ -1,0 +1,47 @@
+"""What the compiled loop needs to know, as numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Settings"]
+
+DIRECT, INDIRECT, MONTE_CARLO = 0, 1, 2
+"""Critics of the spread: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
+PUBLISHED, CORRECTED = 0, 1
+ACTION, STATE, RETURN = 0, 1, 2
+CLIPPED, IMPORTANCE, EXPECTED = 0, 1, 2
+"""Off-policy critics: ρ = min(1, π/b), plain ρ, or no ratios."""
+UNIFORM, TABLE, EPSILON_GREEDY, TARGET = 0, 1, 2, 3
+"""Behaviour policies."""
+
+
+class Settings(NamedTuple):
+    """The choices of a learner. Words are numbers here: the constants of this module."""
+
+    critic: int
+    """DIRECT, INDIRECT or MONTE_CARLO."""
+    form: int
+    """PUBLISHED or CORRECTED."""
+    variance_of: int
+    """ACTION, STATE or RETURN: which variance the corrected form penalises."""
+    baseline: bool
+    """Subtract state averages from the actor's weights."""
+    gamma: float
+    """Discount factor."""
+    temperature: float
+    """Of the softmax."""
+    score: float
+    """What 1[a] − π(a) is multiplied by: 1/temperature, or 1 as in the authors' code."""
+    limit: int
+    """Episodes are truncated after this many steps."""
+    on_policy: bool
+    """Whether actions are the target policy's own; then every ratio is one."""
+    behaviour: int
+    """UNIFORM, TABLE, EPSILON_GREEDY or TARGET."""
+    epsilon: float
+    """Of the ε-greedy behaviour policy."""
+    ratios: int
+    """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
+    clip_actor: bool
+    """Whether the actor's ratios are min(1, ρ)."""

@@ -1,0 +1,84 @@
+"""One transition of an algorithm with TD critics: the same function in compiled worlds and in any Gymnasium environment."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vpac.learners.compiled import inlined
+from vpac.learners.critics import td_errors
+from vpac.learners.penalty import actor_weight
+from vpac.learners.settings import PUBLISHED, Settings
+from vpac.learners.softmax import add_score, mean_value, value
+from vpac.learners.state import BAD_ACTOR, BAD_REWARD, BAD_SPREAD, BAD_VALUE, GOOD, Weights
+from vpac.learners.trace import advance
+from vpac.typing import FloatArray, IntArray
+
+__all__ = ["learn_step", "move_actor"]
+
+
+@inlined
+def learn_step(
+    settings: Settings,
+    weights: Weights,
+    ascent: FloatArray,
+    trace: FloatArray,
+    psi: float,
+    alpha_theta: float,
+    alpha_w: float,
+    alpha_z: float,
+    here: IntArray,
+    action: int,
+    policy: FloatArray,
+    reward: float,
+    terminated: bool,
+    there: IntArray,
+    next_action: int,
+    policy_next: FloatArray,
+    rho_next: float,
+    actor_rho_next: float,
+) -> int:
+    """Critics, actor, trace. Returns what it found; a number that is not finite changes nothing."""
+    w, z = weights.w, weights.z
+    q, s = value(w, here, action), value(z, here, action)
+    delta, delta_bar = td_errors(settings, w, z, reward, terminated, q, s, there, next_action, rho_next, policy_next)
+    if not math.isfinite(s + len(here) * alpha_z * delta_bar):  # what the spread is about to become
+        return BAD_REWARD if not math.isfinite(reward) else BAD_VALUE if not math.isfinite(delta) else BAD_SPREAD
+    delta_v = 0.0
+    if settings.baseline and settings.form != PUBLISHED:
+        ahead = 0.0 if terminated else settings.gamma * mean_value(w, there, policy_next)
+        delta_v = reward + ahead - mean_value(w, here, policy)
+    for index in range(len(here)):
+        feature, column = np.uint64(here[index]), np.uint64(action)
+        w[feature, column] += alpha_w * delta
+        z[feature, column] += alpha_z * delta_bar
+    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy)
+    advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
+    return found
+
+
+@inlined
+def move_actor(
+    settings: Settings,
+    weights: Weights,
+    ascent: FloatArray,
+    trace: FloatArray,
+    psi: float,
+    alpha_theta: float,
+    here: IntArray,
+    action: int,
+    policy: FloatArray,
+) -> int:
+    """θ ← θ + α_θ ∇log π(A|S) · weight."""
+    q, s = value(weights.w, here, action), value(weights.z, here, action)
+    v = s_mean = 0.0
+    if settings.baseline:
+        v = mean_value(weights.w, here, policy)
+        if settings.form == PUBLISHED:
+            s_mean = mean_value(weights.z, here, policy)
+    weight = actor_weight(settings, trace, psi, q, v, s, s_mean)
+    if not math.isfinite(weight):
+        return BAD_VALUE if not math.isfinite(q) else BAD_SPREAD if not math.isfinite(s) else BAD_ACTOR
+    add_score(ascent, here, policy, action, alpha_theta * settings.score * weight)
+    return GOOD

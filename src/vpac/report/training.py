@@ -1,0 +1,110 @@
+"""A training as a table, a figure and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vpac.execution.training import Interval, Training
+from vpac.files import write_atomically
+from vpac.report.style import CORRECTED, MUTED, PUBLISHED, figure_style, save_figure
+
+__all__ = ["as_dict", "table", "write"]
+
+
+def as_dict(training: Training) -> dict[str, Any]:
+    """The outcome as plain data; numbers that are not known become null."""
+    first = training.learners[0]
+    final = {
+        name: {key: (value if np.isfinite(value) else None) for key, value in vars(interval).items()}
+        for name, interval in training.final().items()
+    }
+    return {
+        "algorithm": type(first).__name__, "env": first.sight.name, "runs": len(training.learners),
+        "episodes": first.episodes, "policy": training.policy if training.curves else "training",
+        "options": first.options.as_dict(), **final,
+    }  # fmt: skip
+
+
+def table(training: Training) -> Any:
+    """The outcome for the terminal."""
+    from rich.table import Table
+
+    first, runs = training.learners[0], len(training.learners)
+    shown = Table(
+        title=f"{type(first).__name__} on {first.sight.name}: {runs} × {first.episodes} episodes", title_justify="left"
+    )
+    shown.add_column(f"{training.policy} policy at the end" if training.curves else "last tenth of the episodes")
+    shown.add_column("over runs", justify="right")
+    shown.add_column("95 % interval", justify="right")
+    for name, interval in training.final().items():
+        known = np.isfinite(interval.low)
+        ends = f"{interval.low:.5g} … {interval.high:.5g}" if known else "needs two runs"
+        shown.add_row(f"{name} of the return", f"{interval.mean:.5g}", ends)
+    return shown
+
+
+def write(training: Training, folder: Path) -> list[Path]:
+    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`."""
+    import polars as pl
+
+    paths = []
+    returns = pl.concat(
+        [
+            pl.DataFrame(
+                {
+                    "run": np.full(learner.episodes, number),
+                    "episode": np.arange(learner.episodes),
+                    "return": learner.returns,
+                    "length": learner.history.lengths,
+                }
+            )
+            for number, learner in enumerate(training.learners)
+        ]
+    )
+    paths.append(write_atomically(folder / "returns.parquet", returns.write_parquet))
+    if training.curves:
+        curves = pl.concat(
+            [
+                pl.DataFrame(
+                    {"run": np.full(len(c.mean), n), "episode": c.episodes, "mean": c.mean, "variance": c.variance}
+                )
+                for n, c in enumerate(training.curves)
+            ]
+        )
+        paths.append(write_atomically(folder / "curves.parquet", curves.write_parquet))
+    paths += [learner.save(folder / f"run-{number}") for number, learner in enumerate(training.learners)]
+    with figure_style() as plt:
+        paths.append(save_figure(_draw(plt, training), folder / "training.png"))
+    return paths
+
+
+def _draw(plt: Any, training: Training) -> Any:
+    """The learning curve, and mean and variance of the measured policy, with 95 % intervals over runs."""
+    panels = 3 if training.curves else 1
+    figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 3.4), layout="constrained", squeeze=False)
+    returns = np.stack([learner.returns for learner in training.learners])
+    width = max(1, returns.shape[1] // 100)
+    smooth = returns[:, : returns.shape[1] // width * width].reshape(len(returns), -1, width).mean(axis=-1)
+    _band(axes[0, 0], (np.arange(smooth.shape[1]) + 1) * width, smooth, MUTED)
+    axes[0, 0].set_title("return of episodes")
+    if training.curves:
+        episodes = training.curves[0].episodes
+        for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
+            _band(axis, episodes, np.stack([getattr(curve, name) for curve in training.curves]), colour)
+            axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
+    for axis in axes.flat:
+        axis.set_xlabel("episodes")
+    first = training.learners[0]
+    figure.suptitle(
+        f"{type(first).__name__} on {first.sight.name}, {len(returns)} runs", x=0.01, ha="left", fontweight="bold"
+    )
+    return figure
+
+
+def _band(axis: Any, x: Any, rows: Any, colour: str) -> None:
+    intervals = [Interval.over(column) for column in rows.T]
+    axis.plot(x, [i.mean for i in intervals], color=colour)
+    axis.fill_between(x, [i.low for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cli.test_cli import run
+from vpac.execution.training import ALGORITHMS, Interval
+from vpac.learners import VPAC
+
+
+def test_train_writes_policies_curves_and_a_figure(capsys, tmp_path):
+    out = tmp_path / "trained"
+    code, text, _ = run(
+        capsys, "train", "vpac", "vpac/CatchUp-v0", "--episodes", 50, "--runs", 3, "--gamma", 0.95, "--out", out
+    )
+    assert code == 0
+    assert "VPAC on vpac/CatchUp-v0: 3 × 50 episodes" in text
+    assert "95 % interval" in text
+    assert {p.name for p in out.iterdir()} == {
+        "returns.parquet",
+        "curves.parquet",
+        "training.png",
+        "run-0",
+        "run-1",
+        "run-2",
+    }
+    learner = VPAC.load(out / "run-1")
+    returns = pl.read_parquet(out / "returns.parquet").filter(pl.col("run") == 1)["return"].to_numpy()
+    assert np.array_equal(returns, learner.returns)
+    curves = pl.read_parquet(out / "curves.parquet")
+    assert set(curves.columns) == {"run", "episode", "mean", "variance"}
+
+
+def test_json_has_the_numbers_of_the_table(capsys, tmp_path):
+    arguments = ["train", "off-policy-vpac", "vpac/CatchUp-v0", "--episodes", 20, "--runs", 2, "--out", tmp_path / "x"]
+    code, text, _ = run(capsys, *arguments, "--psi", "warm-up:0.1:5:5", "--option", "critics=clipped", "--json")
+    found = json.loads(text)
+    assert code == 0
+    assert found["options"]["critics"] == "clipped"
+    assert found["options"]["psi"] == "warm-up:0.1:5:5"
+    assert found["mean"]["low"] <= found["mean"]["mean"] <= found["mean"]["high"]
+
+
+def test_the_seed_decides(capsys, tmp_path):
+    arguments = ["train", "ac", "vpac/CatchUp-v0", "--episodes", 20, "--policy", "softmax", "--json"]
+    one, again, other = (
+        json.loads(run(capsys, *arguments, "--seed", seed, "--out", tmp_path / name)[1])["mean"]
+        for seed, name in ((1, "a"), (1, "b"), (2, "c"))
+    )
+    assert one == again != other
+
+
+def test_an_environment_that_is_only_stepped(capsys, tmp_path):
+    code, text, _ = run(capsys, "train", "ac", "FrozenLake-v1", "--episodes", 20, "--out", tmp_path / "x", "--json")
+    assert code == 0
+    assert json.loads(text)["policy"] == "training"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vpca", "vpac/CatchUp-v0"], "did you mean 'vpac'?"),
+        (["vpac", "vpac/CatchUpp-v0"], "did you mean 'vpac/CatchUp-v0'?"),
+        (
+            ["vpac", "vpac/CatchUp-v0", "--psi", "-1"],
+            "psi: value of the constant schedule must be a finite number that is not negative",
+        ),
+        (["vpac", "vpac/CatchUp-v0", "--option", "temperature=0"], "temperature must be a positive number"),
+        (["vpac", "vpac/CatchUp-v0", "--option", "temprature=1"], "did you mean 'temperature'"),
+        (["vpac", "Pendulum-v1"], "need Discrete actions"),
+        (["vpac", "CartPole-v1"], "finite bounds"),
+        (["vpac", "vpac/CatchUp-v0", "--runs", "0"], "expected at least one run"),
+        (["vpac", "vpac/CatchUp-v0", "--policy", "gready"], "did you mean 'greedy'"),
+    ],
+)
+def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):
+    code, out, err = run(capsys, "train", *arguments, "--episodes", 5, "--out", tmp_path / "x")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in out + err
+
+
+def test_every_algorithm_has_a_name(capsys):
+    listed = json.loads(run(capsys, "list", "algorithms", "--json")[1])["algorithms"]
+    assert {row["name"] for row in listed} == set(ALGORITHMS)
+    assert len(ALGORITHMS) == 8
+
+
+def test_intervals_by_hand():
+    """Four numbers with mean 3 and standard deviation 2: 3 ± 3.182 · 2/√4 (Student's t with 3 degrees of freedom)."""
+    sample = np.array([3 - np.sqrt(3), 3 - np.sqrt(3), 3 + np.sqrt(3), 3 + np.sqrt(3)])
+    found = Interval.over(sample)
+    assert (found.mean, found.low, found.high) == pytest.approx((3.0, 3 - 3.18245, 3 + 3.18245), abs=1e-4)
+    assert np.isnan(Interval.over(np.array([1.0])).low)
