@@ -115,7 +115,7 @@ def fields_without_a_docstring(cls: type):
         text = (
             isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
         )
-        if isinstance(field, ast.AnnAssign) and not text:
+        if isinstance(field, ast.AnnAssign) and not text and "ClassVar" not in ast.unparse(field.annotation):
             yield field.target.id
 
 

@@ -166,7 +166,7 @@ def _growth(matrix: Any) -> float:
 
     ones = np.ones(matrix.shape[0])
     try:
-        return float(np.abs(eigs(matrix, k=1, which="LM", v0=ones, return_eigenvectors=False)[0]))
+        return float(np.abs(eigs(matrix, k=1, which="LM", v0=ones, maxiter=300, return_eigenvectors=False)[0]))
     except ArpackError:
         logarithm, x, steps = 0.0, ones, 4 * matrix.shape[0]
         for _ in range(steps):
