@@ -11,6 +11,10 @@ from vpac.typing import BoolArray, IntArray
 __all__ = ["closed_classes", "reached"]
 
 
+FEW = 2000
+"""Up to this many nodes."""
+
+
 def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
     from scipy.sparse import csr_array
 
@@ -19,14 +23,26 @@ def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
 
 def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
     """The nodes that a path along the edges tails → heads leads to from `sources`, the sources included."""
+    size = len(sources)
+    if size <= FEW:
+        return _spread(tails, heads, sources)
     from scipy.sparse.csgraph import breadth_first_order
 
-    size = len(sources)
     first = np.flatnonzero(sources)
     graph = _graph(np.concatenate([tails, np.full(len(first), size)]), np.concatenate([heads, first]), size + 1)
     found = np.zeros(size + 1, bool)
     found[breadth_first_order(graph, size, return_predecessors=False)] = True
     return found[:-1]
+
+
+def _spread(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
+    """The same, one step of all paths at a time: for few nodes this is quicker than to load a graph library."""
+    found = sources.copy()
+    while True:
+        before = int(found.sum())
+        found[heads[found[tails]]] = True
+        if int(found.sum()) == before:
+            return found
 
 
 def closed_classes(tails: IntArray, heads: IntArray, size: int) -> tuple[IntArray, BoolArray]:

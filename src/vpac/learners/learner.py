@@ -142,25 +142,27 @@ class Learner:
         return Rates(values("psi"), values("alpha_theta"), values("alpha_w"), values("alpha_z"), alpha_mean)
 
     def _learn(self, episodes: int) -> None:
-        from vpac.learners.actor_critic import train
-        from vpac.learners.gymnasium_loop import train_gymnasium
-        from vpac.learners.playing import train_and_look
-
         history, rates = History.make(episodes), self._rates(episodes)
         target = history.returns
         shared = (rates, self._table, self._words)
         with np.errstate(all="ignore"):
             if self.sight.world is None:
+                from vpac.learners.gymnasium_loop import train_gymnasium
+
                 seeds = [int(s) for s in self._resets.integers(2**31, size=episodes)]
                 found = train_gymnasium(
                     self.sight, self.settings, self.weights, *shared, self._work, self._tape, history, seeds
                 )
             elif self.settings.on_policy:
+                from vpac.learners.actor_critic import train
+
                 found = train(
                     self.sight.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._tape,
                     history,
                 )  # fmt: skip
             else:
+                from vpac.learners.playing import train_and_look
+
                 target = np.zeros(episodes)
                 found = train_and_look(
                     self.sight.world, self.settings, self.weights, *shared, self._eyes, self._work, self._tape, history,
