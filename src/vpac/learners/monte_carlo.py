@@ -120,7 +120,8 @@ def learn_from_tape(
     )
     for step in range(steps):
         here, action, policy = tape.active[step], tape.action[step], tape.policy[step]
-        found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy)
+        q, s = value(weights.w, here, action), value(weights.z, here, action)
+        found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
         if found != GOOD:
             return found
         if step + 1 < steps:

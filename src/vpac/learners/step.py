@@ -53,7 +53,8 @@ def learn_step(
         feature, column = np.uint64(here[index]), np.uint64(action)
         w[feature, column] += alpha_w * delta
         z[feature, column] += alpha_z * delta_bar
-    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy)
+    q, s = q + len(here) * alpha_w * delta, s + len(here) * alpha_z * delta_bar  # the same as looking them up again
+    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
     advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
     return found
 
@@ -69,9 +70,10 @@ def move_actor(
     here: IntArray,
     action: int,
     policy: FloatArray,
+    q: float,
+    s: float,
 ) -> int:
-    """θ ← θ + α_θ ∇log π(A|S) · weight."""
-    q, s = value(weights.w, here, action), value(weights.z, here, action)
+    """θ ← θ + α_θ ∇log π(A|S) · weight, with Q̂(S,A) and the spread's estimate as they are now."""
     v = s_mean = 0.0
     if settings.baseline:
         v = mean_value(weights.w, here, policy)
