@@ -37,8 +37,9 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: setup  ## Set up, then measure every speed claim
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: setup  ## Set up, then measure every speed claim (says which are not kept; takes minutes)
+	@for script in oracle tabular; do echo "== benchmarks/$$script.py"; \
+		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
 
 docs: .venv/.docs  ## Set up, then build the documentation into site/
 	@echo "Building the documentation ..."

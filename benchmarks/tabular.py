@@ -21,6 +21,7 @@ import argparse
 import ctypes
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,9 @@ def main() -> int:
     if arguments.first:
         ours(compile_mdp(FourRooms().mdp), 1, 0.0)(0)
         return 0
+    if shutil.which("gcc") is None:
+        console.print("no C compiler here: install gcc to compare with C")
+        return 1
     runs, episodes, repetitions = (20, 300, 1) if arguments.quick else (100, 1000, REPETITIONS)
     table = Table("", "threads", "steps", "ns per step", "mean return learned", title="Time of a step")
     kept = on_policy(table, runs, episodes, repetitions)
