@@ -10,6 +10,7 @@ import pytest
 from vpac import FiniteMDP, oracle
 from vpac.cli import main
 from vpac.cli.reading import key_values
+from vpac.envs import FourRooms
 from vpac.errors import UserError
 
 
@@ -46,6 +47,24 @@ def test_solve_takes_arguments_of_the_environment(capsys):
     )
     assert default["total_variance"] == pytest.approx(0.0, abs=1e-9)
     assert slippery["total_variance"] > 100.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["--set", "slip=0.1", "goal=5"], ["--set", "slip=0.1", "--set", "goal=5"], ["--set=slip=0.1", "--set=goal=5"]],
+)
+def test_arguments_of_the_environment_add_up(capsys, given):
+    found = json.loads(run(capsys, "solve", "vpac/FourRooms-v0", *given, "--json")[1])
+    exact = oracle.evaluate(FourRooms(slip=0.1, goal=5).mdp, np.full((104, 4), 0.25), 0.99)
+    assert found["mean"] == pytest.approx(float(exact.mean))
+
+
+def test_output_that_cannot_be_written_is_said():
+    command = f"{sys.executable} -m vpac list > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["npy", "json", "csv"])

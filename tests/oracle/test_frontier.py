@@ -75,7 +75,7 @@ def test_best_policy_is_the_frontiers_point():
     assert oracle.best_policy(mdp, 5.0, 0.95) == pytest.approx(oracle.frontier(mdp, [5.0], 0.95).policies[0])
 
 
-@pytest.mark.parametrize("psis", [[], [-1.0], [float("nan")]])
+@pytest.mark.parametrize("psis", [[], [-1.0], [float("nan")], "a", ["a"], [[0.1, 0.2]], None])
 def test_wrong_prices_are_an_error(psis):
     with pytest.raises(UserError, match="psis must be finite numbers"):
         oracle.frontier(CatchUp().mdp, psis, 0.95)
@@ -118,6 +118,14 @@ def test_without_discount_a_trap_is_avoided_or_named():
         oracle.frontier(mdp, [0.1], 1.0)
     with pytest.raises(OracleError, match="no policy surely ends from the start state 1"):
         oracle.optimal_policy(mdp.with_start([0.5, 0.5, 0.0]), 1.0)
+    # State 0 ends with 100 or leads to 1; 1 and 2 pay 1 for going to each other, or end: no policy is the best one.
+    elsewhere = np.zeros((4, 2, 4))
+    elsewhere[0, 0, 3] = elsewhere[0, 1, 1] = elsewhere[1, 0, 2] = elsewhere[1, 1, 3] = elsewhere[2, 0, 1] = elsewhere[
+        2, 1, 3
+    ] = 1.0
+    paying = FiniteMDP(elsewhere, [[100.0, 0], [1, 0], [1, 0], [0, 0]], 0.0, [1.0, 0, 0, 0], [False] * 3 + [True])
+    with pytest.raises(OracleError, match="no upper bound"):
+        oracle.optimal_policy(paying, 1.0)
     round_and_round = FiniteMDP([[[0.0, 1.0], [1.0, 0.0]], [[0, 1], [0, 1]]], 1.0, 0.0, [1.0, 0.0], [False, True])
     with pytest.raises(OracleError, match="no upper bound: there is a way round that pays"):
         oracle.optimal_policy(round_and_round, 1.0)

@@ -183,6 +183,8 @@ def test_terminal_states_have_no_gradient():
         ({"variance_of": "actions"}, "did you mean 'action'"),
         ({"algorithm": "vac"}, "unknown algorithm 'vac'"),
         ({"psi": -1.0}, "psi must be a finite number that is not negative"),
+        ({"psi": "a"}, "psi must be a finite number that is not negative"),
+        ({"temperature": "a"}, "temperature must be a positive number"),
         ({"gamma": 2.0}, "gamma must be"),
     ],
 )

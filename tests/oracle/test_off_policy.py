@@ -62,6 +62,18 @@ def test_growing_weights_do_no_harm_where_nothing_is_left_to_vary():
     assert not found.action_variance.any()
 
 
+@pytest.mark.parametrize("gamma", [0.3, 0.6, 0.7, 0.9])
+def test_weights_that_just_do_not_shrink_have_no_variance(gamma):
+    """One state, the target always goes on, b goes on with probability γ²: γ² E_b[ρ²] is one, whatever rounding says."""
+    transition = np.zeros((2, 2, 2))
+    transition[0, 0, 0] = transition[0, 1, 1] = 1.0
+    mdp = FiniteMDP(transition, 1.0, 1.0, [1.0, 0.0], [False, True])
+    behaviour = [[gamma**2, 1 - gamma**2], [0.5, 0.5]]
+    found = oracle.evaluate_off_policy(mdp, [[1.0, 0.0], [1.0, 0.0]], behaviour, gamma)
+    assert found.spectral_radius == pytest.approx(1.0)
+    assert np.isinf(found.action_variance[0, 0])
+
+
 def test_a_long_chain_has_no_growth():
     """2000 states in a row: solved sparsely, and its matrix is nilpotent."""
     n = 2000

@@ -28,6 +28,15 @@ def test_greedy_breaks_ties_as_stated():
         oracle.greedy(preferences, ties="fist")
 
 
+@pytest.mark.parametrize("values", ["x", [[1.0], [1.0, 2.0]], [[1j]]])
+def test_what_is_not_an_array_of_real_numbers_is_named(values):
+    for make in (oracle.softmax, oracle.greedy):
+        with pytest.raises(UserError, match="must be an array of real numbers"):
+            make(values)
+    with pytest.raises(UserError, match="expected a FiniteMDP"):
+        oracle.evaluate("vpac/FourRooms-v0", [[1.0]], 0.9)
+
+
 def test_a_wrong_policy_is_named():
     mdp = CatchUp().mdp
     good = oracle.uniform(mdp)

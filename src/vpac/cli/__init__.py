@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import gymnasium
 import tyro
 
 from vpac.cli.output import refuse, say, show
+from vpac.cli.reading import gather
 from vpac.cli.training import Train
 from vpac.errors import UserError, one_of, suggestion
 
@@ -66,12 +68,14 @@ class Solve:
         from vpac.cli.reading import key_values, read_policy
         from vpac.envs.finite_mdp import FiniteMDP
         from vpac.envs.tables import make_env
+        from vpac.files import make_folder
         from vpac.oracle import evaluate
         from vpac.report import solution
         from vpac.report.style import figure_kind
 
         if self.plot:
             figure_kind(self.plot)
+            make_folder(self.plot.parent, self.plot)
         arguments = key_values(self.set)
         if "max_episode_steps" in arguments:
             raise UserError(
@@ -150,6 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return refuse(
             f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
         )
+    gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
+    arguments = gather(arguments, ("--set", "--option"))
     verb: Any = tyro.cli(
         Verb,
         prog="vpac",
@@ -166,6 +172,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("vpac: stopped", file=sys.stderr)
         return 130
+    except MemoryError:
+        return refuse("this needs more memory than there is")
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"vpac: cannot write: {error.strerror or error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

@@ -16,7 +16,7 @@ from vpac.typing import FloatArray
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
 
-__all__ = ["key_values", "read_policy"]
+__all__ = ["gather", "key_values", "read_policy"]
 
 WORDS = ("uniform", "greedy")
 
@@ -51,7 +51,7 @@ def _read_array(path: Path) -> Any:
         return np.asarray(json.loads(text), np.float64)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (TypeError, ValueError, EOFError, RecursionError) as error:
+    except (TypeError, ValueError, EOFError, RecursionError, MemoryError) as error:
         raise UserError(f"{path} does not hold an array of numbers: {error}") from None
 
 
@@ -68,3 +68,23 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
             value = {"True": True, "False": False, "None": None}.get(text, text)
         found[key] = tuple(value) if isinstance(value, list) else value
     return found
+
+
+def gather(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Join the values of an option that is given several times: `--set a=1 --set b=2` is `--set a=1 b=2`."""
+    values: dict[str, list[str]] = {option: [] for option in options}
+    others: list[str] = []
+    left, current = list(arguments), ""
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if name in values:
+            current = name
+            values[name] += [value] if equals else left[:1]
+            left = left if equals else left[1:]
+        elif current and "=" in word and not word.startswith("-"):
+            values[current].append(word)
+        else:
+            current = ""
+            others.append(word)
+    return others + [word for name, found in values.items() if found for word in (name, *found)]

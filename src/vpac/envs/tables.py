@@ -64,6 +64,8 @@ def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = Non
     Where a reachable state is entered both ways, the terminating ways lead to an extra state at the end. The goal is
     the terminal states that pay best on entering, so that FrozenLake's holes are terminal but not the goal.
     """
+    if not isinstance(env, str | gymnasium.Env):
+        raise UserError(f"expected a Gymnasium environment or its id, got {env!r:.60}")
     inner = (make_env(env) if isinstance(env, str) else env).unwrapped
     known = getattr(inner, "mdp", None)
     if isinstance(known, FiniteMDP):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.errors import UserError, one_of
+from vpac.errors import one_of
 from vpac.oracle.ending import without_unmet
 from vpac.oracle.moments import VARIANCES, VarianceOf, check_gamma
 from vpac.oracle.off_policy import check_behaviour
-from vpac.oracle.policies import check_policy, check_theta, softmax
+from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
 __all__ = ["complex_step_gradient"]
@@ -42,8 +42,7 @@ def complex_step_gradient(
     """
     one_of(variance_of, VARIANCES, "variance_of")
     gamma = check_gamma(gamma)
-    if not (np.isfinite(psi) and psi >= 0.0):
-        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
+    psi = check_price(psi)
     policy = check_policy(mdp, softmax(check_theta(mdp, theta)))
     if gamma == 1.0:
         mdp = without_unmet(mdp)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from vpac.oracle.gradient import on_policy_weights
 from vpac.oracle.linear import OracleError
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.optimal import optimal_policy
-from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.oracle.policies import check_price, greedy, softmax, uniform
 from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray
 
@@ -73,7 +74,7 @@ class Frontier:
 
 def frontier(
     mdp: FiniteMDP,
-    psis: Sequence[float],
+    psis: Sequence[float] | float,
     gamma: float,
     variance_of: VarianceOf = "return",
     *,
@@ -86,16 +87,22 @@ def frontier(
     Args:
         mdp: the process.
         psis: prices of variance, not negative, in any order; the result has them ascending.
-        gamma: discount factor in [0, 1].
+        gamma: discount factor in [0, 1]; with 1 every action must leave a way to an end.
         variance_of: the variance that is penalised; the default is the one that a user of the policy sees.
         restarts: ascents from random policies at each ψ, beside those from known ones.
         seed: of the random policies.
         progress: called with the share that is done.
     """
     gamma = check_gamma(gamma)
-    prices = np.sort(np.atleast_1d(np.asarray(psis, np.float64)))
-    if not len(prices) or not (np.isfinite(prices) & (prices >= 0.0)).all():
+    asked: Any = psis if isinstance(psis, list | tuple | np.ndarray) else [psis]
+    try:
+        prices = np.sort(np.array([check_price(psi) for psi in asked]))
+    except UserError:
+        prices = np.zeros(0)
+    if not len(prices):
         raise UserError(f"psis must be finite numbers that are not negative, at least one, got {psis!r}")
+    if not (isinstance(restarts, int) and isinstance(seed, int) and restarts >= 0 and seed >= 0):
+        raise UserError(f"restarts and seed must be whole numbers from 0 up, got {restarts!r} and {seed!r}")
     if gamma == 1.0:
         mdp = _that_ends(mdp)
     with one_blas_thread():

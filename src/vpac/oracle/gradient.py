@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.errors import UserError, one_of
+from vpac.errors import one_of
 from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain
 from vpac.oracle.moments import VARIANCES, Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, ratio_weights
-from vpac.oracle.policies import check_policy, check_theta, softmax
+from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
 __all__ = ["Algorithm", "Form", "gradient", "on_policy_weights"]
@@ -69,8 +69,7 @@ def gradient(
     one_of(critics, CRITICS, "kind of critics")
     one_of(ratios, ("plain", "clipped"), "kind of ratios")
     gamma = check_gamma(gamma)
-    if not (np.isfinite(psi) and psi >= 0.0):
-        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
+    psi = check_price(psi)
     policy = check_policy(mdp, softmax(check_theta(mdp, theta), temperature))
     if gamma == 1.0:
         mdp = without_unmet(mdp)

@@ -101,7 +101,9 @@ class Chain:
             steps, off = solve(1.0, matrix, np.ones(kept.shape))
             error = steps.max() * (np.abs(gap).sum(axis=-1) if transpose else np.abs(gap).max(axis=-1))
             if not (np.abs(off).max() < 0.5 and (error <= UNDISCOUNTED_ERROR * np.abs(x).max(axis=-1)).all()):
-                raise OracleError("with gamma = 1 episodes are too long to be computed; use gamma below 1 or a horizon")
+                raise OracleError(
+                    "with gamma = 1 episodes, or the ratios along them, grow too long to be computed; use gamma below 1"
+                )
         return x
 
 

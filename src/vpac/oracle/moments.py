@@ -189,7 +189,7 @@ def mean_squared_error(
 
 def check_gamma(gamma: float) -> float:
     """A discount factor in [0, 1]."""
-    if not isinstance(gamma, int | float | np.number) or not 0.0 <= gamma <= 1.0:
+    if not isinstance(gamma, int | float | np.integer | np.floating) or not 0.0 <= gamma <= 1.0:
         raise UserError(f"gamma must be a number from 0 to 1, got {gamma!r}")
     return float(gamma)
 

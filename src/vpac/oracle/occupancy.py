@@ -9,7 +9,7 @@ from vpac.envs.graph import closed_classes, reached
 from vpac.oracle.linear import Chain, OracleError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["goal_probability", "surely_ends", "visits"]
+__all__ = ["goal_probability", "stays_forever", "surely_ends", "visits"]
 
 
 def visits(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None) -> FloatArray:
@@ -21,7 +21,7 @@ def visits(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None
     chain = Chain(mdp, policy)
     if gamma < 1.0:
         return chain.flow(gamma, mdp.start)
-    stays = _stays_forever(mdp, policy)
+    stays = stays_forever(mdp, policy)
     counted = chain.flow(1.0, np.where(stays, 0.0, mdp.start), kept=~stays)
     tails, heads = _edges(mdp, policy)
     return np.where(stays, np.where(reached(tails, heads, mdp.start > 0.0), np.inf, 0.0), counted)
@@ -42,7 +42,7 @@ def goal_probability(mdp: FiniteMDP, policy: FloatArray, horizon: int | None) ->
         return np.stack([goal_probability(mdp, one, horizon) for one in policy])
     chain = Chain(mdp, policy)
     if horizon is None:
-        stays = _stays_forever(mdp, policy)
+        stays = stays_forever(mdp, policy)
         arrives = np.where(stays, 0.0, chain.matrix @ mdp.goal.astype(np.float64))
         return np.clip(np.where(mdp.goal, 1.0, chain.accumulate(1.0, arrives, kept=~stays)), 0.0, 1.0)
     reaches = mdp.goal.astype(np.float64)
@@ -59,7 +59,7 @@ def surely_ends(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     if policy.ndim > 2:
         return np.stack([surely_ends(mdp, one) for one in policy])
     tails, heads = _edges(mdp, policy)
-    never = _stays_forever(mdp, policy)
+    never = stays_forever(mdp, policy)
     if (stuck := never & reached(tails, heads, mdp.start > 0.0)).any():
         raise OracleError(
             f"with gamma = 1 the return has no mean: the policy can reach state {int(np.argmax(stuck))} and never ends "
@@ -74,7 +74,7 @@ def _edges(mdp: FiniteMDP, policy: FloatArray) -> tuple[IntArray, IntArray]:
     return mdp.row[taken] // mdp.n_actions, mdp.successor[taken]
 
 
-def _stays_forever(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
+def stays_forever(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     """The non-terminal states of closed classes: once there, the policy never leaves nor ends."""
     _, closed = closed_classes(*_edges(mdp, policy), mdp.n_states)
     return closed & ~mdp.terminal

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 Critics = Literal["importance", "clipped", "expected"]
+GROWS = 1.0 - 1e-12
+"""A spectral radius from here on is one or more, but for rounding."""
 CRITICS: tuple[Critics, ...] = ("importance", "clipped", "expected")
 
 
@@ -134,7 +136,7 @@ def _weighted(mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: floa
 def _diverges(chain: Chain, discount: float, source: FloatArray) -> BoolArray:
     """Where Σ_k (discount · P_w)^k source is infinite: states that lead to a growing class that leads to a source."""
     n = chain.mdp.n_states
-    if spectral_radius(chain, discount) < 1.0:
+    if spectral_radius(chain, discount) < GROWS:
         return np.zeros(n, bool)
     matrix = chain.matrix
     tails, heads = (np.asarray(x, np.int64) for x in matrix.nonzero())
@@ -142,7 +144,7 @@ def _diverges(chain: Chain, discount: float, source: FloatArray) -> BoolArray:
     growing = np.zeros(n, bool)
     for one in np.unique(label):
         inside = np.flatnonzero(label == one)
-        growing[inside] = _radius(matrix[np.ix_(inside, inside)], discount) >= 1.0
+        growing[inside] = _radius(matrix[np.ix_(inside, inside)], discount) >= GROWS
     feeds = reached(heads, tails, source > 0.0)
     return reached(heads, tails, growing & feeds)
 

@@ -14,7 +14,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.oracle.linear import Chain, OracleError
 from vpac.oracle.moments import VarianceOf
-from vpac.oracle.off_policy import Critics, evaluate_off_policy, ratio_weights, spectral_radius
+from vpac.oracle.off_policy import GROWS, Critics, evaluate_off_policy, ratio_weights, spectral_radius
 from vpac.typing import FloatArray
 
 __all__ = ["off_policy_weights", "theorem_4"]
@@ -71,7 +71,7 @@ def theorem_4(
 def _squared_mass(mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
     """E_b Σ_k T̄_k 1[S_k = s, A_k = a], split into k = 0 and k ≥ 1."""
     chain = Chain(mdp, second)
-    if (radius := spectral_radius(chain, gamma**2)) >= 1.0:
+    if (radius := spectral_radius(chain, gamma**2)) >= GROWS:
         raise OracleError(
             f"the squared ratios grow without bound: γ² E_b[ρ²] has spectral radius {radius:.4g}, expected below 1"
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.oracle.ending import end_surely, endable
+from vpac.oracle.ending import endable
 from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import average, check_gamma
-from vpac.oracle.occupancy import surely_ends
+from vpac.oracle.occupancy import stays_forever, surely_ends
 from vpac.oracle.policies import greedy, uniform
 from vpac.typing import FloatArray
 
@@ -25,7 +25,8 @@ def optimal_policy(mdp: FiniteMDP, gamma: float) -> FloatArray:
     end, wherever one does; a tie keeps what the policy did, because breaking it could make a policy that never ends.
     """
     gamma = check_gamma(gamma)
-    policy, allowed = uniform(mdp), np.ones((mdp.n_states, mdp.n_actions), bool)
+    policy, states = uniform(mdp), np.ones(mdp.n_states, bool)
+    allowed = np.ones((mdp.n_states, mdp.n_actions), bool)
     if gamma == 1.0:
         states, allowed = endable(mdp)
         if (lost := (mdp.start > 0.0) & ~states).any():
@@ -44,7 +45,7 @@ def optimal_policy(mdp: FiniteMDP, gamma: float) -> FloatArray:
         if not better.any():
             return policy
         policy = np.where(better[:, None], greedy(action_value >= best - tolerance), policy)
-        if gamma == 1.0 and not end_surely(mdp, policy[None])[0]:
+        if gamma == 1.0 and (stays_forever(mdp, policy) & states).any():
             raise OracleError("with gamma = 1 the mean return has no upper bound: there is a way round that pays")
     raise OracleError(f"policy iteration did not settle in {MOST_ROUNDS} rounds")
 

@@ -11,7 +11,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
-__all__ = ["check_policy", "check_theta", "greedy", "softmax", "uniform"]
+__all__ = ["check_policy", "check_price", "check_theta", "greedy", "softmax", "uniform"]
 
 TOLERANCE = 1e-8
 
@@ -23,9 +23,9 @@ def uniform(mdp: FiniteMDP) -> FloatArray:
 
 def softmax(theta: ArrayLike, temperature: float = 1.0) -> FloatArray:
     """π(a|s) ∝ exp(θ(s, a) / temperature), over the last axis."""
-    if not (np.isfinite(temperature) and temperature > 0.0):
-        raise UserError(f"temperature must be a positive number, got {temperature:g}")
-    theta = np.asarray(theta, np.float64)
+    if not isinstance(temperature, int | float | np.number) or not (np.isfinite(temperature) and temperature > 0.0):
+        raise UserError(f"temperature must be a positive number, got {temperature!r}")
+    theta = _numbers(theta, "theta")
     if not np.isfinite(theta).all():
         raise UserError("policy parameters must be finite numbers")
     logits = theta / temperature
@@ -40,7 +40,7 @@ def greedy(preferences: ArrayLike, ties: Literal["first", "uniform"] = "first") 
     (`ties="uniform"`). Only exactly equal preferences are ties.
     """
     one_of(ties, ("first", "uniform"), "way to break ties")
-    preferences = np.asarray(preferences, np.float64)
+    preferences = _numbers(preferences, "preferences")
     if np.isnan(preferences).any():
         raise UserError("preferences must not be NaN")
     best = preferences == preferences.max(axis=-1, keepdims=True)
@@ -58,16 +58,28 @@ def check_theta(mdp: FiniteMDP, theta: ArrayLike) -> FloatArray:
 
 
 def _numbers(values: ArrayLike, name: str) -> FloatArray:
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise UserError(f"{name} must be an array of real numbers: {error}") from None
     if not (np.issubdtype(found.dtype, np.number) or found.dtype == np.bool_) or np.iscomplexobj(found):
-        raise UserError(f"{name} must be an array of real numbers, got {values!r:.80}")
+        raise UserError(f"{name} must be an array of real numbers, got {found.dtype} of shape {list(found.shape)}")
     return found.astype(np.float64)
+
+
+def check_price(psi: float) -> float:
+    """A price of variance: a finite number that is not negative."""
+    if isinstance(psi, bool) or not isinstance(psi, int | float | np.number) or not (np.isfinite(psi) and psi >= 0.0):
+        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
+    return float(psi)
 
 
 def check_policy(mdp: FiniteMDP, policy: ArrayLike, name: str = "policy") -> FloatArray:
     """The policy as an array [..., S, A] of distributions; rows of terminal states do not matter."""
+    if not isinstance(mdp, FiniteMDP):
+        raise UserError(f"expected a FiniteMDP, got {mdp!r:.60}; FiniteMDP.from_gymnasium makes one of an environment")
     found = _numbers(policy, name)
-    if found.shape[-2:] != (mdp.n_states, mdp.n_actions):
+    if found.shape[-2:] != (mdp.n_states, mdp.n_actions) or not found.size:
         raise UserError(f"{name} must have shape [{mdp.n_states}, {mdp.n_actions}], got {list(found.shape)}")
     alive = ~mdp.terminal
     bad = ~(found >= 0.0) | ~np.isfinite(found)

@@ -24,7 +24,7 @@ from vpac.errors import UserError, one_of
 from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import check_gamma, evaluate
-from vpac.oracle.policies import check_policy, check_theta, softmax
+from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
 __all__ = ["state_critic_gradient", "stationary_distribution"]
@@ -53,8 +53,7 @@ def state_critic_gradient(
     one_of(form, ("exact", "published"), "form")
     one_of(weighting, ("uniform", "start"), "weighting")
     gamma = check_gamma(gamma)
-    if not (np.isfinite(psi) and psi >= 0.0):
-        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
+    psi = check_price(psi)
     policy = check_policy(mdp, softmax(check_theta(mdp, theta), temperature))
     if gamma == 1.0:
         mdp = without_unmet(mdp)
