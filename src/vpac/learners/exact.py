@@ -1,6 +1,6 @@
 """Exact mean and variance of the return of many policies, with a horizon: what learning curves are drawn from.
 
-The recursion of `vpac.oracle.horizon`, for eight policies side by side so that one instruction serves several of them:
+The recursion of `vpac.oracle.horizon`, for many policies side by side so that one instruction serves several of them:
 
     V_h(s) = E[R + γ V_{h−1}(S')]        M_h(s) = E[R² + 2γ R V_{h−1}(S') + γ² M_{h−1}(S')]
 
@@ -20,7 +20,8 @@ from vpac.typing import FloatArray, IntArray
 
 __all__ = ["exact_moments"]
 
-LANES = 8
+MOST_LANES = 64
+"""Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
 SETTLED = 1e-15
 
 
@@ -41,7 +42,6 @@ class _Model(NamedTuple):
 
 class _Scratch(NamedTuple):
     chance: FloatArray
-    chance_bar: FloatArray
     cross: FloatArray
     paid: FloatArray
     square: FloatArray
@@ -51,8 +51,8 @@ class _Scratch(NamedTuple):
     moment_next: FloatArray
 
     @classmethod
-    def make(cls, pairs: int, states: int) -> _Scratch:
-        return cls(*(np.zeros((n, LANES)) for n in (*[pairs] * 3, *[states] * 6)))
+    def make(cls, pairs: int, states: int, lanes: int) -> _Scratch:
+        return cls(*(np.zeros((n, lanes)) for n in (*[pairs] * 2, *[states] * 6)))
 
 
 def exact_moments(
@@ -61,15 +61,15 @@ def exact_moments(
     """Mean and total variance of the return of each policy, [N] and [N], of policies [N, S, A]."""
     model = _model(mdp)
     count = len(policies)
-    padded = np.zeros((-(-count // LANES), mdp.n_states * mdp.n_actions, LANES))
-    flat = np.asarray(policies, np.float64).reshape(count, -1)
-    for lane in range(LANES):
-        mine = flat[lane::LANES]
-        padded[: len(mine), :, lane] = mine
-    means, variances = np.zeros((len(padded), LANES)), np.zeros((len(padded), LANES))
+    lanes = min(MOST_LANES, -(-count // 8) * 8)
+    blocks = -(-count // lanes)
+    padded = np.zeros((blocks * lanes, mdp.n_states * mdp.n_actions))
+    padded[:count] = np.asarray(policies, np.float64).reshape(count, -1)
+    padded = np.ascontiguousarray(padded.reshape(blocks, lanes, -1).transpose(0, 2, 1))
+    means, variances = np.zeros((blocks, lanes)), np.zeros((blocks, lanes))
 
     def run(block: int) -> None:
-        scratch = _Scratch.make(len(model.pair_successor), mdp.n_states)
+        scratch = _Scratch.make(len(model.pair_successor), mdp.n_states, lanes)
         _moments(model, mdp.n_actions, padded[block], gamma, horizon, scratch, means[block], variances[block])
 
     with ThreadPoolExecutor(threads) as pool:
@@ -96,7 +96,7 @@ def _model(mdp: FiniteMDP) -> _Model:
 def _settled(new: FloatArray, old: FloatArray) -> bool:
     """Whether nothing has changed but by rounding."""
     for state in range(new.shape[0]):
-        for lane in range(LANES):
+        for lane in range(new.shape[1]):
             if abs(new[state, lane] - old[state, lane]) > SETTLED * abs(new[state, lane]):
                 return False
     return True
@@ -113,40 +113,39 @@ def _moments(
     means: FloatArray,
     variances: FloatArray,
 ) -> None:
-    """Means and variances of `LANES` policies, given as [S·A, LANES]."""
+    """Means and variances of policies given as [S·A, policies]."""
     chance, cross, paid, square = scratch.chance, scratch.cross, scratch.paid, scratch.square
-    chance_bar = scratch.chance_bar
+    lanes = policies.shape[1]
     for entry in range(len(model.pair)):
         row, pair = model.row[entry], model.pair[entry]
-        for lane in range(LANES):
+        for lane in range(lanes):
             share = policies[row, lane] * model.probability[entry]
             paid[row // n_actions, lane] += share * model.reward[entry]
             square[row // n_actions, lane] += share * model.square[entry]
             if pair < 0:
                 continue
             chance[pair, lane] += gamma * share
-            chance_bar[pair, lane] += gamma * gamma * share
             cross[pair, lane] += 2.0 * gamma * share * model.reward[entry]
     value, moment, value_next, moment_next = scratch.value, scratch.moment, scratch.value_next, scratch.moment_next
     for step in range(horizon):
         for state in range(len(paid)):
-            for lane in range(LANES):
+            for lane in range(lanes):
                 value_next[state, lane] = paid[state, lane]
                 moment_next[state, lane] = square[state, lane]
             for pair in range(model.pair_start[state], model.pair_start[state + 1]):
                 there = model.pair_successor[pair]
-                for lane in range(LANES):
+                for lane in range(lanes):
                     value_next[state, lane] += chance[pair, lane] * value[there, lane]
-                for lane in range(LANES):
-                    moment_next[state, lane] += chance_bar[pair, lane] * moment[there, lane]
+                for lane in range(lanes):
+                    moment_next[state, lane] += gamma * chance[pair, lane] * moment[there, lane]
                 if model.crossed:
-                    for lane in range(LANES):
+                    for lane in range(lanes):
                         moment_next[state, lane] += cross[pair, lane] * value[there, lane]
         value, value_next = value_next, value
         moment, moment_next = moment_next, moment
         if step % 16 == 15 and _settled(value, value_next) and _settled(moment, moment_next):
             break
-    for lane in range(LANES):
+    for lane in range(lanes):
         mean = second = 0.0
         for state in range(len(paid)):
             mean += model.start[state] * value[state, lane]
