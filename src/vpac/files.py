@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vpac.errors import UserError
 
-__all__ = ["make_folder", "write_atomically", "write_text"]
+__all__ = ["make_folder", "sync_file", "sync_folder", "write_atomically", "write_text"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
@@ -27,11 +27,10 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     temporary = Path(name)
     try:
         write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync_file(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
     return path
@@ -59,8 +58,14 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable, too."""
+def sync_file(path: Path) -> None:
+    """Make a file's content durable."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, after a rename for example."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

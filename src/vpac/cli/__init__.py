@@ -1,4 +1,4 @@
-"""The command line: `vpac list | solve | train | reproduce | doctor`. Each verb is a dataclass whose fields are its options."""
+"""The command line. Each verb is a dataclass whose fields are its options."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tyro
 
 from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
+from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
 from vpac.errors import UserError, one_of, suggestion
 
@@ -91,34 +92,6 @@ class Solve:
 
 
 @dataclass(frozen=True)
-class Reproduce:
-    """Rerun experiments and write their tables and figures.
-
-    Example: vpac reproduce theorems --out results
-    """
-
-    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME …]")] = ()
-    """Which experiments; none: all of them. `vpac list experiments` shows their names."""
-    out: Path = Path("results")
-    """Where files are written."""
-    json: bool = False
-    """Print JSON instead of tables."""
-
-    def run(self) -> int:
-        from vpac.cli.listing import EXPERIMENTS
-        from vpac.cli.reproduction import reproduce_theorems
-        from vpac.files import make_folder
-
-        for name in self.names:
-            one_of(name, EXPERIMENTS, "experiment")
-        make_folder(self.out)
-        data, shown, paths = reproduce_theorems(self.out, quiet=self.json)
-        show(data if self.json else None, shown)
-        say("wrote " + ", ".join(str(path) for path in paths), quiet=self.json)
-        return 0
-
-
-@dataclass(frozen=True)
 class Doctor:
     """Show versions, the machine, and which extras are present or missing.
 
@@ -137,12 +110,15 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "solve", "train", "reproduce", "doctor")
+VERBS = ("list", "solve", "train", "reproduce", "sweep", "runs", "report", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+    | Annotated[Runs, tyro.conf.subcommand("runs")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
 
@@ -155,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
         )
     gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
-    arguments = gather(arguments, ("--set", "--option"))
+    arguments = gather(arguments, ("--set", "--option", "--where"))
     verb: Any = tyro.cli(
         Verb,
         prog="vpac",

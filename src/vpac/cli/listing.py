@@ -7,9 +7,7 @@ from typing import Any
 
 from vpac.cli.doctor import Health
 
-__all__ = ["EXPERIMENTS", "algorithms", "environments", "experiments", "health_tables", "tables"]
-
-EXPERIMENTS = {"theorems": "every published gradient and every corrected one against the derivative itself"}
+__all__ = ["algorithms", "environments", "experiments", "health_tables", "tables"]
 
 OTHERS = {
     "CliffWalking-v1": "Gymnasium's cliff",
@@ -47,7 +45,13 @@ def algorithms() -> list[dict[str, Any]]:
 
 def experiments() -> list[dict[str, Any]]:
     """What `vpac reproduce` can run."""
-    return [{"name": name, "about": about} for name, about in EXPERIMENTS.items()]
+    from vpac.execution.study import plan
+    from vpac.experiments.catalogue import EXPERIMENTS
+
+    return [
+        {"name": e.name, "paper": e.paper or "ours", "runs": len(plan(e, full=True).all()), "about": e.title}
+        for e in EXPERIMENTS.values()
+    ]
 
 
 def tables(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Any]:

@@ -1,0 +1,226 @@
+"""`vpac reproduce`, `vpac sweep`, `vpac runs` and `vpac report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vpac.cli.output import say, show
+from vpac.errors import UserError, one_of
+
+if TYPE_CHECKING:
+    from vpac.execution.study import Plan, Tally
+
+__all__ = ["Report", "Reproduce", "Runs", "Sweep"]
+
+EXECUTORS = ("processes", "serial")
+JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Rerun the paper's experiments and ours, and build the page that shows them.
+
+    What is finished is not run again. Example: vpac reproduce four-rooms/performance
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME …]")] = ()
+    """Experiments or groups of them (`four-rooms`); none: all. `vpac list experiments` shows their names."""
+    full: bool = False
+    """At full size, also where fewer runs are usual."""
+    scale: float = 1.0
+    """Multiply episodes by this, above 0 and at most 1: a quick look."""
+    runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """So many runs of each arm instead."""
+    jobs: JOBS = None
+    """Processes. Default: one for each core."""
+    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial")] = "processes"
+    """Who carries out the runs; the results do not depend on it."""
+    store: Path = Path("results")
+    """Where everything is kept."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        """Carry out, report."""
+        from vpac.execution.study import plan
+        from vpac.experiments.catalogue import chosen
+
+        plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
+        again = " ".join(["vpac reproduce", *self.names, *(["--full"] if self.full else [])])
+        return carry_out(plans, self.store, self.executor, self.jobs, self.json, again)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Run a study of your own, described in a TOML file, with the same machinery.
+
+    Example: vpac sweep examples/sweep.toml
+    """
+
+    spec: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC.toml")]
+    """The study: environment, settings, arms or a grid. docs/experiments.md describes it."""
+    scale: float = 1.0
+    """Multiply episodes by this, above 0 and at most 1: a quick look."""
+    runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """So many runs of each arm instead."""
+    jobs: JOBS = None
+    """Processes. Default: one for each core."""
+    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial")] = "processes"
+    """Who carries out the runs; the results do not depend on it."""
+    store: Path = Path("results")
+    """Where everything is kept."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        """Read, carry out, report."""
+        from vpac.execution.study import plan
+        from vpac.experiments.reading import read_experiment
+
+        plans = [plan(read_experiment(self.spec), full=True, runs=self.runs, scale=self.scale)]
+        return carry_out(plans, self.store, self.executor, self.jobs, self.json, f"vpac sweep {self.spec}")
+
+
+def carry_out(
+    plans: Sequence[Plan], root: Path, executor: str, jobs: int | None, quiet: bool, again: str
+) -> int:
+    """Carry out studies under one display, then build the page; 1 if a run failed."""
+    from vpac.cli.display import Display
+    from vpac.execution.executors import make_executor
+    from vpac.execution.store import Store
+    from vpac.execution.study import carry_out_study
+    from vpac.files import make_folder
+    from vpac.report.build import build
+
+    hands = make_executor(one_of(executor, EXECUTORS, "executor"), jobs)
+    make_folder(root)
+    store = Store(root)
+    tallies: dict[str, Tally] = {}
+    try:
+        with Display(plans, quiet) as display:
+            for plan in plans:
+                display.begin(plan)
+                tallies[plan.experiment.name] = carry_out_study(plan, store, hands, display.tell)
+                for damage in tallies[plan.experiment.name].damaged:
+                    display.say(f"damaged: {damage}")
+    except KeyboardInterrupt:
+        say(f"stopped; finished runs are kept in {root}. To go on: {again}", quiet=True)
+        raise
+    finally:
+        hands.close()
+    page = build(store, quiet)
+    failed = sum(len(tally.failed) for tally in tallies.values())
+    show(_as_dict(tallies, page) if quiet else None, _table(tallies))
+    say(f"look at {page}", quiet)
+    if failed:
+        say(f"{failed} runs failed; the page shows how. To try them again: {again}", quiet=True)
+    return 1 if failed else 0
+
+
+def _as_dict(tallies: dict[str, Tally], page: Path) -> dict[str, Any]:
+    return {
+        "page": str(page),
+        "experiments": {
+            name: {
+                "kept": t.kept, "done": t.done, "failed": [vars(o) for o in t.failed], "seconds": t.seconds,
+                "damaged": t.damaged,
+            }
+            for name, t in tallies.items()
+        },
+    }  # fmt: skip
+
+
+def _table(tallies: dict[str, Tally]) -> Any:
+    from rich.table import Table
+
+    shown = Table(title="experiments", title_justify="left")
+    for heading in ("name", "runs", "run now", "failed", "seconds"):
+        shown.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=heading == "name")
+    for name, tally in tallies.items():
+        runs = tally.kept + tally.done + len(tally.failed)
+        shown.add_row(name, str(runs), str(tally.done), str(len(tally.failed)), f"{tally.seconds:.1f}")
+    return shown
+
+
+@dataclass(frozen=True)
+class Runs:
+    """List the runs in a store.
+
+    Example: vpac runs --env FourRooms --algorithm vpac
+    """
+
+    store: Path = Path("results")
+    """Where the runs are."""
+    algorithm: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Only runs of this algorithm."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
+    """Only runs whose environment contains this."""
+    status: Annotated[str, tyro.conf.arg(metavar="all|finished|failed")] = "all"
+    """Only runs that finished or failed."""
+    where: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Only runs with these settings, e.g. --where psi=0.015."""
+    limit: int = 50
+    """Show at most so many; the JSON has all."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        """Look through the index."""
+        from rich.table import Table
+
+        from vpac.cli.reading import key_values
+        from vpac.execution.index import index
+        from vpac.execution.store import Store
+
+        one_of(self.status, ("all", "finished", "failed"), "status")
+        if not self.store.is_dir():
+            raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
+        wanted = key_values(self.where)
+        rows = [
+            row
+            for row in index(Store(self.store))
+            if (self.algorithm is None or row["algorithm"] == self.algorithm)
+            and (self.env is None or self.env.casefold() in row["env"].casefold())
+            and (self.status == "all" or (row["status"] == "finished") == (self.status == "finished"))
+            and all(row["settings"].get(key) == value for key, value in wanted.items())
+        ]
+        table = Table(title=f"{len(rows)} runs in {self.store}", title_justify="left")
+        for heading in ("name", "status", "mean", "variance", "seconds"):
+            table.add_column(heading, overflow="fold", justify="left" if heading in ("name", "status") else "right")
+        for row in rows[: max(self.limit, 0)]:
+            numbers = ("" if row[key] is None else f"{row[key]:.4g}" for key in ("mean", "variance", "seconds"))
+            table.add_row(row["name"], row["status"], *numbers)
+        show(rows if self.json else None, table)
+        if len(rows) > self.limit and not self.json:
+            say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Build the page and the figures from the runs in a store.
+
+    Example: vpac report --store results
+    """
+
+    store: Path = Path("results")
+    """Where the runs are."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+    def run(self) -> int:
+        """Build."""
+        from vpac.execution.store import Store
+        from vpac.report.build import build
+
+        if not (self.store / "studies").is_dir():
+            raise UserError(f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another")
+        page = build(Store(self.store), self.json)
+        show({"page": str(page)} if self.json else None)
+        say(f"look at {page}", self.json)
+        return 0

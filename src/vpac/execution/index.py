@@ -1,0 +1,85 @@
+"""All runs of a store at a glance. The index is a convenience: whatever happens to it, the folders rebuild it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from vpac.execution.store import RECORD, Damaged, Store, read_record
+from vpac.files import write_atomically
+
+__all__ = ["index"]
+
+COLUMNS = ("name", "status", "algorithm", "env", "seed", "mean", "variance", "seconds", "time", "settings", "stamp")
+
+
+def index(store: Store) -> list[dict[str, Any]]:
+    """One row a run, sorted by name; only folders that are new since the last time are read."""
+    known = _read(store)
+    rows, changed = [], False
+    for name in store.names():
+        try:
+            stamp = os.stat(store.runs / name / RECORD).st_mtime_ns
+        except OSError:
+            stamp = -1
+        row = known.get(name)
+        if row is None or row["stamp"] != stamp:
+            row, changed = _row(store, name, stamp), True
+        rows.append(row)
+    if changed or len(rows) != len(known):
+        _write(store, rows)
+    failed = [_failed(path) for path in sorted(store.failed.glob("*.json"))] if store.failed.is_dir() else []
+    return rows + [row for row in failed if row is not None]
+
+
+def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
+    try:
+        record = read_record(store.runs / name)
+    except Damaged as damage:
+        blank: dict[str, Any] = dict.fromkeys(COLUMNS)
+        return blank | {"name": name, "status": f"damaged: {damage}", "algorithm": "", "env": "", "settings": {}, "stamp": stamp}
+    final, about = record["final"], record["about"]
+    return _of_task(record) | {
+        "status": "finished", "mean": final.get("mean"), "variance": final.get("variance"),
+        "seconds": about.get("seconds"), "time": about.get("time"), "stamp": stamp,
+    }  # fmt: skip
+
+
+def _failed(path: Any) -> dict[str, Any] | None:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        blank: dict[str, Any] = dict.fromkeys(COLUMNS)
+        return blank | _of_task(record) | {"status": str(record["about"].get("status", "failed")), "stamp": -1}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _of_task(record: dict[str, Any]) -> dict[str, Any]:
+    task = record["task"]
+    return {
+        "name": record["name"], "algorithm": task.get("algorithm") or task["kind"], "env": task.get("env", ""),
+        "seed": record["seed"], "settings": task.get("settings", {}),
+    }  # fmt: skip
+
+
+def _read(store: Store) -> dict[str, dict[str, Any]]:
+    """The rows that were written last; none if they cannot be read."""
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(store.root / "index.parquet", columns=list(COLUMNS))
+        return {row["name"]: row | {"settings": json.loads(row["settings"])} for row in frame.iter_rows(named=True)}
+    except (OSError, ValueError, TypeError, pl.exceptions.PolarsError):
+        return {}
+
+
+def _write(store: Store, rows: list[dict[str, Any]]) -> None:
+    import polars as pl
+
+    kinds: Any = {
+        name: pl.Float64 if name in ("mean", "variance", "seconds") else pl.Int64 if name in ("seed", "stamp") else pl.String
+        for name in COLUMNS
+    }
+    plain = [row | {"settings": json.dumps(row["settings"])} for row in rows]
+    write_atomically(store.root / "index.parquet", pl.DataFrame(plain, schema=kinds).write_parquet)

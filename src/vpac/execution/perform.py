@@ -1,0 +1,121 @@
+"""What a run does: its task and its seed become numbers. Nothing else goes in, so anybody may run it anywhere."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.tables import make_env
+from vpac.execution.run import Run
+from vpac.execution.store import Result
+from vpac.typing import FloatArray
+
+__all__ = ["perform"]
+
+
+def perform(run: Run) -> Result:
+    """Do it."""
+    return KINDS[run.task["kind"]](run)
+
+
+def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
+    """A task's environment and its step limit; environments with a transition table become finite processes."""
+    env = make_env(task["env"], **task.get("env_settings", {}))
+    limit = env.spec.max_episode_steps if env.spec else None
+    if hasattr(env.unwrapped, "P") and not isinstance(env.unwrapped, FiniteMDPEnv):
+        return FiniteMDP.from_gymnasium(env), limit
+    return env, limit
+
+
+def train(run: Run) -> Result:
+    """Train a tabular or linear learner and measure its policies along the way."""
+    from vpac.execution.training import algorithm
+    from vpac.learners.evaluation import Snapshots
+    from vpac.learners.options import StepSizeOrder
+
+    task = run.task
+    env, limit = world_of(task)
+    settings = {**({"max_episode_steps": limit} if limit else {}), **task["settings"]}
+    kept = Snapshots()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
+        learner = algorithm(task["algorithm"])(env, seed=run.seed, **settings)
+    learner.learn(task["episodes"], callback=kept, every=task["every"])
+    episodes = np.array(kept.episodes)
+    metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes)}
+    metrics["length"] = _windows(learner.history.lengths, episodes)
+    final: dict[str, float | None] = {}
+    if learner.sight.world is not None:
+        horizon = task["horizon"] or learner.sight.limit
+        exact = task["evaluate"] == "exact" and learner.sight.mdp is not None
+        for policy in ("greedy", "softmax") if exact else (task["policy"],):
+            curve = kept.curve(learner, policy, evaluate=task["evaluate"], horizon=horizon)
+            metrics |= {f"{policy}_mean": curve.mean, f"{policy}_variance": curve.variance}
+        final = _final(learner, task["policy"], horizon, metrics)
+    arrays = dict(zip(("theta", "w", "z", "mean"), learner.weights, strict=True))
+    return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()}, final)
+
+
+def _windows(values: Any, ends: Any) -> FloatArray:
+    """Means of the values up to each end."""
+    return np.array([part.mean() for part in np.split(np.asarray(values, np.float64), ends)[:-1]])
+
+
+def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> dict[str, float | None]:
+    """Mean, variance and Sharpe ratio of the last policy, its variance within starts and its share of risky steps."""
+    from vpac.execution.risky import risky_share
+    from vpac.oracle.policies import greedy
+
+    mean, variance = float(metrics[f"{kind}_mean"][-1]), float(metrics[f"{kind}_variance"][-1])
+    table = None
+    if learner.sight.mdp is not None:
+        table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
+    return {
+        "mean": mean, "variance": variance, "sharpe": mean / variance**0.5 if variance > 0.0 else None,
+        "within": _within(learner, table, horizon), "risky": risky_share(learner, table, kind, horizon),
+    }  # fmt: skip
+
+
+def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | None:
+    """The variance from a given start, averaged over starts: what is left without the start state's share."""
+    from vpac.oracle import evaluate
+
+    mdp = learner.sight.mdp
+    return None if policy is None else float(mdp.start @ evaluate(mdp, policy, learner.options.gamma, horizon).variance)
+
+
+def solve_frontier(run: Run) -> Result:
+    """The exact mean–variance frontier of a finite process."""
+    from vpac.oracle import frontier
+
+    task = run.task
+    env, _ = world_of(task)
+    mdp = env if isinstance(env, FiniteMDP) else env.unwrapped.mdp
+    found = frontier(mdp, task["settings"]["psis"], task["settings"]["gamma"], seed=run.seed % 2**31)
+    metrics = {"psi": found.psis, "mean": found.means, "variance": found.variances}
+    return Result(metrics, {"policies": found.policies}, {})
+
+
+def try_theorems(run: Run) -> Result:
+    """Every formula of the paper against the derivative itself, in one world."""
+    from vpac.execution.theorems import seed_of, try_world
+    from vpac.experiments.theorems import WORLDS
+
+    world = next(world for world in WORLDS if world.name == run.task["settings"]["world"])
+    rows: dict[str, list[Any]] = {"world": [], "formula": [], "form": [], "policy": [], "error": [], "cosine": []}
+    for verdict in try_world(world, seed_of(world)):
+        for policy, (error, cosine) in enumerate(zip(verdict.relative_errors, verdict.cosines, strict=True)):
+            row = (verdict.world, verdict.formula, verdict.form, policy, error, cosine)
+            for column, value in zip(rows.values(), row, strict=True):
+                column.append(value)
+    return Result(rows, {}, {})
+
+
+KINDS: dict[str, Callable[[Run], Result]] = {
+    "training": train, "frontier": solve_frontier, "theorems": try_theorems,
+}  # fmt: skip

@@ -1,0 +1,100 @@
+"""A run: one arm of an experiment with one seed. Its name is readable, its hash is its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vpac.experiments.spec import Arm, Experiment
+
+__all__ = ["FORMAT", "HASH", "Run", "canonical", "runs_of", "seeds"]
+
+FORMAT = 1
+"""Of stored runs; it grows when the meaning of a setting changes, so that old runs are not taken for new ones."""
+HASH = 16
+"""Digits of the hash at the end of a run's name."""
+
+
+def canonical(data: Any) -> str:
+    """Data as JSON, the same text for the same data."""
+    return json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be done, as plain data. Experiments that ask for the same thing share the run."""
+
+    task: dict[str, Any]
+    """Kind, environment, algorithm, settings: everything that decides the result, but for the seed."""
+    number: int
+    """Which of the arm's runs it is."""
+    seed: int
+    """Of everything random in it."""
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything that decides the result."""
+        return {"format": FORMAT, "task": self.task, "number": self.number, "seed": self.seed}
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the content."""
+        return hashlib.sha256(canonical(self.content).encode()).hexdigest()
+
+    @cached_property
+    def name(self) -> str:
+        """Readable, unique, and safe as the name of a folder."""
+        words = [self.task.get("algorithm") or self.task["kind"], self.task.get("env", "").rpartition("/")[2]]
+        psi = self.task.get("settings", {}).get("psi")
+        words += [] if psi is None else [f"psi{psi}"]
+        text = "-".join([*(w for w in words if w), f"run{self.number}"])
+        return f"{re.sub(r'[^A-Za-z0-9.]+', '-', text)[:80].strip('-.')}-{self.hash[:HASH]}"
+
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> Run:
+        """The run with this content."""
+        return cls(content["task"], content["number"], content["seed"])
+
+
+def seeds(seed: int, count: int) -> list[int]:
+    """Seeds of runs, spawned from an experiment's; the first ones do not depend on how many there are."""
+    return [int(child.generate_state(1, np.uint64)[0] >> 1) for child in np.random.SeedSequence(seed).spawn(count)]
+
+
+def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) -> Iterator[Run]:
+    """The runs of one arm.
+
+    Args:
+        experiment: that the arm belongs to.
+        arm: one of its arms.
+        count: how many runs.
+        scale: episodes (or steps) are multiplied by it.
+    """
+    task = _task(experiment, arm, scale)
+    for number, seed in enumerate(seeds(experiment.seed, count)):
+        yield Run(task, number, seed)
+
+
+def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
+    task: dict[str, Any] = {"kind": experiment.kind}
+    if env := arm.env or experiment.env:
+        task |= {"env": env, "env_settings": dict(experiment.env_settings)}
+    task["settings"] = experiment.settings_of(arm)
+    if experiment.kind in ("training", "convergence"):
+        episodes = max(1, round((arm.episodes or experiment.episodes) * scale))
+        task |= {"algorithm": arm.algorithm or experiment.algorithm, "episodes": episodes}
+    if experiment.kind == "training":
+        task |= {
+            "every": min(episodes, max(1, round(experiment.every * scale))), "policy": experiment.policy,
+            "horizon": experiment.horizon, "evaluate": experiment.evaluate,
+        }  # fmt: skip
+    if experiment.kind == "prediction" and scale != 1.0:
+        task["scale"] = scale
+    return task

@@ -1,0 +1,180 @@
+"""A study: an experiment's runs, carried out where they are not finished yet, and a note of which they are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from vpac.errors import UserError
+from vpac.execution.executors import Executor
+from vpac.execution.run import Run, runs_of
+from vpac.execution.store import Damaged, Store
+from vpac.execution.worker import Outcome
+from vpac.experiments.spec import Experiment
+from vpac.files import write_text
+
+__all__ = ["Plan", "Study", "Tally", "carry_out_study", "plan", "read_study", "studies"]
+
+PATIENCE = 0.2
+"""Seconds between two looks at runs that another process is at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which runs an experiment consists of."""
+
+    experiment: Experiment
+    """What it is."""
+    runs: dict[str, list[Run]]
+    """The runs of each arm, by its label."""
+    scale: float
+    """Episodes were multiplied by it."""
+
+    def all(self) -> list[Run]:
+        """Run by run over the arms, so that all of them grow alike; each once."""
+        longest = max(len(runs) for runs in self.runs.values())
+        ordered = [runs[i] for i in range(longest) for runs in self.runs.values() if i < len(runs)]
+        return list({run.name: run for run in ordered}.values())
+
+
+def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None, scale: float = 1.0) -> Plan:
+    """The runs of an experiment.
+
+    Args:
+        experiment: what to run.
+        full: at full size, also where a smaller one is usual.
+        runs: so many runs an arm instead.
+        scale: multiplies episodes; below 1 for a quick look.
+    """
+    if runs is not None and runs < 1:
+        raise UserError(f"runs must be a whole number from 1 up, got {runs!r}")
+    if not 0.0 < scale <= 1.0:
+        raise UserError(f"scale must be above 0 and at most 1, got {scale!r}")
+    usual = experiment.runs if full or experiment.usual_runs is None else experiment.usual_runs
+    once = experiment.kind in ("theorems", "frontier")
+    count = 1 if once else runs or usual
+    return Plan(experiment, {arm.label: list(runs_of(experiment, arm, count, scale)) for arm in experiment.arms}, scale)
+
+
+@dataclass
+class Tally:
+    """What came of a study."""
+
+    kept: int = 0
+    """Runs that were finished before."""
+    done: int = 0
+    """Runs that were finished now."""
+    failed: list[Outcome] = field(default_factory=list)
+    """Runs that failed or diverged."""
+    damaged: list[str] = field(default_factory=list)
+    """What was found wrong with stored runs; they were set aside and run again."""
+    seconds: float = 0.0
+    """Wall time."""
+
+
+def carry_out_study(
+    plan: Plan, store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None
+) -> Tally:
+    """Carry out what is not finished; `watch` hears of every run."""
+    begun, tally = time.perf_counter(), Tally()
+    store.tidy()
+    runs = plan.all()
+    todo = [run for run in runs if not _is_kept(store, run, tally)]
+    tally.kept = len(runs) - len(todo)
+    for run in runs[: tally.kept]:
+        watch(Outcome(run.name, "finished"))
+    by_name = {run.name: run for run in todo}
+    while todo:
+        elsewhere = []
+        with closing(executor.run(store, todo)) as outcomes:  # type: ignore[type-var]
+            for outcome in outcomes:
+                if outcome.status == "unwritable":
+                    raise OSError(outcome.error)
+                if outcome.status == "elsewhere":
+                    elsewhere.append(by_name[outcome.name])
+                    continue
+                watch(outcome)
+                tally.done += outcome.status == "finished"
+                if outcome.status != "finished":
+                    tally.failed.append(outcome)
+        todo = elsewhere
+        if todo:
+            time.sleep(PATIENCE)
+    tally.seconds = time.perf_counter() - begun
+    _write_study(plan, store, tally)
+    return tally
+
+
+def _is_kept(store: Store, run: Run, tally: Tally) -> bool:
+    """Whether a run is finished and sound; one that is not sound is set aside."""
+    if not store.finished(run):
+        return False
+    try:
+        store.read(run.name)
+    except Damaged as damage:
+        with store.lock(run.name) as free:
+            if free and store.finished(run):
+                tally.damaged.append(f"{damage}; set aside as {store.set_aside(run.name)}")
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Study:
+    """The note that a store keeps of an experiment: what it is and which runs belong to it."""
+
+    experiment: Experiment
+    """What it is."""
+    runs: dict[str, list[str]]
+    """Names of the runs of each arm."""
+    scale: float
+    """Episodes were multiplied by it."""
+    seconds: float
+    """Wall time, over all sessions that it took."""
+    time: str
+    """When it was last carried out."""
+
+
+def _write_study(plan: Plan, store: Store, tally: Tally) -> None:
+    path = _path(store, plan.experiment.name)
+    names = {label: [run.name for run in runs] for label, runs in plan.runs.items()}
+    before = read_study(path) if path.is_file() else None
+    seconds = before.seconds if before and before.runs == names else 0.0
+    note = {
+        "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
+        "seconds": seconds + (tally.seconds if tally.done or tally.failed else 0.0),
+        "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.done or before is None else before.time,
+    }  # fmt: skip
+    write_text(path, json.dumps(note, ensure_ascii=False, indent=1))
+
+
+def read_study(path: Path) -> Study | None:
+    """A study's note; None if it cannot be read, for running the experiment again writes it anew."""
+    try:
+        note: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        experiment = Experiment.model_validate(note["experiment"])
+        runs = {str(label): [str(name) for name in names] for label, names in note["runs"].items()}
+        return Study(experiment, runs, float(note["scale"]), float(note["seconds"]), str(note["time"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return None
+
+
+def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
+    """The studies in a store, or those of these names, in their order."""
+    folder = store.root / "studies"
+    paths = [_path(store, name) for name in names] if names else sorted(folder.glob("*.json"))
+    for path in paths:
+        if (study := read_study(path)) is not None:
+            yield study
+
+
+def _path(store: Store, name: str) -> Path:
+    return store.root / "studies" / f"{name.replace('/', '.')}.json"

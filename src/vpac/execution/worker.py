@@ -1,0 +1,69 @@
+"""One run, carried out and kept: what every executor calls, here, in another process or on another machine."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from vpac.execution.perform import perform
+from vpac.execution.provenance import provenance
+from vpac.execution.run import Run
+from vpac.execution.store import Store
+from vpac.learners.learner import Diverged
+
+__all__ = ["Outcome", "carry_out"]
+
+Status = Literal["finished", "failed", "diverged", "elsewhere", "unwritable"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went; small enough to send around."""
+
+    name: str
+    """Of the run."""
+    status: Status
+    """finished and kept; failed; diverged (stopped at a number that is not finite); elsewhere (another process is at
+    it); unwritable (it could not be kept)."""
+    seconds: float = 0.0
+    """How long it took."""
+    error: str = ""
+    """What went wrong."""
+
+
+def carry_out(store: Store, run: Run) -> Outcome:
+    """Carry out a run unless it is finished or another process is at it. Never raises for what the run itself does."""
+    with store.lock(run.name) as free:
+        if not free:
+            return Outcome(run.name, "elsewhere")
+        if store.finished(run):
+            return Outcome(run.name, "finished")
+        begun = time.perf_counter()
+        try:
+            result = perform(run)
+        except Exception as error:
+            seconds = time.perf_counter() - begun
+            status: Status = "diverged" if isinstance(error, Diverged) else "failed"
+            text = str(error) if status == "diverged" else traceback.format_exc(limit=-8)
+            try:
+                store.fail(run, text, _about(seconds) | {"status": status})
+            except OSError as unwritable:
+                return Outcome(run.name, "unwritable", seconds, _reason(store, unwritable))
+            return Outcome(run.name, status, seconds, text)
+        seconds = time.perf_counter() - begun
+        try:
+            store.write(run, result, _about(seconds))
+        except OSError as unwritable:
+            return Outcome(run.name, "unwritable", seconds, _reason(store, unwritable))
+        return Outcome(run.name, "finished", seconds)
+
+
+def _about(seconds: float) -> dict[str, Any]:
+    return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
+
+
+def _reason(store: Store, error: OSError) -> str:
+    return f"cannot write to {store.root}: {error.strerror or error}"

@@ -1,0 +1,184 @@
+"""What an experiment is: data. Which arms are run how often, what is drawn of them, what the paper says of them.
+
+The same models read a user's own study from a TOML file, so every field is checked and an unknown one is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["Arm", "Claim", "Experiment", "Figure", "Plain", "arms_of_grid"]
+
+Plain = bool | int | float | str | None | list[float]
+"""What a setting may be: something that JSON and TOML can write."""
+Settings = dict[str, Plain]
+Kind = Literal["training", "prediction", "convergence", "frontier", "theorems"]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Data(BaseModel):
+    """Frozen, and strict about what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Arm(Data):
+    """One of the things that an experiment compares: an algorithm with its settings."""
+
+    label: Annotated[str, Field(min_length=1, max_length=80)]
+    """Its name in figures and tables."""
+    algorithm: str = ""
+    """As on the command line, e.g. `vpac`."""
+    settings: Settings = {}
+    """What differs from the experiment's own settings."""
+    env: str | None = None
+    """Its own environment, instead of the experiment's."""
+    episodes: Count | None = None
+    """Its own number of episodes, instead of the experiment's."""
+    at: dict[str, float | str] = {}
+    """Where it stands in figures of effects: the values of what is varied."""
+    paper: dict[str, float] = {}
+    """The paper's numbers for it, e.g. {"mean": 43, "variance": 253}."""
+
+
+class Claim(Data):
+    """Something that is said of an experiment, and the number that decides whether it holds."""
+
+    text: str
+    """The claim, in our words."""
+    where: str
+    """Where it is made: a figure or table of the paper, or "ours"."""
+    paper: str = ""
+    """The paper's number for it, as text."""
+    quantity: str
+    """What is measured of each run: mean, variance, sharpe, risky (share of steps in cells of random reward), …"""
+    arm: str
+    """Whose."""
+    against: str | None = None
+    """Compared with whose; None: the number itself."""
+    by: Literal["ratio", "difference", "value"] = "ratio"
+    """How they are compared."""
+    below: float | None = None
+    """The claim holds if the score is below this …"""
+    above: float | None = None
+    """… and above this."""
+    explanation: str = ""
+    """Why it does not hold, where it does not."""
+
+    @model_validator(mode="after")
+    def _decidable(self) -> Claim:
+        if self.below is None and self.above is None:
+            raise ValueError("a claim needs `below` or `above`")
+        if (self.by == "value") != (self.against is None):
+            raise ValueError('a claim by "value" has no `against`; by "ratio" or "difference" it needs one')
+        return self
+
+
+class Figure(Data):
+    """How an experiment is drawn."""
+
+    kind: Literal["curves", "effect", "maps", "paths", "bars", "errors", "best"]
+    """curves: mean and variance along learning; effect: final numbers against a setting; maps: a world's cells; paths:
+    sampled trajectories; bars: final numbers of each arm; errors: of critics against steps; best: of a grid search."""
+    title: str
+    """Above it."""
+    caption: str = ""
+    """Below it."""
+    arms: tuple[str, ...] = ()
+    """Labels of the arms that are shown; none: all."""
+    shows: tuple[str, ...] = ()
+    """Panels: columns of the metrics, final quantities, or kinds of map."""
+    x: str | None = None
+    """What is varied along the horizontal axis of an effect; a key of the arms' `at`, as are the next two."""
+    lines: str | None = None
+    """What tells the lines of an effect apart."""
+    panels: str | None = None
+    """What tells the rows of panels of an effect apart."""
+    log_x: bool = False
+    """Whether the horizontal axis is logarithmic."""
+    log_y: bool = False
+    """Whether the vertical axes are logarithmic."""
+
+
+class Experiment(Data):
+    """One figure or table of the paper, or one of ours."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*)*$", max_length=80)]
+    """What it is called on the command line, e.g. `four-rooms/performance`."""
+    title: str
+    """Its heading."""
+    about: str = ""
+    """What is done, and where it deviates from the paper."""
+    paper: str = ""
+    """Which figure or table of the paper it is; empty for one of ours."""
+    kind: Kind = "training"
+    """What a run does."""
+    env: str = ""
+    """Gymnasium id of the environment."""
+    env_settings: Settings = {}
+    """Arguments of the environment."""
+    algorithm: str = ""
+    """The algorithm of arms that name none."""
+    settings: Settings = {}
+    """Settings of every arm."""
+    episodes: Count = 1000
+    """Episodes of a run."""
+    every: Count = 50
+    """After how many episodes the policy is measured."""
+    policy: Literal["greedy", "softmax"] = "greedy"
+    """Which policy of the learner is looked at."""
+    horizon: Count | None = None
+    """Evaluation episodes are cut off after so many steps; None: after as many as in training."""
+    evaluate: Literal["exact", "rollouts"] = "exact"
+    """Policies are measured exactly, or by 800 rollouts as in the paper."""
+    runs: Count = 10
+    """Independent runs of each arm at full size."""
+    usual_runs: Count | None = None
+    """Runs unless full size is asked for, where that takes too long."""
+    on_demand: bool = False
+    """Whether it is run only when it is named."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of everything random; the seeds of runs are spawned from it."""
+    arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
+    """What is compared."""
+    figures: tuple[Figure, ...] = (Figure(kind="curves", title="Mean and variance of the return"),)
+    """How it is drawn."""
+    claims: tuple[Claim, ...] = ()
+    """What is said of it."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Experiment:
+        labels = [arm.label for arm in self.arms]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two arms are called {label!r}")
+        for named in [label for f in self.figures for label in f.arms] + [
+            label for c in self.claims for label in (c.arm, c.against) if label is not None
+        ]:
+            if named not in labels:
+                raise ValueError(f"there is no arm {named!r}: expected one of {', '.join(labels)}")
+        return self
+
+    def arm(self, label: str) -> Arm:
+        """An arm by its label."""
+        return next(arm for arm in self.arms if arm.label == label)
+
+    def settings_of(self, arm: Arm) -> Settings:
+        """Everything that is set for an arm."""
+        return {**self.settings, **arm.settings}
+
+
+def arms_of_grid(grid: dict[str, list[Any]], algorithm: str = "", prefix: str = "") -> tuple[Arm, ...]:
+    """One arm for each point of a grid of settings, labelled `prefix key=value …`."""
+    return tuple(
+        Arm(
+            label=" ".join([*([prefix] if prefix else []), *(f"{k}={v}" for k, v in zip(grid, point, strict=True))]),
+            algorithm=algorithm,
+            settings=dict(zip(grid, point, strict=True)),
+            at={k: v if isinstance(v, str) else float(v) for k, v in zip(grid, point, strict=True)},
+        )
+        for point in product(*grid.values())
+    )
