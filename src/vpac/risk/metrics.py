@@ -133,7 +133,7 @@ def _deviations(sample: ArrayLike) -> FloatArray:
     """xᵢ − x̄; the first return is taken off before the mean, so that equal returns deviate by exactly 0."""
     x = _checked(sample)
     from_first = x - x[..., :1]
-    return np.subtract(from_first, from_first.mean(axis=-1, keepdims=True))
+    return np.asarray(from_first - from_first.mean(axis=-1, keepdims=True), np.float64)
 
 
 def _over_all_but_one(terms: FloatArray) -> FloatArray:
