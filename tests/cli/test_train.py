@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from cli.test_cli import run
-from vpac.execution.training import ALGORITHMS, Interval
+from vpac.execution.training import ALGORITHMS
 from vpac.learners import VPAC
 
 
@@ -87,11 +87,3 @@ def test_every_algorithm_has_a_name(capsys):
     listed = json.loads(run(capsys, "list", "algorithms", "--json")[1])["algorithms"]
     assert {row["name"] for row in listed} == set(ALGORITHMS)
     assert len(ALGORITHMS) == 8
-
-
-def test_intervals_by_hand():
-    """Four numbers with mean 3 and standard deviation 2: 3 ± 3.182 · 2/√4 (Student's t with 3 degrees of freedom)."""
-    sample = np.array([3 - np.sqrt(3), 3 - np.sqrt(3), 3 + np.sqrt(3), 3 + np.sqrt(3)])
-    found = Interval.over(sample)
-    assert (found.mean, found.low, found.high) == pytest.approx((3.0, 3 - 3.18245, 3 + 3.18245), abs=1e-4)
-    assert np.isnan(Interval.over(np.array([1.0])).low)

@@ -22,9 +22,9 @@ from vpac.learners import (
     learn_many,
 )
 from vpac.learners.evaluation import Curve, Snapshots
-from vpac.typing import FloatArray
+from vpac.risk import Interval, mean_interval
 
-__all__ = ["ALGORITHMS", "Interval", "Training", "algorithm", "train"]
+__all__ = ["ALGORITHMS", "Training", "algorithm", "train"]
 
 ALGORITHMS: dict[str, type[Learner]] = {
     "ac": AC,
@@ -48,26 +48,6 @@ def algorithm(name: str) -> type[Learner]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean over runs and the ends of its 95 % interval (Student's t)."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def over(cls, sample: FloatArray) -> Interval:
-        """Of one number a run; with a single run the interval is unknown (NaN)."""
-        from scipy.stats import t
-
-        mean = float(np.mean(sample))
-        if len(sample) < 2:
-            return cls(mean, float("nan"), float("nan"))
-        half = float(t.ppf(0.975, len(sample) - 1) * np.std(sample, ddof=1) / np.sqrt(len(sample)))
-        return cls(mean, mean - half, mean + half)
-
-
-@dataclass(frozen=True)
 class Training:
     """What came of it."""
 
@@ -87,7 +67,7 @@ class Training:
             tails = [learner.returns[-max(2, learner.episodes // 10) :] for learner in self.learners]
             means = np.array([np.mean(tail) for tail in tails])
             variances = np.array([np.var(tail, ddof=1) if len(tail) > 1 else np.nan for tail in tails])
-        return {"mean": Interval.over(means), "variance": Interval.over(variances)}
+        return {"mean": mean_interval(means), "variance": mean_interval(variances)}
 
 
 def train(

@@ -7,18 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from vpac.execution.training import Interval, Training
+from vpac.execution.training import Training
 from vpac.files import write_atomically
 from vpac.report.style import CORRECTED, MUTED, PUBLISHED, figure_style, save_figure
+from vpac.risk import mean_interval
 
 __all__ = ["as_dict", "table", "write"]
 
 
 def as_dict(training: Training) -> dict[str, Any]:
     """The outcome as plain data; numbers that are not known become null."""
+
+    def known(value: float) -> float | None:
+        return value if np.isfinite(value) else None
+
     first = training.learners[0]
     final = {
-        name: {key: (value if np.isfinite(value) else None) for key, value in vars(interval).items()}
+        name: {"mean": known(interval.estimate), "low": known(interval.low), "high": known(interval.high)}
         for name, interval in training.final().items()
     }
     return {
@@ -42,7 +47,7 @@ def table(training: Training) -> Any:
     for name, interval in training.final().items():
         known = np.isfinite(interval.low)
         ends = f"{interval.low:.5g} … {interval.high:.5g}" if known else "needs two runs"
-        shown.add_row(f"{name} of the return", f"{interval.mean:.5g}", ends)
+        shown.add_row(f"{name} of the return", f"{interval.estimate:.5g}", ends)
     return shown
 
 
@@ -105,6 +110,6 @@ def _draw(plt: Any, training: Training) -> Any:
 
 
 def _band(axis: Any, x: Any, rows: Any, colour: str) -> None:
-    intervals = [Interval.over(column) for column in rows.T]
-    axis.plot(x, [i.mean for i in intervals], color=colour)
+    intervals = [mean_interval(column) for column in rows.T]
+    axis.plot(x, [i.estimate for i in intervals], color=colour)
     axis.fill_between(x, [i.low for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0)

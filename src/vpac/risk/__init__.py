@@ -5,8 +5,51 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
+    from vpac.risk.compare import (
+        difference_of_means,
+        first_order_dominates,
+        probability_of_improvement,
+        ratio_of_variances,
+        second_order_dominates,
+    )
+    from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
+    from vpac.risk.metrics import (
+        METRICS,
+        cvar,
+        gini_deviation,
+        interquartile_mean,
+        mean,
+        quantile,
+        semivariance,
+        semivariance_below,
+        sharpe,
+        std,
+        value_at_risk,
+        variance,
+    )
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
-__all__ = ["Constant", "Exponential", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule"]
+NAMES = {
+    "compare": (
+        "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
+        "second_order_dominates",
+    ),
+    "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
+    "metrics": (
+        "METRICS", "cvar", "gini_deviation", "interquartile_mean", "mean", "quantile", "semivariance", "semivariance_below",
+        "sharpe", "std", "value_at_risk", "variance",
+    ),
+    "schedules": ("Constant", "Exponential", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule"),
+}  # fmt: skip
 
-__getattr__, __dir__ = lazily(__name__, dict.fromkeys(__all__, "vpac.risk.schedules"))
+__all__ = [
+    "METRICS", "Constant", "Exponential", "Interval", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule",
+    "bootstrap", "bootstrap_many", "cvar", "difference_of_means", "first_order_dominates", "gini_deviation",
+    "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "quantile", "ratio_of_variances",
+    "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance",
+    "variance_interval",
+]  # fmt: skip
+
+__getattr__, __dir__ = lazily(
+    __name__, {name: f"vpac.risk.{module}" for module, names in NAMES.items() for name in names}
+)
