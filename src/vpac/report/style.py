@@ -27,7 +27,7 @@ def figure_style() -> Iterator[Any]:
     look: Any = {
         "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.spines.right": False, "axes.spines.top": False,
         "axes.titlelocation": "left", "axes.titlesize": 11, "axes.titleweight": "bold", "figure.dpi": 120,
-        "font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False, "savefig.bbox": "tight",
+        "font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False, "pdf.fonttype": 42, "savefig.bbox": "tight",
         "savefig.dpi": 160, "svg.fonttype": "none", "svg.hashsalt": "vpac", "text.color": INK, "xtick.color": INK,
         "ytick.color": INK,
     }  # fmt: skip

@@ -1,0 +1,286 @@
+"""A figure said in data, without saying who draws it: `draw.py` does so on paper, `interactive.py` on the page.
+
+Arrays, lists and tuples are taken as they come and kept as tuples of floats; what does not fit together is an error here,
+not a strange picture later.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from vpac.report.maps import Arrow, Grid, Plane, Rectangle, Region, Trajectory
+from vpac.report.tables import Cell, Table
+
+__all__ = [
+    "Arrow",
+    "Chart",
+    "Grid",
+    "Line",
+    "Lines",
+    "Panel",
+    "Plane",
+    "Points",
+    "Rectangle",
+    "Reference",
+    "Region",
+    "Spots",
+    "Trajectory",
+]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A dashed line across a panel, such as the number that the paper reports."""
+
+    value: float
+    """Where it is."""
+    label: str
+    """What it means."""
+    axis: Literal["x", "y"] = "y"
+    """The axis that `value` is on: "y" draws a horizontal line."""
+    style: int | str | None = None
+    """The look of the series that it belongs to; None is grey."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve, with a band around it if `low` and `high` are given."""
+
+    label: str
+    """Its name in the legend; the same name in several panels is one entry."""
+    x: Any
+    """Where it was measured."""
+    y: Any
+    """What was measured; NaN leaves a gap."""
+    low: Any = None
+    """The band's lower edge."""
+    high: Any = None
+    """The band's upper edge."""
+    style: int | str | None = None
+    """Its look: a number, or a name in `look.NAMES` such as "VPAC"; None takes its place in the panel."""
+
+    def __post_init__(self) -> None:
+        _keep_numbers(self, self.label, "x", ("y", "low", "high"))
+        _check_pair(self, "low", "high")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over a numeric axis."""
+
+    series: Sequence[Line]
+    """The curves."""
+    x_label: str = ""
+    """The name of the horizontal axis."""
+    y_label: str = ""
+    """The name of the vertical axis."""
+    title: str = ""
+    """What tells this panel from its neighbours."""
+    x_log: bool = False
+    """Whether the horizontal axis is logarithmic."""
+    y_log: bool = False
+    """Whether the vertical axis is logarithmic."""
+    references: Sequence[Reference] = ()
+    """Values to compare with."""
+    x_range: tuple[float, float] | None = None
+    """The ends of the horizontal axis; None fits the data."""
+    y_range: tuple[float, float] | None = None
+    """The ends of the vertical axis; None fits the data."""
+
+    def __post_init__(self) -> None:
+        _keep_tuples(self, "series", "references")
+
+    def records(self) -> Iterator[dict[str, Cell]]:
+        """The data, a point at a time."""
+        for line in self.series:
+            for k, x in enumerate(line.x):
+                yield {"series": line.label, self.x_label or "x": x, self.y_label or "y": line.y[k],
+                       "low": line.low[k] if line.low else None, "high": line.high[k] if line.high else None}  # fmt: skip
+        yield from _reference_records(self)
+
+
+@dataclass(frozen=True)
+class Spots:
+    """Points with intervals, such as one setting's outcome each."""
+
+    label: str
+    """Its name in the legend."""
+    x: Any
+    """Numbers, or the names of categories."""
+    y: Any
+    """What was measured."""
+    low: Any = None
+    """The lower ends of the intervals of y."""
+    high: Any = None
+    """The upper ends of the intervals of y."""
+    x_low: Any = None
+    """The lower ends of the intervals of x, if x is numeric."""
+    x_high: Any = None
+    """The upper ends of the intervals of x, if x is numeric."""
+    names: Sequence[str] = ()
+    """A word beside each point, such as "ψ = 0.01"; empty words are not written."""
+    joined: bool = False
+    """Whether a line joins the points in the order given."""
+    style: int | str | None = None
+    """Its look, as for `Line`."""
+
+    def __post_init__(self) -> None:
+        if self.categorical:
+            object.__setattr__(self, "x", tuple(self.x))
+            if self.x_low is not None or self.x_high is not None:
+                raise ValueError(f"series {self.label!r}: categories have no x_low and x_high")
+        _keep_numbers(self, self.label, "x", ("y", "low", "high", "x_low", "x_high"))
+        _check_pair(self, "low", "high")
+        _check_pair(self, "x_low", "x_high")
+        object.__setattr__(self, "names", tuple(self.names))
+        if self.names and len(self.names) != len(self.y):
+            raise ValueError(f"series {self.label!r} has {len(self.names)} names for {len(self.y)} points")
+
+    @property
+    def categorical(self) -> bool:
+        """Whether x holds words."""
+        return any(isinstance(value, str) for value in self.x)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points with intervals over categories or over numbers; series that share a category stand side by side."""
+
+    series: Sequence[Spots]
+    """The points; all categorical or all numeric."""
+    x_label: str = ""
+    """The name of the x axis."""
+    y_label: str = ""
+    """The name of the y axis."""
+    title: str = ""
+    """What tells this panel from its neighbours."""
+    x_log: bool = False
+    """Whether the x axis is logarithmic."""
+    y_log: bool = False
+    """Whether the y axis is logarithmic."""
+    references: Sequence[Reference] = ()
+    """Values to compare with."""
+    sideways: bool = False
+    """Categories from top to bottom and y to the right: for long names."""
+    x_range: tuple[float, float] | None = None
+    """The ends of the x axis; None fits the data."""
+    y_range: tuple[float, float] | None = None
+    """The ends of the y axis; None fits the data."""
+
+    def __post_init__(self) -> None:
+        _keep_tuples(self, "series", "references")
+        if len({spots.categorical for spots in self.series if len(spots.x)}) > 1:
+            raise ValueError(f"panel {self.title!r} mixes categories and numbers on its x axis")
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories in order of appearance; empty if x is numeric."""
+        return tuple(dict.fromkeys(x for spots in self.series if spots.categorical for x in spots.x))
+
+    def records(self) -> Iterator[dict[str, Cell]]:
+        """The data, a point at a time."""
+        for spots in self.series:
+            for k, x in enumerate(spots.x):
+                ends = {end: values[k] if (values := getattr(spots, end)) else None for end in ("low", "high")}
+                wide = {f"x {end}": values[k] if (values := getattr(spots, f"x_{end}")) else None for end in ends}
+                yield {"series": spots.label, "point": spots.names[k] if spots.names else None,
+                       self.x_label or "x": x, self.y_label or "y": spots.y[k], **ends, **wide}  # fmt: skip
+        yield from _reference_records(self)
+
+
+Panel = Lines | Points | Grid | Plane
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure: its panels and the words around them."""
+
+    name: str
+    """A file name without ending: small letters, digits and hyphens."""
+    title: str
+    """What the figure shows, in a few words."""
+    caption: str
+    """How to read it, and what is to be seen."""
+    panels: Sequence[Panel]
+    """What is drawn, from left to right and from top to bottom."""
+    notes: Sequence[str] = ()
+    """Remarks below the caption, such as what was left out."""
+    columns: int | None = None
+    """Panels in a row; None chooses."""
+    shared_scale: bool = False
+    """Whether maps with the same meaning of colour share its scale."""
+    alternative: str = ""
+    """What a reader who cannot see the figure should know; empty is made from the axes and the series' names."""
+
+    def __post_init__(self) -> None:
+        _keep_tuples(self, "panels", "notes")
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name):
+            raise ValueError(f"chart name {self.name!r}: expected small letters, digits and single hyphens")
+        if not self.panels:
+            raise ValueError(f"chart {self.name!r} has no panels")
+
+    @property
+    def width(self) -> int:
+        """Panels in a row."""
+        count = len(self.panels)
+        return min(count, self.columns or (2 if count == 4 else min(count, 3)))
+
+    def table(self) -> Table:
+        """Everything that is drawn as rows; the first column names the panel, if there are several."""
+        several = len(self.panels) > 1
+        return Table.from_records(
+            (
+                {"panel": (panel.title or f"panel {number}") if several else None, **record}
+                for number, panel in enumerate(self.panels, 1)
+                for record in panel.records()
+            ),
+            self.title,
+        )
+
+    def limits(self, grid: Grid) -> tuple[float, float]:
+        """The ends of the colour scale of one of the maps."""
+        if grid.low is not None and grid.high is not None:
+            return grid.low, grid.high
+        same = [p for p in self.panels if isinstance(p, Grid) and p.value_label == grid.value_label]
+        found = [p.finite() for p in same if p.low is None or p.high is None] if self.shared_scale else [grid.finite()]
+        values = np.concatenate(found)
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        return low if grid.low is None else grid.low, high if grid.high is None else grid.high
+
+
+def _keep_numbers(series: Any, label: str, first: str, others: Sequence[str]) -> None:
+    """Turn the fields into tuples of floats of one length."""
+    for name in (first, *others):
+        value = getattr(series, name)
+        if value is not None and not (name == first and any(isinstance(x, str) for x in value)):
+            object.__setattr__(series, name, tuple(float(x) for x in value))
+        if value is not None and len(value) != len(getattr(series, first)):
+            raise ValueError(
+                f"series {label!r}: {name} has {len(value)} values, {first} has {len(getattr(series, first))}"
+            )
+
+
+def _check_pair(series: Any, low: str, high: str) -> None:
+    """Both ends or none, and in order where they are known."""
+    below, above = getattr(series, low), getattr(series, high)
+    if (below is None) != (above is None):
+        raise ValueError(f"series {series.label!r} needs {low} and {high}, or neither")
+    if below and any(b > a for b, a in zip(below, above, strict=True) if math.isfinite(a) and math.isfinite(b)):
+        raise ValueError(f"series {series.label!r} has an interval whose {low} is above its {high}")
+
+
+def _keep_tuples(thing: Any, *names: str) -> None:
+    for name in names:
+        object.__setattr__(thing, name, tuple(getattr(thing, name)))
+
+
+def _reference_records(panel: Lines | Points) -> Iterator[dict[str, Cell]]:
+    for mark in panel.references:
+        label = (panel.x_label or "x") if mark.axis == "x" else (panel.y_label or "y")
+        yield {"series": f"{mark.label} (reference)", label: mark.value}

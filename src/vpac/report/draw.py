@@ -1,0 +1,239 @@
+"""Charts on paper: matplotlib, one style, the same bytes every time."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
+from vpac.report.draw_maps import draw_grid, draw_plane
+from vpac.report.look import Look, look
+from vpac.report.style import INK, MUTED, figure_style, save_figure
+
+__all__ = ["draw", "static_svg", "write"]
+
+KINDS = ("pdf", "png")
+MARKS = 9
+"""A curve carries about this many markers."""
+
+
+def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
+    """The chart as files named after it."""
+    with figure_style() as plt:
+        figure = draw(plt, chart)
+        return [save_figure(figure, Path(folder) / f"{chart.name}.{kind}") for kind in kinds]
+
+
+def static_svg(chart: Chart) -> str:
+    """The chart as SVG that needs no fonts."""
+    with figure_style() as plt, plt.rc_context({"svg.fonttype": "path", "svg.hashsalt": f"vpac {chart.name}"}):
+        text = io.StringIO()
+        draw(plt, chart).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        return text.getvalue()
+
+
+def draw(plt: Any, chart: Chart) -> Any:
+    """The chart as a matplotlib figure; call it inside `figure_style`."""
+    columns = chart.width
+    rows = math.ceil(len(chart.panels) / columns)
+    sizes = [_size(panel) for panel in chart.panels]
+    width, height = columns * max(w for w, _ in sizes), rows * max(h for _, h in sizes)
+    names = list(_legend(plt, chart))
+    legend_rows = math.ceil(len(names) / max(1, int(width // 1.9)))
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width, height + 0.24 * legend_rows), layout="constrained", squeeze=False
+    )
+    for axis, panel in zip(axes.flat, chart.panels, strict=False):
+        if isinstance(panel, Grid):
+            draw_grid(plt, figure, axis, panel, chart.limits(panel))
+        elif isinstance(panel, Plane):
+            draw_plane(plt, axis, panel)
+        else:
+            _draw_axes(axis, panel)
+            if isinstance(panel, Lines):
+                _draw_lines(axis, panel)
+            else:
+                _draw_points(axis, panel)
+            _draw_references(axis, panel)
+        if panel.title:
+            axis.set_title(panel.title)
+    for axis in list(axes.flat)[len(chart.panels) :]:
+        axis.set_visible(False)
+    if names:
+        across = min(len(names), max(1, int(width // 1.9)))
+        figure.legend(handles=names, loc="outside lower center", ncols=across, handlelength=3.4, columnspacing=1.6)
+    return figure
+
+
+def _size(panel: Any) -> tuple[float, float]:
+    """Inches."""
+    if isinstance(panel, Grid):
+        rows, columns = panel.walls.shape
+        return (4.3, 0.5 + 3.6 * rows / columns) if columns < 3 * rows else (7.0, 1.0 + 6.0 * rows / columns)
+    if isinstance(panel, Plane):
+        return 3.8, 3.9
+    if isinstance(panel, Points) and panel.sideways:
+        return 6.4, 1.0 + 0.19 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
+    return 4.3, 3.1
+
+
+def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
+    """One handle for each name, whatever the number of panels; none if there is but one curve."""
+    found: dict[str, Any] = {}
+    for panel in chart.panels:
+        series: Any = panel.trajectories if isinstance(panel, Grid | Plane) else panel.series
+        for place, one in enumerate(series):
+            if one.label and one.label not in found:
+                style = look(one.style, place)
+                spots = isinstance(one, Spots)
+                found[one.label] = plt.Line2D(
+                    [], [], color=style.colour, marker=style.marker, markersize=5, label=_plain(one.label),
+                    linestyle=style.line if not spots or one.joined else "",
+                )  # fmt: skip
+    if len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels):
+        yield from found.values()
+
+
+def _plain(text: str) -> str:
+    """Text as it is: matplotlib reads dollars as mathematics, and leaves out of legends what begins with _."""
+    text = text.replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
+
+
+def _draw_axes(axis: Any, panel: Lines | Points) -> None:
+    across, up = (panel.y_label, panel.x_label) if _sideways(panel) else (panel.x_label, panel.y_label)
+    axis.set_xlabel(_plain(across))
+    axis.set_ylabel(_plain(up))
+    axis.grid(color="#e6e8ec", linewidth=0.7)
+    axis.set_axisbelow(True)
+    axis.margins(x=0.02 if isinstance(panel, Lines) else 0.06)
+    turned = _sideways(panel)
+    for name, log, ends in (("x", panel.x_log, panel.x_range), ("y", panel.y_log, panel.y_range)):
+        name = {"x": "y", "y": "x"}[name] if turned else name
+        if log:
+            getattr(axis, f"set_{name}scale")("log")
+        if ends:
+            getattr(axis, f"set_{name}lim")(ends)
+
+
+def _sideways(panel: Lines | Points) -> bool:
+    return isinstance(panel, Points) and panel.sideways
+
+
+def _draw_lines(axis: Any, panel: Lines) -> None:
+    for place, line in enumerate(panel.series):
+        style = look(line.style, place)
+        every = max(1, len(line.x) // MARKS)
+        axis.plot(
+            line.x, line.y, color=style.colour, linestyle=style.line, linewidth=1.5, marker=style.marker, markersize=4,
+            markevery=(min(place, every - 1) if every > 1 else 0, every), label=_plain(line.label),
+        )  # fmt: skip
+        if line.low:
+            axis.fill_between(line.x, line.low, line.high, color=style.colour, alpha=0.16, linewidth=0)
+
+
+def _draw_points(axis: Any, panel: Points) -> None:
+    categories = panel.categories
+    for place, spots in enumerate(panel.series):
+        style = look(spots.style, place)
+        if categories:
+            shift = (place - (len(panel.series) - 1) / 2) * min(0.24, 0.7 / len(panel.series))
+            x: Any = np.array([categories.index(name) for name in spots.x]) + shift
+        else:
+            x = np.array(spots.x)
+        y = np.array(spots.y)
+        _draw_spots(axis, panel, spots, style, x, y)
+        for name, right, up in zip(spots.names, x, y, strict=False):
+            if name:
+                at = (up, right) if panel.sideways else (right, up)
+                axis.annotate(_plain(name), at, (5, 4), textcoords="offset points", fontsize=7.5, color=INK)
+    if panel.x_log and not panel.sideways:
+        _tick_at_values(axis, sorted({x for spots in panel.series for x in spots.x}))
+    if categories:
+        ticks = (range(len(categories)), [_plain(name) for name in categories])
+        if panel.sideways:
+            axis.set_yticks(*ticks)
+            axis.set_ylim(len(categories) - 0.5, -0.5)
+            axis.grid(visible=False, axis="y")
+        else:
+            axis.set_xticks(*ticks)
+            axis.set_xlim(-0.5, len(categories) - 0.5)
+            axis.grid(visible=False, axis="x")
+            if len(categories) * max(len(name) for name in categories) > 38:
+                axis.tick_params(axis="x", rotation=30)
+                for label in axis.get_xticklabels():
+                    label.set(ha="right", rotation_mode="anchor")
+
+
+def _tick_at_values(axis: Any, values: list[float]) -> None:
+    """A logarithmic axis names the few values that were tried, if their names have room beside each other."""
+    if 1 < len(values) <= 8 and values[0] > 0.0:
+        places = np.log(values)
+        if np.diff(places).min() / (places[-1] - places[0]) > 0.12:
+            axis.set_xticks(values, [f"{value:g}" for value in values])
+            axis.set_xticks([], minor=True)
+
+
+def _draw_spots(axis: Any, panel: Points, spots: Spots, style: Look, x: Any, y: Any) -> None:
+    y_ends = _ends(y, spots.low, spots.high)
+    x_ends = _ends(x, spots.x_low, spots.x_high)
+    (a, a_ends), (b, b_ends) = ((y, y_ends), (x, x_ends)) if panel.sideways else ((x, x_ends), (y, y_ends))
+    axis.errorbar(
+        a, b, xerr=a_ends, yerr=b_ends, color=style.colour, marker=style.marker, markersize=5,
+        linestyle=style.line if spots.joined else "", linewidth=1.3, elinewidth=1.1, capsize=2.5, label=_plain(spots.label),
+    )  # fmt: skip
+
+
+def _ends(middle: Any, low: Any, high: Any) -> Any:
+    """Distances to the interval's ends, as matplotlib wants them; an estimate outside its interval gets none there."""
+    if low is None:
+        return None
+    return np.nan_to_num(np.maximum([middle - np.array(low), np.array(high) - middle], 0.0))
+
+
+def _draw_references(axis: Any, panel: Lines | Points) -> None:
+    turned = _sideways(panel)
+    for mark in panel.references:
+        style = MUTED if mark.style is None else look(mark.style).colour
+        horizontal = (mark.axis == "y") != turned
+        draw_line = axis.axhline if horizontal else axis.axvline
+        draw_line(mark.value, color=style, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1.5)
+        _write_reference(axis, panel, mark, horizontal, INK if mark.style is None else style)
+
+
+def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizontal: bool, colour: str) -> None:
+    """The label at the line's end, inside the panel; at the end where fewer curves come near."""
+    left = horizontal and isinstance(panel, Lines) and _room(panel, mark.value, 0) > _room(panel, mark.value, 1)
+    if horizontal:
+        at, where, side = (
+            (0.005 if left else 0.995, mark.value),
+            axis.get_yaxis_transform(),
+            "left" if left else "right",
+        )
+    else:
+        at, where, side = (mark.value, 0.99), axis.get_xaxis_transform(), "left"
+    axis.annotate(
+        _plain(mark.label), at, (0, 2) if horizontal else (3, 0), xycoords=where, textcoords="offset points", fontsize=7.5,
+        color=colour, ha=side, va="bottom" if horizontal else "top",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
+    )  # fmt: skip
+
+
+def _room(panel: Lines, value: float, end: int) -> float:
+    """How far the nearest curve is from a value in the first (0) or last (1) quarter of the panel."""
+    known = [x for line in panel.series for x in line.x]
+    if not known:
+        return 0.0
+    first, width = min(known), max(known) - min(known)
+    near = [
+        abs(y - value)
+        for line in panel.series
+        for x, y in zip(line.x, line.y, strict=True)
+        if math.isfinite(y) and (x >= first + 0.75 * width if end else x <= first + 0.25 * width)
+    ]
+    return min(near, default=math.inf)

@@ -1,0 +1,71 @@
+"""The explorer's data from the oracle: a frontier's policies as maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.maps import EIGHT_MOVES, GridMap
+from vpac.oracle.moments import evaluate
+from vpac.report.document import Explorer, ExplorerPoint
+from vpac.report.maps import Arrow
+from vpac.typing import FloatArray
+
+if TYPE_CHECKING:
+    from vpac.oracle.frontier import Frontier
+
+__all__ = ["explore", "policy_arrows"]
+
+
+def explore(mdp: FiniteMDP, found: Frontier, gamma: float, title: str, about: str = "") -> Explorer:
+    """Every policy of a frontier, with its exact variance and visitation by cell."""
+    layout = _layout(mdp)
+    points = []
+    for psi, policy in zip(found.psis, found.policies, strict=True):
+        moments = evaluate(mdp, policy, gamma)
+        alive = ~mdp.terminal
+        actions = np.where(alive, policy.argmax(axis=-1), -1)
+        points.append(
+            ExplorerPoint(
+                psi=float(psi),
+                mean=float(moments.mean),
+                variance=float(moments.variance_of(found.variance_of)),
+                sharpe=float(moments.mean / np.sqrt(moments.variance_of(found.variance_of))),
+                actions=[int(a) for a in np.nan_to_num(layout.fill(actions.astype(float)), nan=-1.0).ravel()],
+                cell_variance=_cells(layout, np.where(alive, moments.variance, np.nan)),
+                visitation=_cells(layout, np.where(alive, moments.visitation, np.nan)),
+            )
+        )
+    (goal,) = layout.position[mdp.goal][:1].tolist()
+    rows, columns = layout.letters.shape
+    return Explorer(
+        rows, columns,
+        [bool(wall) for wall in (layout.state < 0).ravel()],
+        [bool(cell) for cell in (layout.letters == "f").ravel()],
+        (goal[0], goal[1]), points, [EIGHT_MOVES[name] for name in mdp.action_names], title, about,
+    )  # fmt: skip
+
+
+def policy_arrows(mdp: FiniteMDP, policy: FloatArray, at_least: float = 0.0) -> list[Arrow]:
+    """A policy [S, A] as arrows: the likeliest action of each state, or each that is likelier than `at_least` if positive."""
+    layout = _layout(mdp)
+    arrows = []
+    for state in np.flatnonzero(~mdp.terminal):
+        row, column = (int(x) for x in layout.position[state])
+        likely = [int(np.argmax(policy[state]))] if at_least <= 0.0 else np.flatnonzero(policy[state] >= at_least)
+        for action in likely:
+            down, right = EIGHT_MOVES[mdp.action_names[action]]
+            arrows.append(Arrow(row, column, down, right, float(policy[state, action])))
+    return arrows
+
+
+def _layout(mdp: FiniteMDP) -> GridMap:
+    if mdp.layout is None or not set(mdp.action_names) <= set(EIGHT_MOVES):
+        raise ValueError("only worlds that are drawn as a map, with moves for actions, can be explored")
+    return mdp.layout
+
+
+def _cells(layout: GridMap, values: FloatArray) -> list[float]:
+    return [float(value) for value in layout.fill(values).ravel()]

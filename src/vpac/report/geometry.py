@@ -1,0 +1,115 @@
+"""Lines that maps are drawn with, once for every renderer: outlines, hatching and arrows.
+
+A point is (x, y) with x the column and y the row; the cell in row r and column c reaches from c − ½ to c + ½.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from vpac.report.maps import Arrow, Grid
+from vpac.typing import BoolArray
+
+__all__ = ["Stroke", "arrow_strokes", "broken", "hatching", "outline", "rectangle_hatching", "sorted_arrows"]
+
+Stroke = list[tuple[float, float]]
+"""A line through points."""
+BRIGHT = 0.6
+"""Cells from here up on their colour scale are bright: what is drawn on them is dark."""
+
+
+def outline(cells: BoolArray) -> list[Stroke]:
+    """The edges between these cells and the others, straight ones joined."""
+    rows, columns = cells.shape
+
+    def inside(row: int, column: int) -> bool:
+        return 0 <= row < rows and 0 <= column < columns and bool(cells[row, column])
+
+    found = [
+        [(start - 0.5, row - 0.5), (end - 0.5, row - 0.5)]
+        for row in range(rows + 1)
+        for start, end in _runs([inside(row, c) != inside(row - 1, c) for c in range(columns)])
+    ]
+    return found + [
+        [(column - 0.5, start - 0.5), (column - 0.5, end - 0.5)]
+        for column in range(columns + 1)
+        for start, end in _runs([inside(r, column) != inside(r, column - 1) for r in range(rows)])
+    ]
+
+
+def _runs(flags: Sequence[bool]) -> Iterable[tuple[int, int]]:
+    """Where flags are set, as half-open ranges."""
+    start = None
+    for place, flag in enumerate([*flags, False]):
+        if flag and start is None:
+            start = place
+        elif not flag and start is not None:
+            yield start, place
+            start = None
+
+
+def hatching(cells: BoolArray) -> list[Stroke]:
+    """Two short diagonals in the corners of each cell, which leave its middle to arrows."""
+    strokes: list[Stroke] = []
+    for row, column in zip(*cells.nonzero(), strict=True):
+        x, y = float(column), float(row)
+        strokes += [[(x - 0.44, y - 0.2), (x - 0.2, y - 0.44)], [(x + 0.2, y + 0.44), (x + 0.44, y + 0.2)]]
+    return strokes
+
+
+def rectangle_hatching(left: float, bottom: float, right: float, top: float, apart: float = 0.04) -> list[Stroke]:
+    """Diagonals x + y = constant inside a rectangle."""
+    strokes: list[Stroke] = []
+    for k in range(1, math.ceil((right - left + top - bottom) / apart)):
+        total = left + bottom + k * apart
+        first, last = max(left, total - top), min(right, total - bottom)
+        if last > first:
+            strokes.append([(first, total - first), (last, total - last)])
+    return strokes
+
+
+def arrow_strokes(arrow: Arrow) -> list[Stroke]:
+    """Shaft and head of an arrow; a likely move has a long one, and staying put is a small square."""
+    length = math.hypot(arrow.down, arrow.right)
+    x, y = float(arrow.column), float(arrow.row)
+    if length == 0.0:
+        return [
+            [
+                (x - 0.08, y - 0.08),
+                (x + 0.08, y - 0.08),
+                (x + 0.08, y + 0.08),
+                (x - 0.08, y + 0.08),
+                (x - 0.08, y - 0.08),
+            ]
+        ]
+    right, down = arrow.right / length, arrow.down / length
+    reach = 0.34 * math.sqrt(min(max(arrow.weight, 0.0), 1.0))
+    head = 0.5 * reach
+    tip, tail = (x + reach * right, y + reach * down), (x - reach * right, y - reach * down)
+    sides = [
+        (tip[0] - head * (right + turn * 0.7 * down), tip[1] - head * (down - turn * 0.7 * right)) for turn in (1, -1)
+    ]
+    return [[tail, tip], [sides[0], tip, sides[1]]]
+
+
+def sorted_arrows(grid: Grid, low: float, high: float) -> dict[str, list[Arrow]]:
+    """Arrows by the ground that they stand on: "bare" (no value), "bright" or "deep" colour."""
+    found: dict[str, list[Arrow]] = {"bare": [], "bright": [], "deep": []}
+    for arrow in grid.arrows:
+        value = grid.values[arrow.row, arrow.column]
+        if not math.isfinite(value):
+            found["bare"].append(arrow)
+        else:
+            found["bright" if high > low and (value - low) / (high - low) >= BRIGHT else "deep"].append(arrow)
+    return found
+
+
+def broken(strokes: Iterable[Stroke]) -> tuple[list[float | None], list[float | None]]:
+    """The strokes as one line with gaps: x and y, None between strokes."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for stroke in strokes:
+        x += [*(round(point[0], 3) for point in stroke), None]
+        y += [*(round(point[1], 3) for point in stroke), None]
+    return x, y
