@@ -42,6 +42,10 @@ def test_json_has_the_numbers_of_the_table(capsys, tmp_path):
     assert found["options"]["critics"] == "clipped"
     assert found["options"]["psi"] == "warm-up:0.1:5:5"
     assert found["mean"]["low"] <= found["mean"]["mean"] <= found["mean"]["high"]
+    returns = pl.read_parquet(tmp_path / "x" / "returns.parquet")
+    assert set(returns.columns) == {"run", "episode", "return", "length", "effective", "clipped"}
+    assert returns["clipped"].is_between(0.0, 2.0).all()
+    assert returns["effective"].is_between(0.0, 1.0).all()
 
 
 def test_the_seed_decides(capsys, tmp_path):

@@ -86,20 +86,20 @@ def _train(
         see(world, place, here)
         policy = policies[policy_at(theta, here, coldness, policies, 0)]
         action = act(settings, table, theta, here, policy, behaviour, words)
-        rho, actor_rho = ratios(settings, policy, behaviour, action)
+        rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
         state_value = mean_value(weights.w, here, policy)
         weights.mean[0] += rates.alpha_mean[episode] * (state_value - weights.mean[0])
         begin(settings, trace, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
         total, discount, terminated, steps = 0.0, 1.0, False, 0
-        product, weight_sum, square_sum = actor_rho, 0.0, 0.0
+        product, weight_sum, square_sum, excess_sum = actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
             reward, terminated = move(world, place, action, words)
-            next_action, rho_next, actor_rho_next, policy_next = action, 1.0, 1.0, policy
+            next_action, rho_next, actor_rho_next, excess_next, policy_next = action, 1.0, 1.0, 0.0, policy
             if not terminated:
                 see(world, place, there)
                 policy_next = policies[policy_at(theta, there, coldness, policies, 1 - steps % 2)]
                 next_action = act(settings, table, theta, there, policy_next, behaviour, words)
-                rho_next, actor_rho_next = ratios(settings, policy_next, behaviour, next_action)
+                rho_next, actor_rho_next, excess_next = ratios(settings, policy_next, behaviour, next_action)
             if settings.critic == MONTE_CARLO:
                 found = record(tape, steps, here, action, policy, reward, rho, actor_rho)
             else:
@@ -115,9 +115,10 @@ def _train(
             if not settings.on_policy:
                 weight_sum += product
                 square_sum += product * product
+                excess_sum += excess
                 product *= actor_rho_next
             here, there = there, here
-            action, rho, actor_rho = next_action, rho_next, actor_rho_next
+            action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
             changed = there if world.n_active == 1 else here  # of a table's policies, the state's that was left
             fill_policy(theta, changed, coldness, policy if world.n_active == 1 else policy_next)
             policy = policy_next
@@ -146,6 +147,7 @@ def _train(
         history.returns[episode] = total
         history.lengths[episode] = steps
         history.terminated[episode] = terminated
+        history.clipped[episode] = excess_sum / steps
         history.effective[episode] = (
             1.0 if settings.on_policy else weight_sum * weight_sum / (steps * max(square_sum, 1e-300))
         )

@@ -36,13 +36,16 @@ def fill_behaviour(
 
 
 @inlined
-def ratios(settings: Settings, policy: FloatArray, behaviour: FloatArray, action: int) -> tuple[float, float]:
-    """The critics' and the actor's ratio ρ = π/b of an action, clipped where that is asked for."""
+def ratios(settings: Settings, policy: FloatArray, behaviour: FloatArray, action: int) -> tuple[float, float, float]:
+    """The critics' and the actor's ratio ρ = π/b of an action, clipped where that is asked for; also (ρ − 1)⁺.
+
+    The last is what clipping takes away from ρ, or would; its mean over b's actions is Σ_a (π(a|s) − b(a|s))⁺.
+    """
     if settings.on_policy:
-        return 1.0, 1.0
+        return 1.0, 1.0, 0.0
     rho = policy[action] / behaviour[action]
     clipped = min(1.0, rho)
-    return (clipped if settings.ratios == CLIPPED else rho), (clipped if settings.clip_actor else rho)
+    return (clipped if settings.ratios == CLIPPED else rho), (clipped if settings.clip_actor else rho), rho - clipped
 
 
 @inlined

@@ -30,12 +30,12 @@ def choose(
     policy: FloatArray,
     behaviour: FloatArray,
     words: Words,
-) -> tuple[int, float, float]:
-    """Fill the policy of a state and draw an action; also its two ratios."""
+) -> tuple[int, float, float, float]:
+    """Fill the policy of a state and draw an action; also its ratios and what clipping takes away from them."""
     fill_policy(theta, active, 1.0 / settings.temperature, policy)
     action = act(settings, table, theta, active, policy, behaviour, words)
-    rho, actor_rho = ratios(settings, policy, behaviour, action)
-    return action, rho, actor_rho
+    rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
+    return action, rho, actor_rho, excess
 
 
 @compiled
@@ -131,18 +131,20 @@ def train_gymnasium(
         now = np.array([x[episode] for x in rates])
         now[1:4] /= sight.n_active
         work.here[:] = sight.features(env.reset(seed=seed)[0])
-        action, rho, actor_rho = choose(settings, table, weights.theta, work.here, work.policy, work.behaviour, words)
+        action, rho, actor_rho, excess = choose(
+            settings, table, weights.theta, work.here, work.policy, work.behaviour, words
+        )
         _begin(settings, weights, work, action, rho, actor_rho, now[4])
         total, discount, steps, terminated, cut = 0.0, 1.0, 0, False, False
-        products = []
+        products, excesses = [], []
         while not (terminated or cut):
             observation, reward, terminated, truncated, _ = env.step(action)
             reward, steps = float(reward), steps + 1
             cut = bool(truncated) or steps >= settings.limit
-            next_action, rho_next, actor_rho_next = action, 1.0, 1.0
+            next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
             if not terminated:
                 work.there[:] = sight.features(observation)
-                next_action, rho_next, actor_rho_next = choose(
+                next_action, rho_next, actor_rho_next, excess_next = choose(
                     settings, table, weights.theta, work.there, work.policy_next, work.behaviour, words
                 )
             if settings.critic == MONTE_CARLO:
@@ -163,15 +165,16 @@ def train_gymnasium(
             if found != GOOD:
                 return found, episode, steps - 1
             products.append(actor_rho)
+            excesses.append(excess)
             total += discount * reward
             discount *= settings.gamma
-            action, rho, actor_rho = next_action, rho_next, actor_rho_next
+            action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
         if settings.critic == MONTE_CARLO:
             found = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
             if found != GOOD:
                 return found, episode, steps
         weight = np.cumprod(products)
         history.returns[episode], history.lengths[episode] = total, steps
-        history.terminated[episode] = terminated
+        history.terminated[episode], history.clipped[episode] = terminated, np.mean(excesses)
         history.effective[episode] = 1.0 if settings.on_policy else weight.sum() ** 2 / (steps * (weight**2).sum())
     return GOOD, len(seeds), 0

@@ -89,6 +89,7 @@ def train_and_look(
             history.lengths[e : e + 1],
             history.terminated[e : e + 1],
             history.effective[e : e + 1],
+            history.clipped[e : e + 1],
         )
         found, _, step = train(world, settings, weights, weights.theta, now, table, words, work, tape, one)
         if found != GOOD:

@@ -69,14 +69,22 @@ class History(NamedTuple):
     """Whether it ended by itself; otherwise it was cut off."""
     effective: FloatArray
     """Off-policy, the effective share of its steps, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
+    clipped: FloatArray
+    """Clipped mass: the mean over its steps of (ρ_k − 1)⁺, with ρ_k = π(A_k|S_k) / b(A_k|S_k) as the step found it.
+
+    It is what clipping at 1 takes away from the ratios, or would take: the settings may not clip at all. Given the states, its
+    expectation is the average of Σ_a (π(a|S_k) − b(a|S_k))⁺, the total variation between target and behaviour. 0 on-policy.
+    """
 
     def until(self, episode: int) -> History:
         """The episodes before one."""
+        first = slice(episode)
         return History(
-            self.returns[:episode], self.lengths[:episode], self.terminated[:episode], self.effective[:episode]
+            self.returns[first], self.lengths[first], self.terminated[first], self.effective[first], self.clipped[first]
         )
 
     @classmethod
     def make(cls, episodes: int) -> History:
         """Room for so many episodes."""
-        return cls(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, bool), np.zeros(episodes))
+        returns, effective, clipped = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes)
+        return cls(returns, np.zeros(episodes, np.int64), np.zeros(episodes, bool), effective, clipped)

@@ -72,4 +72,6 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
     learner._words[...] = numbers["words"].view(np.uint64)
     learner._eyes[...] = numbers["eyes"].view(np.uint64)
     learner._resets.bit_generator.state = data["resets"]
-    learner._past = [(History(*(numbers[f"history.{name}"] for name in History._fields)), numbers["returns"])]
+    unknown = np.full(len(numbers["returns"]), np.nan)  # what older versions did not record
+    columns = (numbers.get(f"history.{name}", unknown) for name in History._fields)
+    learner._past = [(History(*columns), numbers["returns"])]

@@ -9,8 +9,10 @@ import numpy as np
 
 from vpac.execution.training import Training
 from vpac.files import write_atomically
+from vpac.learners.learner import Learner
 from vpac.report.style import CORRECTED, MUTED, PUBLISHED, figure_style, save_figure
 from vpac.risk import mean_interval
+from vpac.typing import FloatArray
 
 __all__ = ["as_dict", "table", "write"]
 
@@ -52,7 +54,11 @@ def table(training: Training) -> Any:
 
 
 def write(training: Training, folder: Path) -> list[Path]:
-    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`."""
+    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`.
+
+    Off-policy, `returns.parquet` also says of each episode what the ratios did: its `effective` share of steps and its
+    `clipped` mass (see `History`).
+    """
     import polars as pl
 
     paths = []
@@ -64,6 +70,7 @@ def write(training: Training, folder: Path) -> list[Path]:
                     "episode": np.arange(learner.episodes),
                     "return": learner.returns,
                     "length": learner.history.lengths,
+                    **_ratios(learner),
                 }
             )
             for number, learner in enumerate(training.learners)
@@ -84,6 +91,11 @@ def write(training: Training, folder: Path) -> list[Path]:
     with figure_style() as plt:
         paths.append(save_figure(_draw(plt, training), folder / "training.png"))
     return paths
+
+
+def _ratios(learner: Learner) -> dict[str, FloatArray]:
+    history = learner.history
+    return {} if learner.settings.on_policy else {"effective": history.effective, "clipped": history.clipped}
 
 
 def _draw(plt: Any, training: Training) -> Any:
