@@ -20,7 +20,9 @@ class Display:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.total = len({run.name for plan in plans for run in plan.all()})
+        self.of = {run.name: plan.experiment.name for plan in reversed(plans) for run in plan.all()}
+        """The experiment that a run is shown under."""
+        self.total = len(self.of)
         self.seen: set[str] = set()
         self.failed, self.fresh, self.begun = 0, 0, time.monotonic()
         columns = (
@@ -37,10 +39,6 @@ class Display:
     def __exit__(self, *reason: Any) -> None:
         self._bar.__exit__(*reason)
 
-    def begin(self, plan: Plan) -> None:
-        """Turn to the next experiment."""
-        self._bar.update(self._task, description=plan.experiment.name)
-
     def tell(self, outcome: Outcome) -> None:
         """A run is through."""
         self.seen.add(outcome.name)
@@ -50,8 +48,4 @@ class Display:
         speed = self.fresh / max(time.monotonic() - self.begun, 1e-9)
         failed = f"[red]{self.failed} failed[/red] · " if self.failed else ""
         how = f"{failed}{self.total - len(self.seen)} left · {speed:.1f} runs/s"
-        self._bar.update(self._task, completed=len(self.seen), how=how)
-
-    def say(self, text: str) -> None:
-        """A line above the bar."""
-        self._bar.console.print(text, highlight=False, markup=False)
+        self._bar.update(self._task, completed=len(self.seen), how=how, description=self.of[outcome.name])

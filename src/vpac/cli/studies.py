@@ -86,33 +86,28 @@ class Sweep:
         return carry_out(plans, self.store, self.executor, self.jobs, self.json, f"vpac sweep {self.spec}")
 
 
-def carry_out(
-    plans: Sequence[Plan], root: Path, executor: str, jobs: int | None, quiet: bool, again: str
-) -> int:
+def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None, quiet: bool, again: str) -> int:
     """Carry out studies under one display, then build the page; 1 if a run failed."""
     from vpac.cli.display import Display
     from vpac.execution.executors import make_executor
     from vpac.execution.store import Store
-    from vpac.execution.study import carry_out_study
+    from vpac.execution.study import carry_out_studies
     from vpac.files import make_folder
     from vpac.report.build import build
 
     hands = make_executor(one_of(executor, EXECUTORS, "executor"), jobs)
     make_folder(root)
     store = Store(root)
-    tallies: dict[str, Tally] = {}
     try:
         with Display(plans, quiet) as display:
-            for plan in plans:
-                display.begin(plan)
-                tallies[plan.experiment.name] = carry_out_study(plan, store, hands, display.tell)
-                for damage in tallies[plan.experiment.name].damaged:
-                    display.say(f"damaged: {damage}")
+            tallies = carry_out_studies(plans, store, hands, display.tell)
     except KeyboardInterrupt:
         say(f"stopped; finished runs are kept in {root}. To go on: {again}", quiet=True)
         raise
     finally:
         hands.close()
+    for damage in (damage for tally in tallies.values() for damage in tally.damaged):
+        say(f"damaged: {damage}", quiet=True)
     page = build(store, quiet)
     failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page) if quiet else None, _table(tallies))
@@ -219,7 +214,9 @@ class Report:
         from vpac.report.build import build
 
         if not (self.store / "studies").is_dir():
-            raise UserError(f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another")
+            raise UserError(
+                f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
+            )
         page = build(Store(self.store), self.json)
         show({"page": str(page)} if self.json else None)
         say(f"look at {page}", self.json)

@@ -38,7 +38,14 @@ def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
         record = read_record(store.runs / name)
     except Damaged as damage:
         blank: dict[str, Any] = dict.fromkeys(COLUMNS)
-        return blank | {"name": name, "status": f"damaged: {damage}", "algorithm": "", "env": "", "settings": {}, "stamp": stamp}
+        return blank | {
+            "name": name,
+            "status": f"damaged: {damage}",
+            "algorithm": "",
+            "env": "",
+            "settings": {},
+            "stamp": stamp,
+        }
     final, about = record["final"], record["about"]
     return _of_task(record) | {
         "status": "finished", "mean": final.get("mean"), "variance": final.get("variance"),
@@ -78,7 +85,11 @@ def _write(store: Store, rows: list[dict[str, Any]]) -> None:
     import polars as pl
 
     kinds: Any = {
-        name: pl.Float64 if name in ("mean", "variance", "seconds") else pl.Int64 if name in ("seed", "stamp") else pl.String
+        name: pl.Float64
+        if name in ("mean", "variance", "seconds")
+        else pl.Int64
+        if name in ("seed", "stamp")
+        else pl.String
         for name in COLUMNS
     }
     plain = [row | {"settings": json.dumps(row["settings"])} for row in rows]

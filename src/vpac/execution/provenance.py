@@ -51,5 +51,7 @@ def _commit() -> str | None:
 
 
 def _git(source: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run(
+        ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True, timeout=10
+    )
     return done.stdout.strip()

@@ -150,10 +150,10 @@ class Store:
         record = {**run.content, "name": run.name, "error": error, "about": about}
         write_text(self.failed / f"{run.name}.json", json.dumps(record, indent=1, ensure_ascii=False))
 
-    def failure(self, run: Run) -> dict[str, Any] | None:
+    def failure(self, name: str) -> dict[str, Any] | None:
         """How a run failed last time, if it did; a note that cannot be read is no obstacle."""
         try:
-            found = json.loads((self.failed / f"{run.name}.json").read_text(encoding="utf-8"))
+            found = json.loads((self.failed / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None

@@ -21,7 +21,7 @@ from vpac.execution.worker import Outcome
 from vpac.experiments.spec import Experiment
 from vpac.files import write_text
 
-__all__ = ["Plan", "Study", "Tally", "carry_out_study", "plan", "read_study", "studies"]
+__all__ = ["Plan", "Study", "Tally", "carry_out_studies", "plan", "read_study", "studies"]
 
 PATIENCE = 0.2
 """Seconds between two looks at runs that another process is at."""
@@ -77,40 +77,68 @@ class Tally:
     damaged: list[str] = field(default_factory=list)
     """What was found wrong with stored runs; they were set aside and run again."""
     seconds: float = 0.0
-    """Wall time."""
+    """Wall time from the start of its first run to the end of its last; 0 if there was nothing to do."""
+    waiting: set[str] = field(default_factory=set)
+    """Names of the runs that are still to come."""
+    begun: float | None = None
+    """When its first run started."""
+
+    def tell(self, outcome: Outcome) -> None:
+        """One of its runs is through."""
+        now = time.perf_counter()
+        self.begun = min(now - outcome.seconds, now if self.begun is None else self.begun)
+        self.seconds = now - self.begun
+        self.waiting.discard(outcome.name)
+        if outcome.status == "finished":
+            self.done += 1
+        else:
+            self.failed.append(outcome)
 
 
-def carry_out_study(
-    plan: Plan, store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None
-) -> Tally:
-    """Carry out what is not finished; `watch` hears of every run."""
-    begun, tally = time.perf_counter(), Tally()
+def carry_out_studies(
+    plans: Sequence[Plan], store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None
+) -> dict[str, Tally]:
+    """Carry out what is not finished, all plans from one queue so that nobody idles; `watch` hears of every run.
+
+    Plans share runs. What a plan finds done by one before it counts as kept.
+    """
     store.tidy()
-    runs = plan.all()
-    todo = [run for run in runs if not _is_kept(store, run, tally)]
-    tally.kept = len(runs) - len(todo)
-    for run in runs[: tally.kept]:
-        watch(Outcome(run.name, "finished"))
-    by_name = {run.name: run for run in todo}
-    while todo:
+    tallies = {plan.experiment.name: Tally() for plan in plans}
+    todo: dict[str, tuple[Run, Tally]] = {}
+    for plan in plans:
+        tally = tallies[plan.experiment.name]
+        for run in plan.all():
+            if run.name in todo:
+                tally.kept += 1
+            elif _is_kept(store, run, tally):
+                tally.kept += 1
+                watch(Outcome(run.name, "finished"))
+            else:
+                todo[run.name] = (run, tally)
+                tally.waiting.add(run.name)
+    for plan in plans:
+        _write_study(plan, store, tallies[plan.experiment.name])
+    owner = {name: tally for name, (_, tally) in todo.items()}
+    of_tally = {id(tallies[plan.experiment.name]): plan for plan in plans}
+    runs = [run for run, _ in todo.values()]
+    while runs:
         elsewhere = []
-        with closing(executor.run(store, todo)) as outcomes:  # type: ignore[type-var]
+        with closing(executor.run(store, runs)) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if outcome.status == "unwritable":
                     raise OSError(outcome.error)
                 if outcome.status == "elsewhere":
-                    elsewhere.append(by_name[outcome.name])
+                    elsewhere.append(todo[outcome.name][0])
                     continue
                 watch(outcome)
-                tally.done += outcome.status == "finished"
-                if outcome.status != "finished":
-                    tally.failed.append(outcome)
-        todo = elsewhere
-        if todo:
+                tally = owner[outcome.name]
+                tally.tell(outcome)
+                if not tally.waiting:
+                    _write_study(of_tally[id(tally)], store, tally)
+        runs = elsewhere
+        if runs:
             time.sleep(PATIENCE)
-    tally.seconds = time.perf_counter() - begun
-    _write_study(plan, store, tally)
-    return tally
+    return tallies
 
 
 def _is_kept(store: Store, run: Run, tally: Tally) -> bool:
@@ -150,8 +178,8 @@ def _write_study(plan: Plan, store: Store, tally: Tally) -> None:
     seconds = before.seconds if before and before.runs == names else 0.0
     note = {
         "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
-        "seconds": seconds + (tally.seconds if tally.done or tally.failed else 0.0),
-        "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.done or before is None else before.time,
+        "seconds": seconds + tally.seconds,
+        "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
     write_text(path, json.dumps(note, ensure_ascii=False, indent=1))
 

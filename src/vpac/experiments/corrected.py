@@ -40,7 +40,8 @@ def _ours(claim: Claim) -> Claim:
     return claim.model_copy(update={"where": f"{claim.where}, with the corrected form"})
 
 
-EXPERIMENTS = tuple(corrected(experiment) for experiment in four_rooms.EXPERIMENTS) + (
+EXPERIMENTS = (
+    *(corrected(experiment) for experiment in four_rooms.EXPERIMENTS),
     corrected(puddle_world.DISCRETE),
     corrected(puddle_world.CONTINUOUS, usual_runs=4),
 )

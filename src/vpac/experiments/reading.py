@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from vpac.errors import UserError, suggestion
 from vpac.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
@@ -65,8 +65,10 @@ def _first(error: ValidationError) -> str:
     mistake = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":
-        models = {"arms": Arm, "figures": Figure, "claims": Claim}
-        model = models.get(str(mistake["loc"][0]), Experiment) if len(mistake["loc"]) > 1 else Experiment
+        models: dict[str, type[BaseModel]] = {"arms": Arm, "figures": Figure, "claims": Claim}
+        model: type[BaseModel] = (
+            models.get(str(mistake["loc"][0]), Experiment) if len(mistake["loc"]) > 1 else Experiment
+        )
         known = list(model.model_fields) + (["grid"] if model is Experiment else [])
         word = str(mistake["loc"][-1])
         return f"unknown field {where!r}{suggestion(word, known) or ': expected one of ' + ', '.join(known)}"

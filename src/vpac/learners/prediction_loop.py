@@ -94,13 +94,13 @@ def walk_on(
             _fade(estimates.trace, lambda_w, 0.0)
             _fade(estimates.trace_bar, lambda_z, 0.0)
         state = here[0]
-        rho, _ = ratios(direct, policy[state], behaviour[state], action)
+        rho, _, _ = ratios(direct, policy[state], behaviour[state], action)
         reward, terminated = move(world, place, action, words)
         see(world, place, there)
         next_policy, next_action, rho_next = policy[there[0]], action, 1.0
         if not terminated:
             next_action = pick(behaviour[there[0]], words)
-            rho_next, _ = ratios(direct, next_policy, behaviour[there[0]], next_action)
+            rho_next, _, _ = ratios(direct, next_policy, behaviour[there[0]], next_action)
         before = q[state, action]
         delta, delta_direct = td_errors(
             direct, q, sigma, reward, terminated, before, sigma[state, action], there, next_action, rho_next,

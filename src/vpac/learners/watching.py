@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vpac.errors import UserError
@@ -11,14 +13,12 @@ from vpac.learners.learner import Learner
 from vpac.learners.softmax import fill_policy, greedy_action
 from vpac.learners.state import Workspace
 from vpac.learners.worlds import World, first_place, move, see
-from vpac.typing import FloatArray, IntArray
+from vpac.typing import FloatArray
 
 __all__ = ["paths"]
 
 
-def paths(
-    learner: Learner, policy: str, count: int, limit: int, seed: np.random.SeedSequence
-) -> list[IntArray] | list[FloatArray]:
+def paths(learner: Learner, policy: str, count: int, limit: int, seed: np.random.SeedSequence) -> list[Any]:
     """Where `count` episodes of the learner's greedy or softmax policy went, from start to end.
 
     Returns:

@@ -1,0 +1,74 @@
+"""From a store to the page and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vpac._version import __version__
+from vpac.execution.provenance import provenance
+from vpac.execution.store import Record, Store
+from vpac.execution.study import Study, studies
+from vpac.experiments.catalogue import EXPERIMENTS
+from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section
+from vpac.report.frontier import explorer_of
+from vpac.report.judge import judge
+from vpac.report.results import read_results
+from vpac.report.sections import section_of
+
+__all__ = ["build", "document_of"]
+
+
+def build(store: Store, quiet: bool = False) -> Path:
+    """Write `report/index.html` and `figures/*`; returns the page."""
+    from vpac.report.page import write_page
+    from vpac.report.progress import steps
+
+    found = list(_ordered(store))
+    with steps("building the page", len(found) + 1, quiet) as step:
+        document = document_of(store, found, step)
+        _write_figures(store, document)
+        return write_page(document, store.root / "report")
+
+
+def document_of(store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None) -> Document:
+    """What the page says."""
+    known: dict[str, Record | Failure] = {}
+    claims: list[ClaimRow] = []
+    sections: list[Section] = []
+    failures: dict[str, Failure] = {}
+    explorer: Explorer | None = None
+    for study in found:
+        step(study.experiment.name)
+        results = read_results(store, study, known)
+        claims += judge(results)
+        sections.append(section_of(results))
+        failures |= {failure.run: failure for failure in results.failures}
+        if study.experiment.name == "four-rooms/frontier" and results.arms:
+            explorer = explorer_of(results)
+    return Document(
+        title="Variance-penalized actor-critic: the paper's numbers and ours",
+        subtitle="Every tabular and linear experiment of “Variance Penalized On-Policy and Off-Policy Actor-Critic” "
+        "(AAAI 2021), rerun; as published and corrected.",
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        claims=claims, sections=sections, failures=list(failures.values()), explorer=explorer,
+        versions={"vpac": __version__, **provenance()["versions"]},
+    )  # fmt: skip
+
+
+def _ordered(store: Store) -> Iterator[Study]:
+    """The studies of a store: ours in the catalogue's order, then a user's own by name."""
+    found = {study.experiment.name: study for study in studies(store)}
+    for name in EXPERIMENTS:
+        if name in found:
+            yield found.pop(name)
+    yield from found.values()
+
+
+def _write_figures(store: Store, document: Document) -> None:
+    from vpac.report.draw import write
+
+    for section in document.sections:
+        for chart in section.charts:
+            write(chart, store.root / "figures")

@@ -1,0 +1,171 @@
+"""From a study's numbers to charts: one function for each kind of figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from vpac.experiments.spec import Arm, Figure
+from vpac.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spots
+from vpac.report.look import NAMES
+from vpac.report.results import Results
+from vpac.risk.intervals import mean_interval
+
+__all__ = ["chart_of", "file_name"]
+
+LABELS = {
+    "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
+    "within": "variance within starts", "length": "steps",
+}  # fmt: skip
+
+
+def chart_of(results: Results, number: int) -> Chart | None:
+    """The figure of that number as a chart; None without any finished run to show."""
+    figure = results.study.experiment.figures[number]
+    arms = results.some(figure.arms)
+    if not arms:
+        return None
+    panels, notes = KINDS[figure.kind](results, figure, arms)
+    missing = [arm.label for arm in results.study.experiment.arms if not results.records[arm.label]]
+    if missing:
+        notes = [*notes, f"Without runs, and so not shown: {', '.join(missing)}."]
+    if results.study.scale != 1.0:
+        notes = [*notes, f"Scaled down: {results.study.scale:g} times the episodes of the full experiment."]
+    columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None
+    return Chart(
+        file_name(results, number),
+        figure.title,
+        figure.caption,
+        panels,
+        notes,
+        columns,
+        shared_scale=figure.kind == "maps",
+    )
+
+
+def file_name(results: Results, number: int) -> str:
+    """Of the figure's files."""
+    experiment = results.study.experiment
+    stem = experiment.name.replace("/", "-")
+    return stem if len(experiment.figures) == 1 else f"{stem}-{number + 1}"
+
+
+def style_of(label: str, place: int) -> int | str:
+    """Algorithms look the same in every figure."""
+    return label if label in NAMES else place
+
+
+def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Mean over runs with its 95 % interval; the paper's final numbers as dashed lines."""
+    policy = results.study.experiment.policy
+    panels: list[Panel] = []
+    for shown in figure.shows or ("mean", "variance"):
+        column = shown if shown in ("return", "length") else f"{policy}_{shown}"
+        lines, references = [], []
+        for place, arm in enumerate(arms):
+            if column not in results.columns(arm.label):
+                continue
+            curve, style = results.curve(arm.label, column), style_of(arm.label, place)
+            low, high = curve.band()
+            lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
+            if shown in arm.paper:
+                references.append(Reference(arm.paper[shown], f"paper, {arm.label}", style=style))
+        title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {policy} policy"
+        panels.append(Lines(lines, "episodes", LABELS.get(shown, shown), title, figure.log_x, figure.log_y, references))
+    return panels, []
+
+
+def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Columns of the metrics against steps or episodes: a panel an arm, a line a column."""
+    panels: list[Panel] = []
+    for arm in arms:
+        lines = []
+        for place, column in enumerate(figure.shows):
+            curve = results.curve(arm.label, column)
+            low, high = curve.band()
+            if figure.log_y and low is not None:
+                low = np.maximum(low, np.where(curve.mean > 0.0, curve.mean / 10.0, np.nan))
+            lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=place))
+        x = results._frames[arm.label][0].columns[0]
+        x_label = "episodes" if x == "episode" else "steps"
+        panels.append(Lines(lines, x_label, figure.x or "error", arm.label, figure.log_x, figure.log_y))
+    return panels, []
+
+
+def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Final numbers against a setting, with 95 % intervals over runs."""
+    rows = list(dict.fromkeys(arm.at[figure.panels] for arm in arms)) if figure.panels else [None]
+    panels: list[Panel] = []
+    for row in rows:
+        here = [arm for arm in arms if figure.panels is None or arm.at[figure.panels] == row]
+        for shown in figure.shows:
+            series = []
+            names = list(dict.fromkeys(str(arm.at[figure.lines]) for arm in here)) if figure.lines else [""]
+            for place, name in enumerate(names):
+                those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
+                label = name if figure.lines in (None, "algorithm") else f"{figure.lines} = {name}"
+                series.append(_spots(results, label, figure.x or "", those, shown, style_of(name, place)))
+            title = LABELS.get(shown, shown) + (
+                "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
+            )
+            panels.append(Points(series, figure.x or "", LABELS.get(shown, shown), title, figure.log_x, figure.log_y))
+    return panels, []
+
+
+def _spots(results: Results, label: str, x: str, arms: list[Arm], shown: str, style: int | str) -> Spots:
+    found = [(arm.at[x], mean_interval(values)) for arm in arms if len(values := results.final(arm.label, shown))]
+    ends = [] if any(np.isnan(i.low) for _, i in found) else found
+    return Spots(
+        label or LABELS.get(shown, shown), [at for at, _ in found], [i.estimate for _, i in found],
+        [i.low for _, i in ends] or None, [i.high for _, i in ends] or None, joined=True, style=style,
+    )  # fmt: skip
+
+
+def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Final numbers of each arm, with 95 % intervals over runs."""
+    panels: list[Panel] = []
+    for shown in figure.shows or ("mean", "variance"):
+        found = [(arm, mean_interval(values)) for arm in arms if len(values := results.final(arm.label, shown))]
+        if not found:
+            continue
+        known = not any(np.isnan(i.low) for _, i in found)
+        spots = Spots(
+            LABELS.get(shown, shown), [arm.label for arm, _ in found], [i.estimate for _, i in found],
+            [i.low for _, i in found] if known else None, [i.high for _, i in found] if known else None,
+        )  # fmt: skip
+        panels.append(Points([spots], "", LABELS.get(shown, shown), LABELS.get(shown, shown), sideways=True))
+    return panels, []
+
+
+def best(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Every setting of a search in the mean–variance plane; the winner of each algorithm is named."""
+    from vpac.report.search import winner
+
+    series, notes = [], []
+    for place, name in enumerate(dict.fromkeys(str(arm.at.get("algorithm", "")) for arm in arms)):
+        those = [arm for arm in arms if str(arm.at.get("algorithm", "")) == name]
+        chosen = winner(results, those)
+        x = [float(results.final(arm.label, "variance").mean()) for arm in those]
+        y = [float(results.final(arm.label, "mean").mean()) for arm in those]
+        named = [f"{name} chosen" if arm is chosen else "" for arm in those]
+        series.append(Spots(name or "settings", x, y, names=named, style=style_of(name, place)))
+        notes.append(f"Chosen: {chosen.label}.")
+    return [Points(series, "variance", "mean", "")], notes
+
+
+def _maps(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    from vpac.report.places import maps
+
+    return maps(results, figure, arms)
+
+
+def _paths(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    from vpac.report.places import planes
+
+    return planes(results, figure, arms)
+
+
+KINDS: dict[str, Callable[[Results, Figure, list[Arm]], tuple[list[Panel], list[str]]]] = {
+    "curves": curves, "effect": effect, "maps": _maps, "paths": _paths, "bars": bars, "errors": errors, "best": best,
+}  # fmt: skip

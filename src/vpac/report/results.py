@@ -1,0 +1,133 @@
+"""The stored runs of a study, read once and checked, as numbers to draw and to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vpac.execution.run import Run
+from vpac.execution.store import Damaged, Record, Store
+from vpac.execution.study import Study
+from vpac.experiments.spec import Arm
+from vpac.report.document import Failure
+from vpac.typing import FloatArray
+
+__all__ = ["Curve", "Results", "read_results"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity along the runs of an arm."""
+
+    x: FloatArray
+    """Where it was measured."""
+    runs: FloatArray
+    """What was measured, [runs, points]."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Over runs."""
+        return np.asarray(self.runs.mean(axis=0))
+
+    def band(self) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
+        """The 95 % interval of the mean at each point (Student's t); none of a single run."""
+        from vpac.risk.intervals import student_quantile
+
+        count = len(self.runs)
+        if count < 2:
+            return None, None
+        half = student_quantile(0.95, count - 1) * self.runs.std(axis=0, ddof=1) / np.sqrt(count)
+        return self.mean - half, self.mean + half
+
+
+@dataclass(frozen=True)
+class Results:
+    """A study and its runs."""
+
+    study: Study
+    """What was run."""
+    records: dict[str, list[Record]]
+    """The finished runs of each arm, by its label."""
+    failures: list[Failure] = field(default_factory=list)
+    """Runs that failed, are damaged or are missing."""
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The arms that have a finished run."""
+        return [arm for arm in self.study.experiment.arms if self.records[arm.label]]
+
+    def some(self, labels: Iterable[str]) -> list[Arm]:
+        """The arms with these labels, or all."""
+        wanted = set(labels)
+        return [arm for arm in self.arms if not wanted or arm.label in wanted]
+
+    def final(self, label: str, quantity: str) -> FloatArray:
+        """A final number of each run; empty if it was not measured."""
+        found = [record.final.get(quantity) for record in self.records[label]]
+        return np.array([value for value in found if value is not None], np.float64)
+
+    def columns(self, label: str) -> list[str]:
+        """What was measured along the runs of an arm."""
+        return [name for name in self._frames[label][0].columns if name not in ("episode", "steps")]
+
+    def curve(self, label: str, column: str) -> Curve:
+        """A column of the metrics along the runs of an arm."""
+        frames = self._frames[label]
+        x = frames[0].columns[0]
+        return Curve(frames[0][x].to_numpy(), np.stack([frame[column].to_numpy() for frame in frames]))
+
+    def rows(self, label: str) -> list[dict[str, Any]]:
+        """The metrics of an arm's first run, row by row."""
+        return list(self._frames[label][0].iter_rows(named=True))
+
+    @cached_property
+    def _frames(self) -> dict[str, list[Any]]:
+        return {label: [record.metrics() for record in records] for label, records in self.records.items()}
+
+
+def read_results(store: Store, study: Study, known: dict[str, Record | Failure]) -> Results:
+    """Read a study's runs; `known` remembers those that other studies have read."""
+    records: dict[str, list[Record]] = {}
+    failures: dict[str, Failure] = {}
+    for label, names in study.runs.items():
+        found = records[label] = []
+        for name in names:
+            if name not in known:
+                known[name] = _read(store, name, study.experiment.name)
+            record = known[name]
+            if isinstance(record, Record):
+                found.append(record)
+            else:
+                failures[name] = record
+    return Results(study, records, list(failures.values()))
+
+
+def _read(store: Store, name: str, experiment: str) -> Record | Failure:
+    command = f"vpac reproduce {experiment}"
+    if not (store.runs / name).is_dir():
+        note = store.failure(name)
+        if note is None:
+            return Failure(name, "is not there", command=command)
+        error = str(note.get("error", ""))
+        return Failure(name, (error.strip().splitlines() or ["failed"])[-1], error, command)
+    try:
+        return store.read(name)
+    except Damaged as damage:
+        return Failure(name, f"is damaged: {damage}", command=command)
+
+
+def table_of(record: Record, policy: str) -> FloatArray:
+    """The greedy or softmax policy table of a tabular run."""
+    from vpac.oracle.policies import greedy, softmax
+
+    theta = record.policy()["theta"]
+    return greedy(theta) if policy == "greedy" else softmax(theta, temperature(record.run))
+
+
+def temperature(run: Run) -> float:
+    """Of a run's softmax policy."""
+    return float(run.task["settings"].get("temperature", 1.0))

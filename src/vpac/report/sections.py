@@ -1,0 +1,131 @@
+"""A study as a section of the page: charts, final numbers, settings, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from vpac.execution.store import Record
+from vpac.report.chart import Chart
+from vpac.report.document import Section
+from vpac.report.figures import LABELS, chart_of
+from vpac.report.results import Results
+from vpac.report.tables import Cell, Table
+from vpac.risk.compare import probability_of_improvement
+from vpac.risk.intervals import mean_interval
+from vpac.risk.metrics import interquartile_mean
+
+__all__ = ["section_of"]
+
+QUANTITIES = ("mean", "variance", "sharpe", "risky")
+
+
+def section_of(results: Results) -> Section:
+    """The whole section."""
+    experiment, study = results.study.experiment, results.study
+    about = experiment.about + (f"\n\nThe paper: {experiment.paper}." if experiment.paper else "")
+    return Section(
+        name=experiment.name.replace("/", "-"), title=experiment.title, about=about, charts=list(_charts(results)),
+        tables=list(_tables(results)), settings=_settings(results), provenance=_provenance(results),
+        wall_seconds=study.seconds, command=f"vpac reproduce {experiment.name}",
+    )  # fmt: skip
+
+
+def _charts(results: Results) -> Iterator[Chart]:
+    if results.study.experiment.kind == "theorems":
+        from vpac.report.trial import trial_chart
+
+        yield trial_chart(results)
+        return
+    if results.study.experiment.kind == "frontier":
+        from vpac.report.frontier import frontier_chart
+
+        yield frontier_chart(results)
+        return
+    for number in range(len(results.study.experiment.figures)):
+        if (chart := chart_of(results, number)) is not None:
+            yield chart
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    """Final numbers of each arm beside the paper's."""
+    shown = [q for q in QUANTITIES if any(len(results.final(arm.label, q)) for arm in results.arms)]
+    if not shown:
+        return
+    first = results.arms[0].label
+    rows: list[list[Cell]] = []
+    for arm in results.arms:
+        row: list[Cell] = [arm.label, len(results.records[arm.label])]
+        for quantity in shown:
+            values = results.final(arm.label, quantity)
+            found = mean_interval(values) if len(values) else None
+            row += [None, None] if found is None else [found.estimate, _ends(found.low, found.high)]
+            if quantity in ("mean", "variance"):
+                row += [float(interquartile_mean(values)), arm.paper.get(quantity)]
+        row.append(_improvement(results, arm.label, first))
+        rows.append(row)
+    columns = ["arm", "runs"]
+    for quantity in shown:
+        name = LABELS[quantity]
+        columns += [name, f"95 % interval of the {name}"]
+        columns += [f"interquartile mean of the {name}", f"paper's {name}"] * (quantity in ("mean", "variance"))
+    columns.append(f"probability of a lower variance than {first}")
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    yield Table.from_records(records, "Final policies, average over runs")
+
+
+def _ends(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.4g} … {high:.4g}".replace("-", "−")
+
+
+def _improvement(results: Results, label: str, first: str) -> float | None:
+    """P(a run of this arm varies less than one of the first arm)."""
+    ours, theirs = results.final(label, "variance"), results.final(first, "variance")
+    if label == first or not len(ours) or not len(theirs):
+        return None
+    return float(probability_of_improvement(-ours, -theirs, seed=0).estimate)
+
+
+def _settings(results: Results) -> Table:
+    experiment = results.study.experiment
+    rows: list[dict[str, Cell]] = []
+    for arm in experiment.arms:
+        settings = experiment.settings_of(arm)
+        row: dict[str, Cell] = {"arm": arm.label, "algorithm": arm.algorithm or experiment.algorithm}
+        row |= {"environment": arm.env or experiment.env}
+        if experiment.kind == "training":
+            row |= {"episodes": arm.episodes or experiment.episodes, "policy": experiment.policy}
+            row |= {"horizon": experiment.horizon, "measured": experiment.evaluate}
+        rows.append(row | {key: str(v) if isinstance(v, list) else v for key, v in settings.items()})
+    return Table.from_records(rows, "Settings")
+
+
+def _provenance(results: Results) -> dict[str, Cell]:
+    records = [record for arm in results.arms for record in results.records[arm.label]]
+    if not records:
+        return {"runs": 0}
+    study = results.study
+
+    def all_of(values: Iterator[str]) -> str:
+        return ", ".join(sorted(set(values)))
+
+    return {
+        "runs": len({record.run.name for record in records}),
+        "seeds": f"spawned from {study.experiment.seed}",
+        "scale": study.scale,
+        "processor seconds": float(sum({r.run.name: float(r.about.get("seconds", 0.0)) for r in records}.values())),
+        "versions": all_of(_versions(record) for record in records),
+        "machine": all_of(_machine(record) for record in records),
+        "commit": all_of(str(record.about.get("commit") or "installed package") for record in records),
+        "carried out": study.time,
+    }
+
+
+def _versions(record: Record) -> str:
+    return " ".join(f"{name} {version}" for name, version in record.about.get("versions", {}).items())
+
+
+def _machine(record: Record) -> str:
+    machine = record.about.get("machine", {})
+    return f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}"
