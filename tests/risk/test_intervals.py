@@ -181,6 +181,14 @@ def test_the_acceleration_by_hand():
     assert intervals._acceleration([4], lambda index: mean(x[index])) == pytest.approx(known, rel=1e-12)
 
 
+def test_the_acceleration_of_two_samples_by_hand():
+    """For x̄ − ȳ the influences are (xᵢ − x̄)/n and −(yⱼ − ȳ)/m, here with n = 2 and m = 8."""
+    x, y = np.array([0.0, 2.0]), np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0])
+    u = np.array([-1 / 2, 1 / 2, *[1 / 8] * 7, -7 / 8])
+    found = intervals._acceleration([2, 8], lambda i, j: mean(x[i]) - mean(y[j]))
+    assert found == pytest.approx(np.sum(u**3) / 6.0 / np.sum(u**2) ** 1.5, rel=1e-12)
+
+
 def test_the_seed_decides():
     one, again = (bootstrap(SKEWED, std, seed=3) for _ in range(2))
     assert one == again == bootstrap(SKEWED, std, seed=np.random.SeedSequence(3))
@@ -218,10 +226,11 @@ def test_statistics_that_are_infinite_or_unknown_for_some_resamples():
     with np.errstate(divide="ignore"):
         found = bootstrap([0.0, 0.0, 1.0], lambda x: 1.0 / mean(x), seed=0)
     assert (found.low, found.high) == (1.0, np.inf)
-    with np.errstate(invalid="ignore"):
-        found = bootstrap([0.0, 0.0, 1.0], lambda x: mean(x) / mean(x), seed=0)
-    assert found.estimate == 1.0
-    assert np.isnan(ends(found)).all()
+    for method in ("percentile", "bca"):
+        with np.errstate(invalid="ignore"):
+            found = bootstrap([0.0, 0.0, 1.0], lambda x: mean(x) / mean(x), seed=0, method=method)
+        assert found.estimate == 1.0
+        assert np.isnan(ends(found)).all()
 
 
 def test_an_estimate_beyond_all_resamples_still_has_an_interval():

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ROUNDING = 1e-12
-"""Areas between distribution functions below this share of the samples' range come from rounding."""
+"""Areas between distribution functions below this share of the largest number come from rounding."""
 
 
 def probability_of_improvement(
@@ -108,7 +108,7 @@ def second_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
     first, second = one_sample(x), one_sample(y)
     points, lead = _lead(first, second)
     areas = np.cumsum(lead[:-1] * np.diff(points)) / (len(first) * len(second))
-    rounding = ROUNDING * (points[-1] - points[0])
+    rounding = ROUNDING * np.max(np.abs(points))
     return bool(np.all(areas >= -rounding) and np.any(areas > rounding))
 
 
