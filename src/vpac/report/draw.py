@@ -12,6 +12,7 @@ import numpy as np
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
+from vpac.report.geometry import near_right_edge
 from vpac.report.look import Look, look
 from vpac.report.style import INK, MUTED, figure_style, save_figure
 
@@ -148,10 +149,11 @@ def _draw_points(axis: Any, panel: Points) -> None:
             x = np.array(spots.x)
         y = np.array(spots.y)
         _draw_spots(axis, panel, spots, style, x, y)
-        for name, right, up in zip(spots.names, x, y, strict=False):
+        for name, right, up, edge in zip(spots.names, x, y, near_right_edge(panel, spots), strict=False):
             if name:
                 at = (up, right) if panel.sideways else (right, up)
-                axis.annotate(_plain(name), at, (5, 4), textcoords="offset points", fontsize=7.5, color=INK)
+                axis.annotate(_plain(name), at, (-5 if edge else 5, 4), textcoords="offset points", fontsize=7.5, color=INK,
+                              ha="right" if edge else "left")  # fmt: skip
     if panel.x_log and not panel.sideways:
         _tick_at_values(axis, sorted({x for spots in panel.series for x in spots.x}))
     if categories:

@@ -8,9 +8,11 @@ script turns into the colours of the present theme.
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots
+from vpac.report.geometry import near_right_edge
 from vpac.report.interactive_maps import grid_figure, plane_figure
 from vpac.report.interactive_parts import Figure, base_layout, colour, numbers, safe
 from vpac.report.look import Look, look
@@ -19,7 +21,7 @@ __all__ = ["figures", "legend"]
 
 
 def figures(chart: Chart) -> list[Figure]:
-    """A figure for each panel: {"data": …, "layout": …, "aspect": height over width}."""
+    """A figure for each panel: data, layout, and aspect and extra: its height is aspect · width + extra pixels."""
     found = []
     for panel in chart.panels:
         if isinstance(panel, Grid):
@@ -63,15 +65,18 @@ def _axes_figure(panel: Lines | Points) -> Figure:
         layout["margin"]["l"] = 10
     layout["xaxis"], layout["yaxis"] = x, y
     _add_references(panel, layout, turned)
-    aspect = 0.62 if not turned else min(1.4, 0.3 + 0.09 * len(panel.categories) * len(panel.series))  # type: ignore[union-attr]
-    return {"data": data, "layout": layout, "aspect": round(aspect, 3)}
+    if turned:
+        height = 70 + 22 * max(1, len(panel.categories)) * (1 + len(panel.series))  # type: ignore[union-attr]
+        return {"data": data, "layout": layout, "aspect": 0.0, "extra": height}
+    return {"data": data, "layout": layout, "aspect": 0.62, "extra": 0}
 
 
 def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": safe(label), "standoff": 8}, "type": "log" if log else "linear", "gridcolor": "var(--grid)",
+        "title": {"text": safe(label), "standoff": 8, "font": {"size": 13}},
+        "type": "log" if log else "linear", "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "var(--rule)",
-        "ticklen": 4,
+        "ticklen": 4, "ticklabeloverflow": "allow",
     }  # fmt: skip
     if log:
         axis["dtick"] = 1
@@ -119,7 +124,11 @@ def _spots_trace(panel: Points, spots: Spots, place: int) -> dict[str, Any]:
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
     if any(spots.names):
-        trace |= {"text": [safe(name) for name in spots.names], "textposition": "top right", "textfont": {"size": 11}}
+        trace |= {
+            "text": [safe(name) for name in spots.names],
+            "textposition": _sides(panel, spots),
+            "textfont": {"size": 11},
+        }
     for axis, middle, low, high in ((up, spots.y, spots.low, spots.high), (across, x, spots.x_low, spots.x_high)):
         if low:
             trace[f"error_{axis}"] = {
@@ -128,6 +137,11 @@ def _spots_trace(panel: Points, spots: Spots, place: int) -> dict[str, Any]:
                 "arrayminus": numbers([max(m - b, 0.0) for b, m in zip(low, middle, strict=True)]),
             }  # fmt: skip
     return trace
+
+
+def _sides(panel: Points, spots: Spots) -> list[str]:
+    """Words stand to the right of their points, and to the left near the right edge."""
+    return [f"top {'left' if near else 'right'}" for near in near_right_edge(panel, spots)]
 
 
 def _words(spots: Spots, k: int) -> str:
@@ -143,8 +157,11 @@ def _name_categories(panel: Points, axis: dict[str, Any]) -> None:
     if panel.categories:
         count = len(panel.categories)
         ends = [count - 0.5, -0.5] if panel.sideways else [-0.5, count - 0.5]
-        names = [safe(name) for name in panel.categories]
+        width = 24 if panel.sideways else 13
+        names = ["<br>".join(safe(part) for part in textwrap.wrap(name, width)) for name in panel.categories]
         axis |= {"tickvals": list(range(count)), "ticktext": names, "range": ends, "showgrid": False, "type": "linear"}
+        if count <= 5:
+            axis["tickangle"] = 0
     elif panel.x_log:
         values = sorted({x for spots in panel.series for x in spots.x})
         if 1 < len(values) <= 8:

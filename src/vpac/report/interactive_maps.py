@@ -38,13 +38,13 @@ def grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     layout = base_layout()
     hidden: Figure = {"visible": False, "fixedrange": True, "constrain": "domain"}
     layout |= {
-        "margin": {"l": 4, "r": 4, "t": 4, "b": 4}, "plot_bgcolor": "var(--floor)",
+        "margin": {"l": 2, "r": 2, "t": 2, "b": 2}, "plot_bgcolor": "var(--floor)",
         "xaxis": {**hidden, "range": [-0.5, columns - 0.5]},
         "yaxis": {**hidden, "range": [rows - 0.5, -0.5], "scaleanchor": "x"},
         "annotations": [_letter(letter, cell[1], cell[0])
                         for letter, cell in (("G", grid.goal), ("S", grid.start)) if cell is not None],
     }  # fmt: skip
-    return {"data": data, "layout": layout, "aspect": round((0.8 if valued else 1.0) * rows / columns, 3)}
+    return {"data": data, "layout": layout, "aspect": round(rows / columns, 3), "extra": 62 if valued else 0}
 
 
 def _cells(grid: Grid, limits: tuple[float, float]) -> Figure:
@@ -54,7 +54,8 @@ def _cells(grid: Grid, limits: tuple[float, float]) -> Figure:
         "type": "heatmap", "z": [numbers(row) for row in grid.values], "zmin": low, "zmax": high if high > low else low + 1.0,
         "colorscale": plotly_scale(grid.colours), "hoverongaps": False, "xgap": 0.5, "ygap": 0.5,
         "hovertemplate": f"row %{{y}}, column %{{x}}<br>{label}: %{{z:.5~g}}<extra></extra>",
-        "colorbar": {"title": {"text": label, "side": "right"}, "thickness": 12, "outlinewidth": 0, "len": 0.95},
+        "colorbar": {"orientation": "h", "title": {"text": label, "side": "bottom", "font": {"size": 12}}, "thickness": 10,
+                     "outlinewidth": 0, "len": 1.0, "y": 0, "yanchor": "top", "ypad": 8, "tickfont": {"size": 11}},
     }  # fmt: skip
 
 
@@ -87,7 +88,8 @@ def _way(label: str, points: list[tuple[float, float]], style: int | str | None,
          "line": {"color": colour(seen), "width": 2.4, "dash": seen.dash},
          "marker": {"symbol": seen.symbol, "size": 7, "maxdisplayed": 7, "color": colour(seen)}},
         {**shared, "mode": "markers", "x": [x[0], x[-1]], "y": [y[0], y[-1]], "hovertemplate": words,
-         "marker": {"symbol": ["circle-open", seen.symbol], "size": 12, "color": colour(seen), "line": {"width": 2.5}}},
+         "marker": {"symbol": ["circle", seen.symbol], "size": 12, "color": ["var(--paper)", colour(seen)],
+                    "line": {"width": 2.5, "color": colour(seen)}}},
     ]  # fmt: skip
 
 
@@ -125,4 +127,4 @@ def plane_figure(plane: Plane) -> Figure:
                     "showline": True, "linecolor": "var(--rule)", "constrain": "domain"}  # fmt: skip
     layout["xaxis"] = {**axis, "title": {"text": "x"}}
     layout["yaxis"] = {**axis, "title": {"text": "y"}, "scaleanchor": "x"}
-    return {"data": data, "layout": layout, "aspect": 1.0}
+    return {"data": data, "layout": layout, "aspect": 1.0, "extra": 0}

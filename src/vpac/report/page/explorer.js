@@ -57,6 +57,7 @@
   }
 
   function finish(svg) {
+    make(svg, "path", { d: hatch(), class: "hatch-under" });
     make(svg, "path", { d: hatch(), class: "hatch" });
     make(svg, "path", { d: outline(), class: "edge-under" });
     make(svg, "path", { d: outline(), class: "edge" });
@@ -129,7 +130,8 @@
 
   function frontier(id, choose) {
     const svg = document.getElementById(id);
-    const [width, height, left, bottom, edge] = [320, 290, 50, 42, 14];
+    svg.replaceChildren();
+    const [width, height, left, bottom, edge] = [svg.clientWidth || 600, svg.clientHeight || 240, 50, 42, 14];
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const padded = (values) => {
       const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -179,11 +181,13 @@
     policyMap("map-policy"),
     valueMap("map-variance", "cellVariance", world.scales.variance, "Variance of the return from each cell"),
     valueMap("map-visitation", "visitation", world.scales.visitation, "Visits of each cell"),
-    frontier("map-frontier", (number) => {
-      slider.value = String(number);
-      show();
-    }),
   ];
+  let onFrontier = null;
+
+  function choose(number) {
+    slider.value = String(number);
+    show();
+  }
 
   function show() {
     const point = points[Number(slider.value)];
@@ -194,7 +198,20 @@
     }
     slider.setAttribute("aria-valuetext", `ψ = ${written(point.psi)}`);
     views.forEach((view) => view(point));
+    onFrontier(point);
   }
+
+  // The frontier is drawn in pixels, anew for each width, so that its words stay legible on a phone.
+  const place = document.getElementById("map-frontier");
+  let width = 0;
+  new ResizeObserver(() => {
+    if (place.clientWidth && place.clientWidth !== width) {
+      width = place.clientWidth;
+      onFrontier = frontier("map-frontier", choose);
+      onFrontier(points[Number(slider.value)]);
+    }
+  }).observe(place);
+  onFrontier = frontier("map-frontier", choose);
 
   slider.addEventListener("input", show);
   show();

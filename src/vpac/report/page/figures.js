@@ -23,7 +23,8 @@
     const width = plot.place.clientWidth;
     const layout = themed(plot.figure.layout);
     layout.width = width;
-    layout.height = Math.round(Math.max(plot.figure.aspect < 0.7 ? 250 : 180, width * plot.figure.aspect));
+    const { aspect, extra } = plot.figure;
+    layout.height = Math.round(Math.min(Math.max(width * aspect + extra, 240), 560 + extra));
     if (touch) layout.dragmode = false; // a finger scrolls the page
     return layout;
   }
