@@ -62,6 +62,7 @@ def _axes_figure(panel: Lines | Points) -> Figure:
         _name_categories(panel, x)
     if turned:
         x, y = y, x
+        x["title"]["text"] = _wrapped(panel.y_label, 24)
         layout["margin"]["l"] = 10
     layout["xaxis"], layout["yaxis"] = x, y
     _add_references(panel, layout, turned)
@@ -71,12 +72,17 @@ def _axes_figure(panel: Lines | Points) -> Figure:
     return {"data": data, "layout": layout, "aspect": 0.62, "extra": 0}
 
 
+def _wrapped(text: str, width: int) -> str:
+    """Text in lines of at most about this many letters."""
+    return "<br>".join(safe(part) for part in textwrap.wrap(text, width))
+
+
 def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "title": {"text": safe(label), "standoff": 8, "font": {"size": 13}},
         "type": "log" if log else "linear", "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "var(--rule)",
-        "ticklen": 4, "ticklabeloverflow": "allow",
+        "ticklen": 4, "nticks": 7, "ticklabeloverflow": "allow",
     }  # fmt: skip
     if log:
         axis["dtick"] = 1
@@ -157,8 +163,7 @@ def _name_categories(panel: Points, axis: dict[str, Any]) -> None:
     if panel.categories:
         count = len(panel.categories)
         ends = [count - 0.5, -0.5] if panel.sideways else [-0.5, count - 0.5]
-        width = 24 if panel.sideways else 13
-        names = ["<br>".join(safe(part) for part in textwrap.wrap(name, width)) for name in panel.categories]
+        names = [_wrapped(name, 18 if panel.sideways else 10) for name in panel.categories]
         axis |= {"tickvals": list(range(count)), "ticktext": names, "range": ends, "showgrid": False, "type": "linear"}
         if count <= 5:
             axis["tickangle"] = 0

@@ -118,9 +118,9 @@
     };
   }
 
-  // About four round numbers between two ends.
+  // About five round numbers between two ends.
   function ticks(low, high) {
-    const rough = (high - low) / 4;
+    const rough = (high - low) / 6;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough);
     const found = [];
@@ -131,7 +131,7 @@
   function frontier(id, choose) {
     const svg = document.getElementById(id);
     svg.replaceChildren();
-    const [width, height, left, bottom, edge] = [svg.clientWidth || 600, svg.clientHeight || 240, 50, 42, 14];
+    const [width, height, left, bottom, edge] = [svg.clientWidth || 600, svg.clientHeight || 240, 58, 44, 14];
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const padded = (values) => {
       const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -151,7 +151,7 @@
       make(svg, "text", { x: left - 6, y: y(value) + 4, class: "tick end" }, written(value));
     }
     make(svg, "text", { x: (left + width - edge) / 2, y: height - 6, class: "tick middle" }, "variance of the return");
-    make(svg, "text", { x: -(height - bottom + edge) / 2, y: 12, transform: "rotate(-90)", class: "tick middle" }, "mean return");
+    make(svg, "text", { x: -(height - bottom + edge) / 2, y: 14, transform: "rotate(-90)", class: "tick middle" }, "mean return");
     make(svg, "path", { d: `M${points.map((point) => [x(point.variance), y(point.mean)]).join("L")}`, class: "frontier" });
     points.forEach((point, number) => {
       const dot = make(svg, "circle", { cx: x(point.variance), cy: y(point.mean), r: 4, class: "dot" });
