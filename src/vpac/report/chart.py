@@ -100,7 +100,7 @@ class Lines:
         """The data, a point at a time."""
         for line in self.series:
             for k, x in enumerate(line.x):
-                yield {"series": line.label, self.x_label or "x": x, self.y_label or "y": line.y[k],
+                yield {"series": line.label, "x": x, "y": line.y[k],
                        "low": line.low[k] if line.low else None, "high": line.high[k] if line.high else None}  # fmt: skip
         yield from _reference_records(self)
 
@@ -190,7 +190,7 @@ class Points:
                 ends = {end: values[k] if (values := getattr(spots, end)) else None for end in ("low", "high")}
                 wide = {f"x {end}": values[k] if (values := getattr(spots, f"x_{end}")) else None for end in ends}
                 yield {"series": spots.label, "point": spots.names[k] if spots.names else None,
-                       self.x_label or "x": x, self.y_label or "y": spots.y[k], **ends, **wide}  # fmt: skip
+                       "x": x, "y": spots.y[k], **ends, **wide}  # fmt: skip
         yield from _reference_records(self)
 
 
@@ -234,14 +234,22 @@ class Chart:
     def table(self) -> Table:
         """Everything that is drawn as rows; the first column names the panel, if there are several."""
         several = len(self.panels) > 1
+        called = {"x": self._label("x"), "y": self._label("y")}
         return Table.from_records(
             (
-                {"panel": (panel.title or f"panel {number}") if several else None, **record}
+                {"panel": (panel.title or f"panel {number}") if several else None}
+                | {called.get(key, key): value for key, value in record.items()}
                 for number, panel in enumerate(self.panels, 1)
                 for record in panel.records()
             ),
             self.title,
         )
+
+    def _label(self, axis: str) -> str:
+        """What every panel calls the axis, if they agree."""
+        names = {getattr(panel, f"{axis}_label", "") for panel in self.panels if not isinstance(panel, Grid)}
+        name = names.pop() if len(names) == 1 else ""
+        return name if name and name not in ("panel", "series", "point", "low", "high") else axis
 
     def limits(self, grid: Grid) -> tuple[float, float]:
         """The ends of the colour scale of one of the maps."""
@@ -282,5 +290,4 @@ def _keep_tuples(thing: Any, *names: str) -> None:
 
 def _reference_records(panel: Lines | Points) -> Iterator[dict[str, Cell]]:
     for mark in panel.references:
-        label = (panel.x_label or "x") if mark.axis == "x" else (panel.y_label or "y")
-        yield {"series": f"{mark.label} (reference)", label: mark.value}
+        yield {"series": f"{mark.label} (reference)", mark.axis: mark.value}

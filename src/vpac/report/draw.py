@@ -12,8 +12,9 @@ import numpy as np
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
+from vpac.report.geometry import near_right_edge
 from vpac.report.look import Look, look
-from vpac.report.style import INK, MUTED, figure_style, save_figure
+from vpac.report.style import INK, MUTED, figure_style, plain, save_figure
 
 __all__ = ["draw", "static_svg", "write"]
 
@@ -61,7 +62,7 @@ def draw(plt: Any, chart: Chart) -> Any:
                 _draw_points(axis, panel)
             _draw_references(axis, panel)
         if panel.title:
-            axis.set_title(panel.title)
+            axis.set_title(plain(panel.title))
     for axis in list(axes.flat)[len(chart.panels) :]:
         axis.set_visible(False)
     if names:
@@ -92,23 +93,17 @@ def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
                 style = look(one.style, place)
                 spots = isinstance(one, Spots)
                 found[one.label] = plt.Line2D(
-                    [], [], color=style.colour, marker=style.marker, markersize=5, label=_plain(one.label),
+                    [], [], color=style.colour, marker=style.marker, markersize=5, label=plain(one.label),
                     linestyle=style.line if not spots or one.joined else "",
                 )  # fmt: skip
     if len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels):
         yield from found.values()
 
 
-def _plain(text: str) -> str:
-    """Text as it is: matplotlib reads dollars as mathematics, and leaves out of legends what begins with _."""
-    text = text.replace("$", r"\$")
-    return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
-
-
 def _draw_axes(axis: Any, panel: Lines | Points) -> None:
     across, up = (panel.y_label, panel.x_label) if _sideways(panel) else (panel.x_label, panel.y_label)
-    axis.set_xlabel(_plain(across))
-    axis.set_ylabel(_plain(up))
+    axis.set_xlabel(plain(across))
+    axis.set_ylabel(plain(up))
     axis.grid(color="#e6e8ec", linewidth=0.7)
     axis.set_axisbelow(True)
     axis.margins(x=0.02 if isinstance(panel, Lines) else 0.06)
@@ -131,7 +126,7 @@ def _draw_lines(axis: Any, panel: Lines) -> None:
         every = max(1, len(line.x) // MARKS)
         axis.plot(
             line.x, line.y, color=style.colour, linestyle=style.line, linewidth=1.5, marker=style.marker, markersize=4,
-            markevery=(min(place, every - 1) if every > 1 else 0, every), label=_plain(line.label),
+            markevery=(min(place, every - 1) if every > 1 else 0, every), label=plain(line.label),
         )  # fmt: skip
         if line.low:
             axis.fill_between(line.x, line.low, line.high, color=style.colour, alpha=0.16, linewidth=0)
@@ -148,14 +143,15 @@ def _draw_points(axis: Any, panel: Points) -> None:
             x = np.array(spots.x)
         y = np.array(spots.y)
         _draw_spots(axis, panel, spots, style, x, y)
-        for name, right, up in zip(spots.names, x, y, strict=False):
+        for name, right, up, edge in zip(spots.names, x, y, near_right_edge(panel, spots), strict=False):
             if name:
                 at = (up, right) if panel.sideways else (right, up)
-                axis.annotate(_plain(name), at, (5, 4), textcoords="offset points", fontsize=7.5, color=INK)
+                axis.annotate(plain(name), at, (-5 if edge else 5, 4), textcoords="offset points", fontsize=7.5, color=INK,
+                              ha="right" if edge else "left")  # fmt: skip
     if panel.x_log and not panel.sideways:
         _tick_at_values(axis, sorted({x for spots in panel.series for x in spots.x}))
     if categories:
-        ticks = (range(len(categories)), [_plain(name) for name in categories])
+        ticks = (range(len(categories)), [plain(name, 32 if panel.sideways else 16) for name in categories])
         if panel.sideways:
             axis.set_yticks(*ticks)
             axis.set_ylim(len(categories) - 0.5, -0.5)
@@ -164,7 +160,7 @@ def _draw_points(axis: Any, panel: Points) -> None:
             axis.set_xticks(*ticks)
             axis.set_xlim(-0.5, len(categories) - 0.5)
             axis.grid(visible=False, axis="x")
-            if len(categories) * max(len(name) for name in categories) > 38:
+            if len(categories) * max(min(len(name), 16) for name in categories) > 45:
                 axis.tick_params(axis="x", rotation=30)
                 for label in axis.get_xticklabels():
                     label.set(ha="right", rotation_mode="anchor")
@@ -185,7 +181,7 @@ def _draw_spots(axis: Any, panel: Points, spots: Spots, style: Look, x: Any, y: 
     (a, a_ends), (b, b_ends) = ((y, y_ends), (x, x_ends)) if panel.sideways else ((x, x_ends), (y, y_ends))
     axis.errorbar(
         a, b, xerr=a_ends, yerr=b_ends, color=style.colour, marker=style.marker, markersize=5,
-        linestyle=style.line if spots.joined else "", linewidth=1.3, elinewidth=1.1, capsize=2.5, label=_plain(spots.label),
+        linestyle=style.line if spots.joined else "", linewidth=1.3, elinewidth=1.1, capsize=2.5, label=plain(spots.label),
     )  # fmt: skip
 
 
@@ -218,7 +214,7 @@ def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizont
     else:
         at, where, side = (mark.value, 0.99), axis.get_xaxis_transform(), "left"
     axis.annotate(
-        _plain(mark.label), at, (0, 2) if horizontal else (3, 0), xycoords=where, textcoords="offset points", fontsize=7.5,
+        plain(mark.label), at, (0, 2) if horizontal else (3, 0), xycoords=where, textcoords="offset points", fontsize=7.5,
         color=colour, ha=side, va="bottom" if horizontal else "top",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from vpac.report.chart import Grid, Plane, Trajectory
 from vpac.report.geometry import arrow_strokes, broken, hatching, outline, rectangle_hatching, sorted_arrows
 from vpac.report.look import look
-from vpac.report.style import INK, MUTED
+from vpac.report.style import INK, MUTED, plain
 
 __all__ = ["draw_grid", "draw_plane"]
 
@@ -34,7 +34,7 @@ def draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float,
             linewidth=0.2,
         )
         bar = figure.colorbar(picture, ax=axis, shrink=0.8, aspect=22, pad=0.02)
-        bar.set_label(grid.value_label)
+        bar.set_label(plain(grid.value_label))
         bar.outline.set_visible(False)
     dark = plt.matplotlib.colors.ListedColormap([WALL])  # above the cells, whose edges would nibble at the walls
     axis.pcolormesh(*edges, np.ma.masked_where(~grid.walls, np.ones(grid.walls.shape)), cmap=dark, edgecolors="face",
@@ -98,7 +98,7 @@ def draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
         axis.add_patch(
             plt.Rectangle((part.left, part.bottom), *size, facecolor="none", edgecolor=MARK, linestyle=(0, (4, 2)))
         )
-        axis.text(part.left + size[0] / 2, part.bottom + 0.02, part.label, ha="center", va="bottom", fontsize=8, color=INK,
+        axis.text(part.left + size[0] / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8, color=INK,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})  # fmt: skip
     for place, way in enumerate(plane.trajectories):
         _draw_way(axis, way, place)

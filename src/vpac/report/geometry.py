@@ -1,4 +1,4 @@
-"""Lines that maps are drawn with, once for every renderer: outlines, hatching and arrows.
+"""Where things are drawn, once for every renderer: outlines, hatching and arrows of maps, and words beside points.
 
 A point is (x, y) with x the column and y the row; the cell in row r and column c reaches from c − ½ to c + ½.
 """
@@ -8,10 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from vpac.report.maps import Arrow, Grid
+from vpac.report.chart import Arrow, Grid, Points, Spots
 from vpac.typing import BoolArray
 
-__all__ = ["Stroke", "arrow_strokes", "broken", "hatching", "outline", "rectangle_hatching", "sorted_arrows"]
+__all__ = [
+    "Stroke",
+    "arrow_strokes",
+    "broken",
+    "hatching",
+    "near_right_edge",
+    "outline",
+    "rectangle_hatching",
+    "sorted_arrows",
+]
 
 Stroke = list[tuple[float, float]]
 """A line through points."""
@@ -113,3 +122,15 @@ def broken(strokes: Iterable[Stroke]) -> tuple[list[float | None], list[float | 
         x += [*(round(point[0], 3) for point in stroke), None]
         y += [*(round(point[1], 3) for point in stroke), None]
     return x, y
+
+
+def near_right_edge(panel: Points, spots: Spots) -> list[bool]:
+    """Which points are so far to the right that a word beside them would leave the panel."""
+    across: list[float] = [
+        x for one in panel.series for x in (one.y if panel.sideways else one.x) if not isinstance(x, str)
+    ]
+    mine = spots.y if panel.sideways else spots.x
+    if spots.categorical and not panel.sideways:
+        return [panel.categories.index(x) == len(panel.categories) - 1 for x in mine]
+    low, high = min(across), max(across)
+    return [x > low + 0.8 * (high - low) for x in mine]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from vpac.errors import one_of
 from vpac.files import write_atomically
 
-__all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_kind", "figure_style", "save_figure"]
+__all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_kind", "figure_style", "plain", "save_figure"]
 
 INK, MUTED, PUBLISHED, CORRECTED = "#1c2230", "#7a8290", "#c1440e", "#1f5f99"
 FORMATS = ("png", "svg", "pdf")
@@ -48,3 +49,9 @@ def save_figure(figure: Any, path: Path) -> Path:
     kind = figure_kind(path)
     dated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     return write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, metadata=dated))
+
+
+def plain(text: str, width: int = 48) -> str:
+    """Text as it is, in at most three lines: matplotlib reads dollars as mathematics and hides what begins with _."""
+    text = "\n".join(textwrap.wrap(text, width, max_lines=3, placeholder=" …")).replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text

@@ -1,0 +1,192 @@
+"""Charts on the page: one Plotly figure a panel, as plain data.
+
+Each panel is a figure of its own, so that a phone can stack them; the legend is the page's, with buttons that a keyboard
+reaches. Colours are names of the page's own (`var(--ink)`, with an opacity after a space if need be), which the page's
+script turns into the colours of the present theme.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import Any
+
+from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots
+from vpac.report.geometry import near_right_edge
+from vpac.report.interactive_maps import grid_figure, plane_figure
+from vpac.report.interactive_parts import Figure, base_layout, colour, numbers, safe
+from vpac.report.look import Look, look
+
+__all__ = ["figures", "legend"]
+
+
+def figures(chart: Chart) -> list[Figure]:
+    """A figure for each panel: data, layout, and aspect and extra: its height is aspect · width + extra pixels."""
+    found = []
+    for panel in chart.panels:
+        if isinstance(panel, Grid):
+            found.append(grid_figure(panel, chart.limits(panel)))
+        elif isinstance(panel, Plane):
+            found.append(plane_figure(panel))
+        else:
+            found.append(_axes_figure(panel))
+    return found
+
+
+def legend(chart: Chart) -> list[tuple[str, Look, bool]]:
+    """Label, look and whether a line is drawn, for each series of the chart once; empty if one series is all there is."""
+    found: dict[str, tuple[str, Look, bool]] = {}
+    for panel in chart.panels:
+        series: Any = panel.trajectories if isinstance(panel, Grid | Plane) else panel.series
+        for place, one in enumerate(series):
+            if one.label:
+                line = not isinstance(one, Spots) or one.joined
+                found.setdefault(one.label, (one.label, look(one.style, place), line))
+    several = len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels)
+    return list(found.values()) if several else []
+
+
+def _axes_figure(panel: Lines | Points) -> Figure:
+    layout = base_layout()
+    turned = isinstance(panel, Points) and panel.sideways
+    x = _axis(panel.x_label, panel.x_log, panel.x_range)
+    y = _axis(panel.y_label, panel.y_log, panel.y_range)
+    data: list[dict[str, Any]] = []
+    if isinstance(panel, Lines):
+        layout["hovermode"] = "x unified"
+        for place, line in enumerate(panel.series):
+            data += _line_traces(line, look(line.style, place))
+    else:
+        for place, spots in enumerate(panel.series):
+            data.append(_spots_trace(panel, spots, place))
+        _name_categories(panel, x)
+    if turned:
+        x, y = y, x
+        x["title"]["text"] = _wrapped(panel.y_label, 24)
+        layout["margin"]["l"] = 10
+    layout["xaxis"], layout["yaxis"] = x, y
+    _add_references(panel, layout, turned)
+    if turned:
+        height = 70 + 22 * max(1, len(panel.categories)) * (1 + len(panel.series))  # type: ignore[union-attr]
+        return {"data": data, "layout": layout, "aspect": 0.0, "extra": height}
+    return {"data": data, "layout": layout, "aspect": 0.62, "extra": 0}
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Text in lines of at most about this many letters."""
+    return "<br>".join(safe(part) for part in textwrap.wrap(text, width))
+
+
+def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, Any]:
+    axis: dict[str, Any] = {
+        "title": {"text": safe(label), "standoff": 8, "font": {"size": 13}},
+        "type": "log" if log else "linear", "gridcolor": "var(--grid)",
+        "linecolor": "var(--rule)", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "var(--rule)",
+        "ticklen": 4, "nticks": 7, "ticklabeloverflow": "allow",
+    }  # fmt: skip
+    if log:
+        axis["dtick"] = 1
+    if ends:
+        axis["range"] = [math.log10(end) if log else end for end in ends]
+    return axis
+
+
+def _line_traces(line: Line, style: Look) -> list[dict[str, Any]]:
+    """The curve above its band."""
+    x = numbers(line.x)
+    shared = {"type": "scatter", "x": x, "legendgroup": line.label, "showlegend": False}
+    traces: list[dict[str, Any]] = []
+    ends = ""
+    if line.low:
+        edge = {"mode": "lines", "line": {"width": 0, "color": colour(style)}, "hoverinfo": "skip"}
+        traces.append({**shared, **edge, "y": numbers(line.low)})
+        traces.append({**shared, **edge, "y": numbers(line.high), "fill": "tonexty", "fillcolor": colour(style, 0.16)})
+        ends = " (%{customdata[0]:.5~g} … %{customdata[1]:.5~g})"
+    curve = {
+        **shared, "y": numbers(line.y), "mode": "lines+markers", "name": safe(line.label),
+        "line": {"color": colour(style), "width": 2, "dash": style.dash},
+        "marker": {"symbol": style.symbol, "size": 7, "maxdisplayed": 9, "color": colour(style)},
+        "hovertemplate": f"{safe(line.label)}: %{{y:.5~g}}{ends}<extra></extra>",
+    }  # fmt: skip
+    if line.low:
+        curve["customdata"] = [list(pair) for pair in zip(numbers(line.low), numbers(line.high), strict=True)]
+    return [*traces, curve]
+
+
+def _spots_trace(panel: Points, spots: Spots, place: int) -> dict[str, Any]:
+    style = look(spots.style, place)
+    x: Any = spots.x
+    if panel.categories:
+        shift = (place - (len(panel.series) - 1) / 2) * min(0.24, 0.7 / len(panel.series))
+        x = [panel.categories.index(name) + shift for name in spots.x]
+    across, up = ("y", "x") if panel.sideways else ("x", "y")
+    mode = "lines+markers" if spots.joined else "markers"
+    trace: dict[str, Any] = {
+        "type": "scatter", "mode": f"{mode}+text" if any(spots.names) else mode, across: numbers(x), up: numbers(spots.y),
+        "legendgroup": spots.label, "name": safe(spots.label), "showlegend": False, "cliponaxis": False,
+        "marker": {"symbol": style.symbol, "size": 9, "color": colour(style)},
+        "line": {"color": colour(style), "width": 1.6, "dash": style.dash},
+        "customdata": [_words(spots, k) for k in range(len(spots.y))],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }  # fmt: skip
+    if any(spots.names):
+        trace |= {
+            "text": [safe(name) for name in spots.names],
+            "textposition": _sides(panel, spots),
+            "textfont": {"size": 11},
+        }
+    for axis, middle, low, high in ((up, spots.y, spots.low, spots.high), (across, x, spots.x_low, spots.x_high)):
+        if low:
+            trace[f"error_{axis}"] = {
+                "type": "data", "symmetric": False, "color": colour(style), "thickness": 1.4, "width": 4,
+                "array": numbers([max(h - m, 0.0) for h, m in zip(high, middle, strict=True)]),
+                "arrayminus": numbers([max(m - b, 0.0) for b, m in zip(low, middle, strict=True)]),
+            }  # fmt: skip
+    return trace
+
+
+def _sides(panel: Points, spots: Spots) -> list[str]:
+    """Words stand to the right of their points, and to the left near the right edge."""
+    return [f"top {'left' if near else 'right'}" for near in near_right_edge(panel, spots)]
+
+
+def _words(spots: Spots, k: int) -> str:
+    """What hovering over a point says."""
+    x = spots.x[k] if spots.categorical else f"{spots.x[k]:.5g}"
+    ends = f" ({spots.low[k]:.5g} … {spots.high[k]:.5g})" if spots.low else ""
+    name = f", {safe(spots.names[k])}" if spots.names and spots.names[k] else ""
+    return f"{safe(spots.label)}{name}<br>{safe(x)}: {spots.y[k]:.5g}{ends}"
+
+
+def _name_categories(panel: Points, axis: dict[str, Any]) -> None:
+    """Words at the places of the categories; on a logarithmic axis, the few values that were tried."""
+    if panel.categories:
+        count = len(panel.categories)
+        ends = [count - 0.5, -0.5] if panel.sideways else [-0.5, count - 0.5]
+        names = [_wrapped(name, 18 if panel.sideways else 10) for name in panel.categories]
+        axis |= {"tickvals": list(range(count)), "ticktext": names, "range": ends, "showgrid": False, "type": "linear"}
+        if count <= 5:
+            axis["tickangle"] = 0
+    elif panel.x_log:
+        values = sorted({x for spots in panel.series for x in spots.x})
+        if 1 < len(values) <= 8:
+            axis |= {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
+
+
+def _add_references(panel: Lines | Points, layout: Figure, turned: bool) -> None:
+    """A dotted line each, named at its end."""
+    for mark in panel.references:
+        ink = "var(--muted)" if mark.style is None else colour(look(mark.style))
+        horizontal = (mark.axis == "y") != turned
+        log = panel.y_log if mark.axis == "y" else panel.x_log
+        at = math.log10(mark.value) if log and mark.value > 0 else mark.value
+        along, across = ("x", "y") if horizontal else ("y", "x")
+        layout["shapes"].append(
+            {"type": "line", f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1, f"{across}ref": across,
+             f"{across}0": mark.value, f"{across}1": mark.value, "line": {"color": ink, "width": 1.5, "dash": "dot"}}
+        )  # fmt: skip
+        layout["annotations"].append(
+            {"text": safe(mark.label), f"{along}ref": "paper", along: 1, f"{across}ref": across, across: at, "showarrow": False,
+             "xanchor": "right" if horizontal else "left", "yanchor": "bottom" if horizontal else "top",
+             "font": {"color": ink, "size": 11}, "bgcolor": "var(--paper) 0.75"}
+        )  # fmt: skip

@@ -1,0 +1,87 @@
+// Interactive figures: each takes the place of its static picture when it comes into view.
+(() => {
+  "use strict";
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const settings = { displayModeBar: false, doubleClick: "reset", showTips: false };
+  const drawn = [];
+
+  function themed(value) {
+    if (typeof value === "string") return vpac.colour(value);
+    if (Array.isArray(value)) return value.map(themed);
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, plain(key) ? inner : themed(inner)]));
+    }
+    return value;
+  }
+
+  // Data and words are no colours, whatever they look like.
+  function plain(key) {
+    return ["x", "y", "z", "text", "customdata", "name", "legendgroup", "ticktext", "hovertemplate"].includes(key);
+  }
+
+  function layoutOf(plot) {
+    const width = plot.place.clientWidth;
+    const layout = themed(plot.figure.layout);
+    layout.width = width;
+    const { aspect, extra } = plot.figure;
+    layout.height = Math.round(Math.min(Math.max(width * aspect + extra, 240), 560 + extra));
+    if (touch) layout.dragmode = false; // a finger scrolls the page
+    return layout;
+  }
+
+  function dataOf(plot) {
+    return themed(plot.figure.data).map((trace) => ({ ...trace, visible: !plot.hidden.has(trace.legendgroup) }));
+  }
+
+  function paint(plot) {
+    return Plotly.react(plot.place, dataOf(plot), layoutOf(plot), settings);
+  }
+
+  async function start(figure) {
+    const panels = figure.querySelector(".panels");
+    const hidden = new Set();
+    const plots = vpac.data(`data-${figure.dataset.chart}`).map((content, number) => (
+      { figure: content, hidden, place: panels.querySelectorAll(".plot")[number] }
+    ));
+    figure.classList.add("live");
+    try {
+      await Promise.all(plots.map(paint));
+    } catch (error) {
+      figure.classList.remove("live"); // the static picture stays
+      throw error;
+    }
+    drawn.push(...plots);
+    for (const plot of plots) sizes.observe(plot.place);
+    for (const button of figure.querySelectorAll(".legend button")) {
+      button.addEventListener("click", () => {
+        const label = button.dataset.series;
+        if (!hidden.delete(label)) hidden.add(label);
+        button.setAttribute("aria-pressed", String(!hidden.has(label)));
+        plots.forEach(paint);
+      });
+    }
+    figure.dataset.ready = "yes";
+  }
+
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const plot = drawn.find(({ place }) => place === target);
+      if (plot && target.clientWidth && target.clientWidth !== plot.width) {
+        plot.width = target.clientWidth;
+        paint(plot);
+      }
+    }
+  });
+
+  const sight = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (isIntersecting) {
+        sight.unobserve(target);
+        start(target);
+      }
+    }
+  }, { rootMargin: "500px 0px" });
+
+  for (const figure of document.querySelectorAll("figure[data-chart]")) sight.observe(figure);
+  vpac.onTheme(() => drawn.forEach(paint));
+})();
