@@ -23,6 +23,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.execution.training import algorithm
 from vpac.learners import Learner
+from vpac.learners.prediction import log_spaced
 from vpac.oracle import evaluate, gradient, softmax
 from vpac.risk.schedules import Schedule
 from vpac.typing import FloatArray
@@ -96,15 +97,10 @@ class Convergence:
             max_episode_steps=self.max_episode_steps,
         )
         rows = []
-        for until in self.checkpoints():
+        for until in log_spaced(self.episodes, self.points):
             learner.learn(until - learner.episodes)
             rows.append((float(until), *self._compared(mdp, learner)))
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))
-
-    def checkpoints(self) -> list[int]:
-        """After how many episodes it is compared."""
-        spaced = np.geomspace(min(10, self.episodes), self.episodes, self.points).round().astype(int)
-        return [int(point) for point in np.unique(np.append(spaced[:-1], self.episodes))]
 
     def _compared(self, mdp: FiniteMDP, learner: Learner) -> tuple[float, ...]:
         """The columns after `episodes`."""
