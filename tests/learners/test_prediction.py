@@ -8,7 +8,7 @@ from vpac import VPAC, FiniteMDP, oracle
 from vpac.errors import UserError
 from vpac.learners import VAACTD
 from vpac.learners.generator import generator
-from vpac.learners.prediction import Prediction, _streams
+from vpac.learners.prediction import Prediction, _streams, log_spaced
 
 KINDS = ("importance", "clipped", "expected")
 DECAY = "robbins-monro:0.5:1:200"
@@ -124,11 +124,26 @@ def test_the_result_depends_on_the_seed_only(small):
     first, again, other = (settings.run(mdp, policy, seed, behaviour) for seed in (0, 0, 1))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["direct_error"], other["direct_error"])
-    assert all(len(column) == len(settings.checkpoints()) for column in first.values())
-    assert settings.checkpoints()[-1] == 3000
-    assert len(settings.checkpoints()) == 60
+    assert all(column.shape == (60,) for column in first.values())
+    known = settings.run(mdp, policy, 0, behaviour, settings.truth(mdp, policy, behaviour))
+    assert np.array_equal(first["indirect_error"], known["indirect_error"])
     sparse, dense = (Prediction(steps=3000, points=points).run(mdp, policy) for points in (2, 50))
     assert sparse["direct_error"][-1] == dense["direct_error"][-1]
+
+
+def test_points_are_evenly_spaced_in_their_logarithm():
+    assert log_spaced(1000, 3) == [10, 100, 1000]
+    assert log_spaced(1000, 1) == [1000]
+    assert log_spaced(12, 60) == [10, 11, 12]
+    assert log_spaced(3, 2) == [3]
+
+
+def test_without_discount(small):
+    mdp, policy, _ = small
+    settings = Prediction(gamma=1.0, alpha_w=DECAY, alpha_z=DECAY, steps=1_000_000, points=2)
+    truth, found = settings.truth(mdp, policy), settings.run(mdp, policy)
+    assert found["direct_error"][-1] < 0.1 * truth.rms(truth.action_variance)
+    assert found["indirect_error"][-1] < 0.1 * truth.rms(truth.action_variance)
 
 
 def test_the_direct_estimate_is_never_negative_without_traces(small):

@@ -28,7 +28,7 @@ from vpac.oracle.state_critics import stationary_distribution
 from vpac.risk.schedules import Schedule, as_schedule
 from vpac.typing import FloatArray
 
-__all__ = ["Prediction", "Truth"]
+__all__ = ["Prediction", "Truth", "log_spaced"]
 
 ROUNDING = 1e-9
 """A variance below −ROUNDING times the largest second moment is negative; nearer to zero it may be rounding."""
@@ -95,7 +95,12 @@ class Prediction:
         one_of(self.weighting, ("visits", "uniform"), "weighting")
 
     def run(
-        self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None
+        self,
+        mdp: FiniteMDP,
+        policy: ArrayLike,
+        seed: int = 0,
+        behaviour: ArrayLike | None = None,
+        truth: Truth | None = None,
     ) -> dict[str, FloatArray]:
         """One run: columns of `points` numbers (fewer if `steps` is small).
 
@@ -108,10 +113,11 @@ class Prediction:
             policy: the target policy, [S, A].
             seed: of everything random in it.
             behaviour: the behaviour policy, [S, A]; default: the target policy.
+            truth: what `self.truth(mdp, policy, behaviour)` gives, so that many runs need not compute it again.
         """
         target = check_policy(mdp, policy)
         table = target if behaviour is None else check_behaviour(mdp, target, behaviour)
-        truth = self.truth(mdp, target, table)
+        truth = truth or self.truth(mdp, target, table)
         estimates, walk = Estimates.make(target.shape), Walk.make()
         alpha_w = as_schedule(self.alpha_w)
         if self.value_noise is not None:
@@ -119,7 +125,7 @@ class Prediction:
         words, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
         world, direct, indirect = compile_mdp(mdp), self._settings(codes.DIRECT), self._settings(codes.INDIRECT)
         rows, done = [], 0
-        for until in self.checkpoints():
+        for until in log_spaced(self.steps, self.points):
             rates = alpha_w.values(until - done, done), alpha_z.values(until - done, done)
             with np.errstate(all="ignore"):
                 walk_on(
@@ -154,11 +160,6 @@ class Prediction:
             )
         return Truth(exact.action_value, exact.action_variance, shares / shares.sum())
 
-    def checkpoints(self) -> list[int]:
-        """After how many steps the errors are measured."""
-        points = np.geomspace(min(10, self.steps), self.steps, self.points).round().astype(int)
-        return [int(point) for point in np.unique(np.append(points, self.steps)[-self.points - 1 :])]
-
     def _time(self, mdp: FiniteMDP, behaviour: FloatArray) -> FloatArray:
         if self.max_episode_steps is None and not mdp.terminal.any():
             return stationary_distribution(mdp, behaviour)
@@ -174,6 +175,12 @@ class Prediction:
     def _settings(self, critic: int) -> Settings:
         options = OffPolicyOptions(gamma=self.gamma, critics=self.critics)
         return options.compile(critic, self.max_episode_steps or np.iinfo(np.int64).max)
+
+
+def log_spaced(total: int, points: int) -> list[int]:
+    """Up to `points` whole numbers from 10 to `total`, evenly spaced in their logarithm."""
+    spaced = np.geomspace(min(10, total), total, points)[:-1].round().astype(int)
+    return [int(point) for point in np.unique(np.append(spaced, total))]
 
 
 def _streams(seed: int) -> list[np.random.SeedSequence]:
