@@ -83,10 +83,13 @@ def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> di
 
 def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | None:
     """The variance from a given start, averaged over starts: what is left without the start state's share."""
-    from vpac.oracle import evaluate
+    from vpac.learners.exact import exact_state_moments
 
+    if policy is None:
+        return None
     mdp = learner.sight.mdp
-    return None if policy is None else float(mdp.start @ evaluate(mdp, policy, learner.options.gamma, horizon).variance)
+    value, moment = exact_state_moments(mdp, policy[None], learner.options.gamma, horizon)
+    return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
 
 
 def solve_frontier(run: Run) -> Result:

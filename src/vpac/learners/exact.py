@@ -18,7 +18,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.learners.compiled import compiled, inlined
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["exact_moments"]
+__all__ = ["exact_moments", "exact_state_moments"]
 
 MOST_LANES = 64
 """Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
@@ -35,7 +35,6 @@ class _Model(NamedTuple):
     square: FloatArray
     pair_start: IntArray
     pair_successor: IntArray
-    start: FloatArray
     crossed: bool
     """Whether any reward of non-zero mean is paid on the way; if not, 2γ E[R V(S')] is zero."""
 
@@ -59,6 +58,15 @@ def exact_moments(
     mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and total variance of the return of each policy, [N] and [N], of policies [N, S, A]."""
+    value, moment = exact_state_moments(mdp, policies, gamma, horizon, threads)
+    mean = (value * mdp.start).sum(axis=-1)
+    return mean, np.maximum((moment * mdp.start).sum(axis=-1) - mean**2, 0.0)
+
+
+def exact_state_moments(
+    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and second moment of the return of each policy from each state, [N, S] and [N, S], of policies [N, S, A]."""
     model = _model(mdp)
     count = len(policies)
     lanes = min(MOST_LANES, -(-count // 8) * 8)
@@ -66,15 +74,23 @@ def exact_moments(
     padded = np.zeros((blocks * lanes, mdp.n_states * mdp.n_actions))
     padded[:count] = np.asarray(policies, np.float64).reshape(count, -1)
     padded = np.ascontiguousarray(padded.reshape(blocks, lanes, -1).transpose(0, 2, 1))
-    means, variances = np.zeros((blocks, lanes)), np.zeros((blocks, lanes))
+    value, moment = np.zeros((2, blocks, mdp.n_states, lanes))
 
     def run(block: int) -> None:
         scratch = _Scratch.make(len(model.pair_successor), mdp.n_states, lanes)
-        _moments(model, mdp.n_actions, padded[block], gamma, horizon, scratch, means[block], variances[block])
+        _moments(model, mdp.n_actions, padded[block], gamma, horizon, scratch, value[block], moment[block])
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, range(len(padded))))
-    return means.ravel()[:count], variances.ravel()[:count]
+    if threads == 1:
+        for block in range(blocks):
+            run(block)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run, range(blocks)))
+    by_policy = (0, 2, 1)
+    return (
+        value.transpose(by_policy).reshape(-1, mdp.n_states)[:count],
+        moment.transpose(by_policy).reshape(-1, mdp.n_states)[:count],
+    )
 
 
 def _model(mdp: FiniteMDP) -> _Model:
@@ -87,7 +103,7 @@ def _model(mdp: FiniteMDP) -> _Model:
     start = np.searchsorted(pairs // mdp.n_states, np.arange(mdp.n_states + 1))
     return _Model(
         np.asarray(mdp.row, np.int64), pair, mdp.probability, mdp.reward, mdp.reward**2 + mdp.noise,
-        start.astype(np.int64), (pairs % mdp.n_states).astype(np.int64), mdp.start,
+        start.astype(np.int64), (pairs % mdp.n_states).astype(np.int64),
         bool((mdp.reward[goes_on] != 0.0).any()),
     )  # fmt: skip
 
@@ -110,10 +126,10 @@ def _moments(
     gamma: float,
     horizon: int,
     scratch: _Scratch,
-    means: FloatArray,
-    variances: FloatArray,
+    values: FloatArray,
+    moments: FloatArray,
 ) -> None:
-    """Means and variances of policies given as [S·A, policies]."""
+    """First and second moments, [S, policies], of policies given as [S·A, policies]."""
     chance, cross, paid, square = scratch.chance, scratch.cross, scratch.paid, scratch.square
     lanes = policies.shape[1]
     for entry in range(len(model.pair)):
@@ -145,10 +161,5 @@ def _moments(
         moment, moment_next = moment_next, moment
         if step % 16 == 15 and _settled(value, value_next) and _settled(moment, moment_next):
             break
-    for lane in range(lanes):
-        mean = second = 0.0
-        for state in range(len(paid)):
-            mean += model.start[state] * value[state, lane]
-            second += model.start[state] * moment[state, lane]
-        means[lane] = mean
-        variances[lane] = max(second - mean * mean, 0.0)
+    values[:] = value
+    moments[:] = moment

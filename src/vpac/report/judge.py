@@ -58,9 +58,9 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     samples = [results.final(label, claim.quantity) for label in labels]
     command = f"vpac reproduce {experiment.name}"
     compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
-    bounds = [f"above {claim.above:g}"] * (claim.above is not None) + [f"below {claim.below:g}"] * (
-        claim.below is not None
-    )
+    bounds = [
+        f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
+    ]
     how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {' and '.join(bounds)}"
     anchor, where = experiment.name.replace("/", "-"), f"{experiment.title} ({claim.where})"
     if any(len(sample) == 0 for sample in samples):

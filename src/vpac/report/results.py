@@ -93,25 +93,32 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
     """Read a study's runs; `known` remembers those that other studies have read."""
     records: dict[str, list[Record]] = {}
     failures: dict[str, Failure] = {}
+    missing = 0
     for label, names in study.runs.items():
         found = records[label] = []
         for name in names:
-            if name not in known:
-                known[name] = _read(store, name, study.experiment.name)
-            record = known[name]
-            if isinstance(record, Record):
-                found.append(record)
-            else:
-                failures[name] = record
+            if name not in known and (record := _read(store, name, study.experiment.name)) is not None:
+                known[name] = record
+            match known.get(name):
+                case Record() as record:
+                    found.append(record)
+                case Failure() as failure:
+                    failures[name] = failure
+                case None:
+                    missing += 1
+    if missing:
+        words = f"{missing} runs are still to be carried out"
+        failures[""] = Failure(study.experiment.name, words, command=f"vpac reproduce {study.experiment.name}")
     return Results(study, records, list(failures.values()))
 
 
-def _read(store: Store, name: str, experiment: str) -> Record | Failure:
+def _read(store: Store, name: str, experiment: str) -> Record | Failure | None:
+    """A run, how it failed, or None if it has not been carried out."""
     command = f"vpac reproduce {experiment}"
     if not (store.runs / name).is_dir():
         note = store.failure(name)
         if note is None:
-            return Failure(name, "is not there", command=command)
+            return None
         error = str(note.get("error", ""))
         return Failure(name, (error.strip().splitlines() or ["failed"])[-1], error, command)
     try:

@@ -33,6 +33,8 @@ def section_of(results: Results) -> Section:
 
 
 def _charts(results: Results) -> Iterator[Chart]:
+    if not results.arms:
+        return
     if results.study.experiment.kind == "theorems":
         from vpac.report.trial import trial_chart
 
