@@ -136,11 +136,16 @@ class Prediction:
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))
 
     def limits(
-        self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None
+        self,
+        mdp: FiniteMDP,
+        policy: ArrayLike,
+        seed: int = 0,
+        behaviour: ArrayLike | None = None,
+        truth: Truth | None = None,
     ) -> dict[str, float]:
         """`direct_error` and `indirect_error` at the fixed points that a run with the same noise converges to, exactly."""
         target = check_policy(mdp, policy)
-        truth = self.truth(mdp, target, target if behaviour is None else behaviour)
+        truth = truth or self.truth(mdp, target, behaviour)
         found = variance_given_value(mdp, target, self._noisy(truth, seed), self.gamma, behaviour, self.critics)
         direct, indirect = (truth.rms(variance - truth.action_variance) for variance in found)
         return {"direct_error": direct, "indirect_error": indirect}
