@@ -106,7 +106,7 @@ class Prediction:
 
         `steps`; root mean square errors `value_error`, `direct_error`, `indirect_error`; mean errors `direct_bias`,
         `indirect_bias`; shares of negative variances `direct_negative`, `indirect_negative`. An estimate that diverged has
-        the error inf.
+        the error inf (and no mean error: NaN).
 
         Args:
             mdp: the process.
@@ -124,23 +124,27 @@ class Prediction:
             estimates.value[:], alpha_w = self._noisy(truth, seed), as_schedule(0.0)
         words, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
         world, direct, indirect = compile_mdp(mdp), self._settings(codes.DIRECT), self._settings(codes.INDIRECT)
+        lambdas = float(self.lambda_w), float(self.lambda_z)
         rows, done = [], 0
         for until in log_spaced(self.steps, self.points):
             rates = alpha_w.values(until - done, done), alpha_z.values(until - done, done)
             with np.errstate(all="ignore"):
-                walk_on(
-                    world, direct, indirect, target, table, self.lambda_w, self.lambda_z, *rates, estimates, walk, words
-                )
+                walk_on(world, direct, indirect, target, table, *lambdas, *rates, estimates, walk, words)
                 rows.append((float(until), *_measured(estimates, truth)))
             done = until
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))
 
     def limits(
-        self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None
+        self,
+        mdp: FiniteMDP,
+        policy: ArrayLike,
+        seed: int = 0,
+        behaviour: ArrayLike | None = None,
+        truth: Truth | None = None,
     ) -> dict[str, float]:
         """`direct_error` and `indirect_error` at the fixed points that a run with the same noise converges to, exactly."""
         target = check_policy(mdp, policy)
-        truth = self.truth(mdp, target, target if behaviour is None else behaviour)
+        truth = truth or self.truth(mdp, target, behaviour)
         found = variance_given_value(mdp, target, self._noisy(truth, seed), self.gamma, behaviour, self.critics)
         direct, indirect = (truth.rms(variance - truth.action_variance) for variance in found)
         return {"direct_error": direct, "indirect_error": indirect}
