@@ -192,6 +192,15 @@ def test_interactive_numbers_are_the_charts():
     assert figure["layout"]["yaxis"]["range"] == [12.5, -0.5], "row 0 is at the top"
 
 
+def test_long_curves_are_thinned_on_the_page_only():
+    x = np.arange(5000)
+    long = chart(Lines([Line("a", x, 2 * x, x, 3 * x)]))
+    low, high, curve = figures(long)[0]["data"]
+    assert len(curve["x"]) == len(low["y"]) == len(high["y"]) == 600
+    assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (0.0, 4999.0, 9998.0)
+    assert len(long.table().rows) == 5000
+
+
 def test_colour_scales_are_matplotlibs():
     import matplotlib as mpl
     from matplotlib.colors import to_hex
