@@ -23,11 +23,14 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(PIP) --editable ".[docs]"
 	@touch $@
 
+.venv/.browser: .venv/.installed tests/browser/install.sh
+	@if sh tests/browser/install.sh; then touch $@; elif [ -n "$$CI" ]; then exit 1; fi
+
 reproduce: setup  ## Set up, then rerun the experiments; tables and figures go to results/
 	@echo "Putting the paper's theorems on trial (about a minute); results go to results/ ..."
 	@$(BIN)/vpac reproduce
 
-test: setup  ## Set up, then run all tests
+test: setup .venv/.browser  ## Set up, with a Chromium if there is none, then run all tests
 	@echo "Running the tests ..."
 	@$(BIN)/pytest -n auto
 

@@ -59,14 +59,14 @@ def effect_of_price() -> Chart:
 def plane() -> Chart:
     random = np.random.default_rng(2)
     spots = []
-    for place, name in enumerate(ALGORITHMS[:3]):
+    for name in ALGORITHMS[:3]:
         x, y = random.uniform(30, 130, 4), random.uniform(38, 46, 4)
         spots.append(
-            Spots(name, x, y, y - 0.6, y + 0.6, x - 5, x + 5, [f"ψ = {p:g}" for p in (0.1, 0.2, 0.3, 0.4)][: 4 - place] + [""] * place, style=name)
+            Spots(name, x, y, y - 0.6, y + 0.6, x - 5, x + 5, ["ψ = 0.1", "ψ = 0.2", "ψ = 0.3", ""], style=name)
         )  # fmt: skip
     lengths = ["VPAC, step-size ratio 0.1", "VPAC, step-size ratio 1", "VAAC, temperature 100 (default)"]
     ours = Spots("ours", lengths, [1.2, 0.9, 1.4], [1.0, 0.8, 1.1], [1.4, 1.0, 1.7])
-    paper = Spots("the paper's", lengths, [1.1, 1.3, 1.4], style=6)
+    paper = Spots("the paper's", lengths, [1.1, 1.3, 1.4], style="paper")
     return Chart(
         "mean-variance-plane", "Mean and variance", "Each point is an algorithm at a price. Up and to the left is better.",
         [Points(spots, "variance", "mean", "final policies"),
@@ -204,7 +204,8 @@ def document(hostile: str = "") -> Document:
         nasty = [
             Lines([line, line], hostile, hostile, hostile, references=[Reference(1.0, hostile)]),
             Points([spots], hostile, hostile, hostile),
-            Grid([[False, True]], [[1.0, 2.0]], hostile, hostile, [Region(hostile, [(0, 0)])], trajectories=[Trajectory(hostile, [(0, 0)])]),
+            Grid([[False, True]], [[1.0, 2.0]], hostile, hostile, [Region(hostile, [(0, 0)])],
+                 trajectories=[Trajectory(hostile, [(0, 0)])]),
             Plane([Trajectory(hostile, [(0, 0), (1, 1)])], hostile, [Rectangle(hostile, 0, 0, 1, 1)]),
         ]  # fmt: skip
         chart = Chart("nasty", hostile, hostile, nasty, [hostile], alternative=hostile)
@@ -214,6 +215,7 @@ def document(hostile: str = "") -> Document:
                 '  File "loop.py", line 3, in <module>' + hostile, "vpac reproduce four-rooms --seed 7" + hostile),
     ]  # fmt: skip
     return Document(
-        "Variance penalised actor-critics: the reproduction" + hostile, "Every claim of the paper, rerun. Test data only." + hostile,
-        "2026-01-31 12:00 UTC" + hostile, rows, (rooms, puddle), failures, explorer(), {"vpac": "0.1.0" + hostile, "numpy": "2.4"},
+        "Variance penalised actor-critics: the reproduction" + hostile,
+        "Every claim of the paper, rerun. Test data only." + hostile, "2026-01-31 12:00 UTC" + hostile, rows,
+        (rooms, puddle), failures, explorer(), {"vpac": "0.1.0" + hostile, "numpy": "2.4"},
     )  # fmt: skip

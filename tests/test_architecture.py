@@ -165,7 +165,7 @@ def test_starting_takes_less_than_half_a_second(command):
 
 
 def test_heavy_packages_are_not_imported_with_vpac():
-    heavy = ("jax", "matplotlib", "ray", "scipy", "PIL", "torch")
+    heavy = ("jax", "jinja2", "matplotlib", "plotly", "ray", "scipy", "PIL", "torch")
     code = f"import vpac, vpac.cli, sys; print(*[m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == ""

@@ -41,3 +41,9 @@ def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_pat
     marker = "import vpac, pathlib; print((pathlib.Path(vpac.__file__).parent / 'py.typed').exists())"
     typed = subprocess.run([home / "python", "-c", marker], check=True, **run)
     assert typed.stdout.strip() == "True"
+    page = (
+        "from vpac.report.document import Document; from vpac.report.page import render\n"
+        "print(len(render(Document('title', 'subtitle', 'now'))))"
+    )
+    written = subprocess.run([home / "python", "-c", page], check=True, **run)
+    assert int(written.stdout) > 1_000_000, "the templates, the styles and the scripts are in the wheel"

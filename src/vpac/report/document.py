@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,6 +14,8 @@ from vpac.report.tables import Cell, Table
 __all__ = ["ClaimRow", "Document", "Estimate", "Explorer", "ExplorerPoint", "Failure", "Section", "Verdict"]
 
 Verdict = Literal["holds", "does not hold", "undecided"]
+TAKEN = ("main", "claims", "contents", "explorer", "failures", "colophon", "psi")
+"""Names that the page itself uses."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ class Section:
     """How long it took."""
     command: str = ""
     """What to type to rerun it."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) or self.name in TAKEN:
+            raise ValueError(
+                f"section name {self.name!r}: expected small letters, digits and single hyphens, not {TAKEN}"
+            )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vpac.report.chart import Grid, Plane, Trajectory
-from vpac.report.geometry import arrow_strokes, broken, hatching, outline, rectangle_hatching, sorted_arrows
+from vpac.report.geometry import BRIGHT, arrow_strokes, broken, hatching, outline, rectangle_hatching, sorted_arrows
 from vpac.report.look import look
 from vpac.report.style import INK, MUTED, plain
 
@@ -53,7 +53,8 @@ def draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float,
 
 def _draw_region(axis: Any, grid: Grid, cells: Any, limits: tuple[float, float]) -> None:
     """A dashed outline, light over dark so that it is seen on any ground, and hatching in every cell."""
-    bright = np.nan_to_num(grid.values, nan=np.inf) >= limits[0] + 0.6 * (limits[1] - limits[0])
+    low, high = limits
+    bright = ~np.isfinite(grid.values) | ((high > low) & (np.nan_to_num(grid.values) >= low + BRIGHT * (high - low)))
     for ground, colour in ((bright, INK), (~bright, "white")):
         axis.plot(*_gaps(hatching(cells & ground)), color=colour, linewidth=0.7, alpha=0.75)
     x, y = _gaps(outline(cells))
@@ -98,8 +99,8 @@ def draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
         axis.add_patch(
             plt.Rectangle((part.left, part.bottom), *size, facecolor="none", edgecolor=MARK, linestyle=(0, (4, 2)))
         )
-        axis.text(part.left + size[0] / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8, color=INK,
-                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})  # fmt: skip
+        axis.text(part.left + size[0] / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8,
+                  color=INK, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})  # fmt: skip
     for place, way in enumerate(plane.trajectories):
         _draw_way(axis, way, place)
     if plane.goal is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots
@@ -18,6 +19,9 @@ from vpac.report.interactive_parts import Figure, base_layout, colour, numbers, 
 from vpac.report.look import Look, look
 
 __all__ = ["figures", "legend"]
+
+MOST_POINTS = 600
+"""Points of a curve on the page; its table has all of them."""
 
 
 def figures(chart: Chart) -> list[Figure]:
@@ -92,7 +96,8 @@ def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, 
 
 
 def _line_traces(line: Line, style: Look) -> list[dict[str, Any]]:
-    """The curve above its band."""
+    """The curve above its band; a long one thinned evenly, because no screen shows more."""
+    line = _thinned(line)
     x = numbers(line.x)
     shared = {"type": "scatter", "x": x, "legendgroup": line.label, "showlegend": False}
     traces: list[dict[str, Any]] = []
@@ -111,6 +116,15 @@ def _line_traces(line: Line, style: Look) -> list[dict[str, Any]]:
     if line.low:
         curve["customdata"] = [list(pair) for pair in zip(numbers(line.low), numbers(line.high), strict=True)]
     return [*traces, curve]
+
+
+def _thinned(line: Line) -> Line:
+    """At most so many points, the first and the last among them."""
+    if len(line.x) <= MOST_POINTS:
+        return line
+    chosen = [round(k * (len(line.x) - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)]
+    low, high = ([values[k] for k in chosen] if values else None for values in (line.low, line.high))
+    return replace(line, x=[line.x[k] for k in chosen], y=[line.y[k] for k in chosen], low=low, high=high)
 
 
 def _spots_trace(panel: Points, spots: Spots, place: int) -> dict[str, Any]:

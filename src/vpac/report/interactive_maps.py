@@ -69,7 +69,9 @@ def _walls(grid: Grid) -> Figure:
 def _grounds(grid: Grid, cells: Any, limits: tuple[float, float]) -> dict[str, Any]:
     """The cells by what they are drawn on."""
     bare = ~np.isfinite(grid.values)
-    bright = ~bare & (np.nan_to_num(grid.values) >= limits[0] + BRIGHT * (limits[1] - limits[0]))
+    bright = (
+        ~bare & (limits[1] > limits[0]) & (np.nan_to_num(grid.values) >= limits[0] + BRIGHT * (limits[1] - limits[0]))
+    )
     found = {"bare": cells & bare, "bright": cells & bright, "deep": cells & ~bare & ~bright}
     return {ground: chosen for ground, chosen in found.items() if chosen.any()}
 

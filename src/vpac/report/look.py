@@ -8,7 +8,7 @@ from vpac.errors import one_of
 
 __all__ = ["DARK", "LIGHT", "NAMES", "Look", "look"]
 
-LIGHT = ("#1f5f99", "#c1440e", "#1b7f5c", "#7b4fa3", "#8f6a00", "#b03a7a", "#4a5160", "#1787a8")
+LIGHT = ("#1f5f99", "#c1440e", "#1b7f5c", "#7b4fa3", "#8f6a00", "#b03a7a", "#4a5160", "#117a9a")
 """Colours of series on white."""
 DARK = ("#6fb1f0", "#ff9466", "#4fc79a", "#c09bea", "#e3bd4b", "#f08cc0", "#b9c0cc", "#63cbe8")
 """The same series on a dark ground."""

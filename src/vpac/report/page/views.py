@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points
-from vpac.report.document import ClaimRow, Document, Explorer, Section
+from vpac.report.document import TAKEN, ClaimRow, Document, Explorer, Section
 from vpac.report.draw import static_svg
 from vpac.report.interactive import figures, legend
 from vpac.report.interactive_parts import numbers
@@ -35,9 +35,12 @@ def document_view(document: Document) -> dict[str, Any]:
     """Everything the page's template asks for."""
     names = Counter(chart.name for section in document.sections for chart in section.charts)
     names.update(section.name for section in document.sections)
+    names.update(TAKEN)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        raise ValueError(f"names of sections and figures must differ: {', '.join(twice)} is there twice")
+        raise ValueError(
+            f"names of sections and figures, and the page's own, must differ: {', '.join(twice)} is there twice"
+        )
     counts: Counter[str] = Counter(claim.verdict for claim in document.claims)
     known = {section.name for section in document.sections}
     numbered = iter(range(1, 1 + sum(len(section.charts) for section in document.sections)))

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import demo
+from vpac.envs.maps import EIGHT_MOVES
+from vpac.oracle import evaluate
+from vpac.report.chart import Arrow, Chart, Grid, Line, Lines, Plane, Points, Reference, Region, Spots, Trajectory
+from vpac.report.draw import static_svg, write
+from vpac.report.explorer import policy_arrows
+from vpac.report.geometry import arrow_strokes, hatching, outline, rectangle_hatching, sorted_arrows
+from vpac.report.interactive import figures, legend
+from vpac.report.look import DARK, LIGHT, MARKERS, NAMES, look
+from vpac.report.scales import SCALES
+from vpac.report.tables import Table, shown
+
+EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)
+
+
+def chart(*panels, **options):
+    return Chart("name", "title", "caption", panels, **options)
+
+
+def test_what_does_not_fit_together_is_refused():
+    with pytest.raises(ValueError, match="y has 1 values, x has 2"):
+        Line("a", [1, 2], [1])
+    with pytest.raises(ValueError, match="needs low and high, or neither"):
+        Line("a", [1], [1], low=[0])
+    with pytest.raises(ValueError, match="low is above its high"):
+        Line("a", [1], [1], [2], [1])
+    with pytest.raises(ValueError, match="mixes categories and numbers"):
+        Points([Spots("a", ["x"], [1]), Spots("b", [1.0], [1])])
+    with pytest.raises(ValueError, match="1 names for 2 points"):
+        Spots("a", [1, 2], [1, 2], names=["x"])
+    with pytest.raises(ValueError, match="chart name"):
+        Chart("../x", "t", "c", [Lines([])])
+    with pytest.raises(ValueError, match="no panels"):
+        chart()
+    with pytest.raises(ValueError, match=r"values are \(1, 2\), walls \(2, 2\)"):
+        Grid(np.zeros((2, 2), bool), [[1, 2]])
+    with pytest.raises(ValueError, match="unknown style of a series"):
+        look("VPAX")
+
+
+def test_a_table_holds_every_number_that_is_drawn():
+    line = Line("a", np.array([0, 1]), np.array([0.1, 2.0]), [0, 1], [1, 3])
+    table = chart(Lines([line], "episodes", "mean", references=[Reference(4.0, "paper")])).table()
+    assert table.columns == ("series", "episodes", "mean", "low", "high")
+    assert table.rows == (("a", 0, 0.1, 0, 1), ("a", 1, 2.0, 1, 3), ("paper (reference)", None, 4.0, None, None))
+    rows = list(csv.reader(io.StringIO(table.as_csv())))
+    assert [float(x) for x in rows[1][1:]] == [0, 0.1, 0, 1]
+    assert rows[3] == ["paper (reference)", "", "4.0", "", ""]
+
+
+def test_panels_that_measure_different_things_share_the_column():
+    table = chart(
+        Lines([Line("a", [1], [2])], "x", "mean", "A"), Lines([Line("a", [1], [3])], "x", "variance", "B")
+    ).table()
+    assert table.columns == ("panel", "series", "x", "y")
+    assert table.rows == (("A", "a", 1, 2), ("B", "a", 1, 3))
+
+
+def test_a_map_as_a_table():
+    grid = Grid(
+        [[False, False, True]], [[1.5, np.nan, 7.0]], "value", regions=[Region("frozen", [(0, 0)])], goal=(0, 1),
+        arrows=[Arrow(0, 0, 0, 1, 0.75), Arrow(0, 0, -1, 0, 0.25)], trajectories=[Trajectory("w", [(0, 0), (0, 1)])],
+    )  # fmt: skip
+    table = chart(grid).table()
+    assert table.columns == ("row", "column", "cell", "value", "policy", "trajectory", "step")
+    assert table.rows[0] == (0, 0, "frozen", 1.5, "→ 0.75 ↑ 0.25", None, None)
+    assert table.rows[1][2:4] == ("goal", None)
+    assert table.rows[2:] == ((0.0, 0.0, None, None, None, "w", 0), (0.0, 1.0, None, None, None, "w", 1))
+    assert chart(Plane([Trajectory("w", [(0.5, 0.25)])])).table().rows == (("w", 0, 0.5, 0.25),)
+
+
+def test_long_tables_are_thinned_evenly():
+    table = Table.of(["n"], [[n] for n in range(1000)])
+    few = [row[0] for row in table.thinned(11).rows]
+    assert few == pytest.approx(np.linspace(0, 999, 11), abs=0.5)
+    assert table.thinned(1000) is table
+    assert [shown(x) for x in (None, math.nan, -1.5, 2, True, math.inf, 1 / 3)] == [
+        "–",
+        "–",
+        "−1.5",
+        "2",
+        "yes",
+        "∞",
+        "0.333333",
+    ]
+
+
+def test_maps_share_a_colour_scale_if_asked():
+    one, two = Grid([[False]], [[1.0]], "v"), Grid([[False]], [[3.0]], "v")
+    other = Grid([[False]], [[9.0]], "w")
+    assert chart(one, two, other).limits(one) == (1.0, 1.0)
+    assert chart(one, two, other, shared_scale=True).limits(one) == (1.0, 3.0)
+    assert chart(Grid([[False]], [[1.0]], low=0.0, high=5.0)).panels[0].low == 0.0
+    assert chart(one, Grid([[False]], [[3.0]], "v", low=0.0, high=9.0), shared_scale=True).limits(one) == (1.0, 1.0)
+
+
+def test_no_two_series_look_alike_without_colour():
+    looks = [look(number) for number in range(len(LIGHT))]
+    assert len({(seen.marker, str(seen.line)) for seen in looks}) == len(LIGHT) == len(DARK) == len(MARKERS)
+    assert len({seen.symbol for seen in looks}) == len({seen.dash for seen in looks}) == len(LIGHT)
+    assert len({NAMES[name] for name in ("AC", "VPAC", "VAAC", "VAAC_TD")}) == 4
+
+
+def luminance(colour):
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(("colours", "ground"), [(LIGHT, "#ffffff"), (DARK, "#14171c")])
+def test_series_stand_out_from_the_ground(colours, ground):
+    """A contrast of 4.5, what text needs, too: references are labelled in the series' colours."""
+    for colour in colours:
+        low, high = sorted((luminance(colour), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, colour
+
+
+def test_arrows_point_up_for_up():
+    ((tail, tip), _) = arrow_strokes(Arrow(5, 2, -1, 0))
+    assert tip[1] < tail[1]
+    assert tip[0] == tail[0] == 2.0
+    (_, tip), _ = arrow_strokes(Arrow(0, 0, 0, 1, 0.25))
+    assert tip == (pytest.approx(0.17), 0.0)
+    mdp, neutral, _ = demo.four_rooms()
+    arrows = {(a.row, a.column): (a.down, a.right) for a in policy_arrows(mdp, neutral)}
+    row, column = mdp.layout.position[mdp.goal][0]
+    assert arrows[row - 1, column] == EIGHT_MOVES["down"]
+    assert arrows[row + 1, column] == EIGHT_MOVES["up"]
+    assert len(arrows) == mdp.n_states - 1
+
+
+def test_outline_and_hatching():
+    cells = np.zeros((3, 3), bool)
+    cells[1, 1] = cells[1, 2] = True
+    assert sorted(outline(cells)) == sorted(
+        [[(0.5, 0.5), (2.5, 0.5)], [(0.5, 1.5), (2.5, 1.5)], [(0.5, 0.5), (0.5, 1.5)], [(2.5, 0.5), (2.5, 1.5)]]
+    )
+    assert len(hatching(cells)) == 4
+    for (x, y), (right, top) in rectangle_hatching(0.2, 0.3, 0.6, 0.9):
+        assert x + y == pytest.approx(right + top)
+        assert all(0.2 - 1e-9 <= a <= 0.6 + 1e-9 for a in (x, right))
+        assert all(0.3 - 1e-9 <= b <= 0.9 + 1e-9 for b in (y, top))
+
+
+def test_arrows_contrast_with_their_cell():
+    grid = Grid([[False] * 3], [[0.0, 10.0, np.nan]], arrows=[Arrow(0, k, 0, 1) for k in range(3)])
+    found = {ground: [a.column for a in arrows] for ground, arrows in sorted_arrows(grid, 0.0, 10.0).items()}
+    assert found == {"deep": [0], "bright": [1], "bare": [2]}
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_drawing_twice_gives_the_same_bytes(make, tmp_path):
+    one, other = (write(make(), tmp_path / name) for name in ("one", "other"))
+    assert [p.name for p in one] == [f"{make().name}.pdf", f"{make().name}.png"]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(one, other, strict=True))
+    svg = static_svg(make())
+    assert svg == static_svg(make())
+    assert ET.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "<text" not in svg
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_interactive_figures_are_plain_data(make):
+    found = figures(make())
+    assert len(found) == len(make().panels)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    labels = {label for label, _, _ in legend(make())}
+    assert {t["legendgroup"] for figure in found for t in figure["data"] if "legendgroup" in t} == labels
+
+
+def test_interactive_numbers_are_the_charts():
+    for panel, figure in zip(demo.effect_of_price().panels, figures(demo.effect_of_price()), strict=True):
+        for spots, trace in zip(panel.series, figure["data"], strict=True):
+            assert trace["y"] == pytest.approx(spots.y, rel=1e-6)
+            high = np.array(trace["y"]) + trace["error_y"]["array"]
+            assert high == pytest.approx(spots.high, rel=1e-6)
+    grid, figure = demo.maps().panels[0], figures(demo.maps())[0]
+    z = np.array(figure["data"][0]["z"], float)
+    assert np.array_equal(np.isnan(z), np.isnan(grid.values))
+    assert np.nanmax(np.abs(z - grid.values)) < 1e-4
+    assert figure["layout"]["yaxis"]["range"] == [12.5, -0.5], "row 0 is at the top"
+
+
+def test_long_curves_are_thinned_on_the_page_only():
+    x = np.arange(5000)
+    long = chart(Lines([Line("a", x, 2 * x, x, 3 * x)]))
+    low, high, curve = figures(long)[0]["data"]
+    assert len(curve["x"]) == len(low["y"]) == len(high["y"]) == 600
+    assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (0.0, 4999.0, 9998.0)
+    assert len(long.table().rows) == 5000
+
+
+def test_colour_scales_are_matplotlibs():
+    import matplotlib as mpl
+    from matplotlib.colors import to_hex
+
+    for name, colours in SCALES.items():
+        assert [to_hex(mpl.colormaps[name](k / 10)) for k in range(11)] == list(colours)
+
+
+def test_strange_numbers_are_drawn_without_warnings(tmp_path):
+    gaps = Line("gaps", [1, 2, 3], [np.nan, np.inf, 1.0], [np.nan] * 3, [np.nan] * 3)
+    panels = [
+        Lines([gaps, Line("empty", [], [])], y_log=True, references=[Reference(1.0, "a $b$ _c")]),
+        Points([Spots("one", [0.0], [np.nan], [np.nan], [np.nan])], x_log=False),
+        Points([Spots("_hidden $name", ["a", "b"], [2.0, 1.0], [2.5, 0.0], [3.0, 2.0])], sideways=True),
+        Grid([[True, False]], None),
+        Grid([[False, False]], [[2.0, 2.0]], "same"),
+    ]
+    strange = chart(*panels)
+    write(strange, tmp_path)
+    json.dumps(figures(strange), allow_nan=False)
+    assert static_svg(strange)
+
+
+def test_the_explorer_is_the_oracles():
+    found, (mdp, neutral, _) = demo.explorer(), demo.four_rooms()
+    moments = evaluate(mdp, neutral, demo.GAMMA)
+    assert found.points[0].mean == moments.mean
+    assert found.points[0].variance == moments.total_variance
+    cells = np.array(found.points[0].cell_variance).reshape(found.rows, found.columns)
+    for state in np.flatnonzero(~mdp.terminal)[::7]:
+        assert cells[tuple(mdp.layout.position[state])] == moments.variance[state]
+    assert np.isnan(cells[found.goal])
+    assert np.array(found.walls).sum() == found.rows * found.columns - mdp.n_states
