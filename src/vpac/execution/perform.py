@@ -92,14 +92,63 @@ def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | No
     return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
 
 
+def process_of(task: dict[str, Any]) -> FiniteMDP:
+    """A task's environment as a finite process; `random-process` is one drawn with its settings' `world_seed`."""
+    if task["env"] == "random-process":
+        from vpac.execution.theorems import random_process
+
+        given = {"n_states": 6, "n_actions": 3, "noise": 0.0, "ends": True} | task["env_settings"]
+        return random_process(np.random.default_rng(given.pop("seed", 0)), **given)
+    env, _ = world_of(task)
+    return env if isinstance(env, FiniteMDP) else env.unwrapped.mdp
+
+
+def predict(run: Run) -> Result:
+    """Evaluate a policy that stays as it is, with the direct and the indirect critic of the variance.
+
+    The target policy is `greed` times the optimal one, the rest uniform; the behaviour policy likewise, with
+    `behaviour_greed`, or the target itself. Errors are relative to the root mean square of the exact variance, and the noise
+    of the value is in units of the root of the mean variance.
+    """
+    from vpac.learners.prediction import Prediction
+    from vpac.oracle import optimal_policy, uniform
+
+    settings = dict(run.task["settings"])
+    mdp, greed, behaviour_greed = process_of(run.task), settings.pop("greed"), settings.pop("behaviour_greed", None)
+    best, even = optimal_policy(mdp, settings["gamma"]), uniform(mdp)
+    target = greed * best + (1.0 - greed) * even
+    behaviour = None if behaviour_greed is None else behaviour_greed * best + (1.0 - behaviour_greed) * even
+    truth = Prediction(**(settings | {"value_noise": None})).truth(mdp, target, behaviour)
+    if settings.get("value_noise") is not None:
+        settings["value_noise"] *= float(np.sqrt((truth.shares * truth.action_variance).sum()))
+    settings["steps"] = max(10, round(settings["steps"] * run.task.get("scale", 1.0)))
+    metrics = Prediction(**settings).run(mdp, target, run.seed, behaviour, truth)
+    size = truth.rms(truth.action_variance)
+    for name in ("direct_error", "indirect_error", "direct_bias", "indirect_bias"):
+        metrics[name] = metrics[name] / size
+    late = {name: float(np.exp(np.log(metrics[f"{name}_error"][-5:]).mean())) for name in ("direct", "indirect")}
+    final = {**late, "ratio": late["direct"] / late["indirect"]}
+    return Result(metrics, {}, {name: value if np.isfinite(value) else None for name, value in final.items()})
+
+
+def converge(run: Run) -> Result:
+    """Learn with the step sizes of the convergence theorem, compared with the oracle on the way."""
+    from vpac.execution.convergence import Convergence
+
+    task = run.task
+    metrics = Convergence(algorithm=task["algorithm"], episodes=task["episodes"], **task["settings"]).run(
+        process_of(task), run.seed
+    )
+    final: dict[str, float | None] = {n: float(column[-1]) for n, column in metrics.items() if n != "episodes"}
+    return Result(metrics, {}, final)
+
+
 def solve_frontier(run: Run) -> Result:
     """The exact mean–variance frontier of a finite process."""
     from vpac.oracle import frontier
 
     task = run.task
-    env, _ = world_of(task)
-    mdp = env if isinstance(env, FiniteMDP) else env.unwrapped.mdp
-    found = frontier(mdp, task["settings"]["psis"], task["settings"]["gamma"], seed=run.seed % 2**31)
+    found = frontier(process_of(task), task["settings"]["psis"], task["settings"]["gamma"], seed=run.seed % 2**31)
     metrics = {"psi": found.psis, "mean": found.means, "variance": found.variances}
     return Result(metrics, {"policies": found.policies}, {})
 
@@ -120,5 +169,5 @@ def try_theorems(run: Run) -> Result:
 
 
 KINDS: dict[str, Callable[[Run], Result]] = {
-    "training": train, "frontier": solve_frontier, "theorems": try_theorems,
+    "training": train, "prediction": predict, "convergence": converge, "frontier": solve_frontier, "theorems": try_theorems,
 }  # fmt: skip

@@ -85,7 +85,7 @@ def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) ->
 def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
     task: dict[str, Any] = {"kind": experiment.kind}
     if env := arm.env or experiment.env:
-        task |= {"env": env, "env_settings": dict(experiment.env_settings)}
+        task |= {"env": env, "env_settings": {**experiment.env_settings, **arm.env_settings}}
     task["settings"] = experiment.settings_of(arm)
     if experiment.kind in ("training", "convergence"):
         episodes = max(1, round((arm.episodes or experiment.episodes) * scale))

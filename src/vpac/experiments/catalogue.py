@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vpac.errors import UserError, suggestion
-from vpac.experiments import corrected, forms, four_rooms, grid_search, puddle_world, theorems
+from vpac.experiments import corrected, critics, forms, four_rooms, grid_search, puddle_world, theorems
 from vpac.experiments.spec import Arm, Experiment, Figure
 
 __all__ = ["EXPERIMENTS", "chosen"]
@@ -39,6 +39,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *four_rooms.EXPERIMENTS,
         *puddle_world.EXPERIMENTS,
         FRONTIER,
+        *critics.EXPERIMENTS,
         *forms.EXPERIMENTS,
         *corrected.EXPERIMENTS,
         *grid_search.EXPERIMENTS,

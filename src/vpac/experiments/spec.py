@@ -36,6 +36,8 @@ class Arm(Data):
     """What differs from the experiment's own settings."""
     env: str | None = None
     """Its own environment, instead of the experiment's."""
+    env_settings: Settings = {}
+    """Arguments of the environment, beside the experiment's."""
     episodes: Count | None = None
     """Its own number of episodes, instead of the experiment's."""
     at: dict[str, float | str] = {}
@@ -97,6 +99,8 @@ class Figure(Data):
     """What tells the lines of an effect apart."""
     panels: str | None = None
     """What tells the rows of panels of an effect apart."""
+    sideways: bool = False
+    """Whether an effect's horizontal axis runs from top to bottom: for long names."""
     log_x: bool = False
     """Whether the horizontal axis is logarithmic."""
     log_y: bool = False

@@ -22,14 +22,15 @@ __all__ = ["build", "document_of"]
 
 def build(store: Store, quiet: bool = False) -> Path:
     """Write `report/index.html` and `figures/*`; returns the page."""
+    from vpac.report.drawings import Drawings
     from vpac.report.page import write_page
     from vpac.report.progress import steps
 
     found = list(_ordered(store))
     with steps("building the page", len(found) + 1, quiet) as step:
         document = document_of(store, found, step)
-        _write_figures(store, document)
-        return write_page(document, store.root / "report")
+        step("figures")
+        return write_page(document, store.root / "report", Drawings(store.root / "figures").svg)
 
 
 def document_of(store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None) -> Document:
@@ -64,11 +65,3 @@ def _ordered(store: Store) -> Iterator[Study]:
         if name in found:
             yield found.pop(name)
     yield from found.values()
-
-
-def _write_figures(store: Store, document: Document) -> None:
-    from vpac.report.draw import write
-
-    for section in document.sections:
-        for chart in section.charts:
-            write(chart, store.root / "figures")

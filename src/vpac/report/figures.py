@@ -16,7 +16,7 @@ __all__ = ["chart_of", "file_name"]
 
 LABELS = {
     "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
-    "within": "variance within starts", "length": "steps",
+    "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
 }  # fmt: skip
 
 
@@ -87,8 +87,7 @@ def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             if figure.log_y and low is not None:
                 low = np.maximum(low, np.where(curve.mean > 0.0, curve.mean / 10.0, np.nan))
             lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=place))
-        x = results._frames[arm.label][0].columns[0]
-        x_label = "episodes" if x == "episode" else "steps"
+        x_label = results.frames(arm.label)[0].columns[0]
         panels.append(Lines(lines, x_label, figure.x or "error", arm.label, figure.log_x, figure.log_y))
     return panels, []
 
@@ -109,7 +108,11 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             title = LABELS.get(shown, shown) + (
                 "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
             )
-            panels.append(Points(series, figure.x or "", LABELS.get(shown, shown), title, figure.log_x, figure.log_y))
+            even = [Reference(1.0, "even")] if shown == "ratio" else []
+            label = LABELS.get(shown, shown)
+            panels.append(
+                Points(series, figure.x or "", label, title, figure.log_x, figure.log_y, even, figure.sideways)
+            )
     return panels, []
 
 

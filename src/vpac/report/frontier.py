@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.execution.perform import world_of
+from vpac.execution.perform import process_of
 from vpac.oracle.frontier import Frontier
 from vpac.report.chart import Chart, Points, Spots
 from vpac.report.document import Explorer
@@ -17,11 +17,9 @@ def frontier_of(results: Results) -> tuple[FiniteMDP, Frontier, float]:
     """The process, its frontier and the discount factor."""
     (record,) = results.records[results.arms[0].label][:1]
     metrics = record.metrics()
-    env, _ = world_of(record.run.task)
-    mdp = env if isinstance(env, FiniteMDP) else env.unwrapped.mdp
     psis, means, variances = (metrics[name].to_numpy() for name in ("psi", "mean", "variance"))
     found = Frontier(psis, means, variances, record.policy()["policies"], "return")
-    return mdp, found, float(record.run.task["settings"]["gamma"])
+    return process_of(record.run.task), found, float(record.run.task["settings"]["gamma"])
 
 
 def frontier_chart(results: Results) -> Chart:

@@ -13,7 +13,7 @@ from vpac.report.results import Results
 from vpac.risk.intervals import Interval, bootstrap_many
 from vpac.typing import FloatArray
 
-__all__ = ["judge", "score", "verdict"]
+__all__ = ["anchor", "judge", "score", "verdict"]
 
 SCORES: dict[str, Callable[..., FloatArray]] = {
     "ratio": lambda a, b: a.mean(axis=-1) / b.mean(axis=-1),
@@ -52,22 +52,27 @@ def verdict(claim: Claim, found: Interval) -> Verdict:
     return "undecided"
 
 
+def anchor(name: str) -> str:
+    """Where the page shows an experiment."""
+    return f"experiment-{name.replace('/', '-')}"
+
+
 def _row(results: Results, claim: Claim) -> ClaimRow:
     experiment = results.study.experiment
     labels = [claim.arm] + ([claim.against] if claim.against is not None else [])
     samples = [results.final(label, claim.quantity) for label in labels]
-    command = f"vpac reproduce {experiment.name}"
+    command, link = f"vpac reproduce {experiment.name}", anchor(experiment.name)
     compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
     bounds = [
         f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
     ]
     how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {' and '.join(bounds)}"
-    anchor, where = experiment.name.replace("/", "-"), f"{experiment.title} ({claim.where})"
+    where = f"{experiment.title} ({claim.where})"
     if any(len(sample) == 0 for sample in samples):
-        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, anchor)
+        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link)
     found = score(claim, samples)
     decided = verdict(claim, found)
     runs = " and ".join(str(len(sample)) for sample in samples)
     words = f"{how}; {runs} runs." + (f" {claim.explanation}" if claim.explanation and decided != "holds" else "")
     ours = Estimate(found.estimate, found.low, found.high)
-    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, anchor)
+    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link)

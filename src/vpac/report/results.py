@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,6 +53,7 @@ class Results:
     """The finished runs of each arm, by its label."""
     failures: list[Failure] = field(default_factory=list)
     """Runs that failed, are damaged or are missing."""
+    _frames: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[Arm]:
@@ -72,21 +72,23 @@ class Results:
 
     def columns(self, label: str) -> list[str]:
         """What was measured along the runs of an arm."""
-        return [name for name in self._frames[label][0].columns if name not in ("episode", "steps")]
+        return list(self.frames(label)[0].columns[1:])
 
     def curve(self, label: str, column: str) -> Curve:
         """A column of the metrics along the runs of an arm."""
-        frames = self._frames[label]
+        frames = self.frames(label)
         x = frames[0].columns[0]
         return Curve(frames[0][x].to_numpy(), np.stack([frame[column].to_numpy() for frame in frames]))
 
     def rows(self, label: str) -> list[dict[str, Any]]:
         """The metrics of an arm's first run, row by row."""
-        return list(self._frames[label][0].iter_rows(named=True))
+        return list(self.frames(label)[0].iter_rows(named=True))
 
-    @cached_property
-    def _frames(self) -> dict[str, list[Any]]:
-        return {label: [record.metrics() for record in records] for label, records in self.records.items()}
+    def frames(self, label: str) -> list[Any]:
+        """The metrics of an arm's runs; the first column is where they were measured."""
+        if label not in self._frames:
+            self._frames[label] = [record.metrics() for record in self.records[label]]
+        return self._frames[label]
 
 
 def read_results(store: Store, study: Study, known: dict[str, Record | Failure]) -> Results:

@@ -10,6 +10,7 @@ from vpac.execution.store import Record
 from vpac.report.chart import Chart
 from vpac.report.document import Section
 from vpac.report.figures import LABELS, chart_of
+from vpac.report.judge import anchor
 from vpac.report.results import Results
 from vpac.report.tables import Cell, Table
 from vpac.risk.compare import probability_of_improvement
@@ -26,7 +27,7 @@ def section_of(results: Results) -> Section:
     experiment, study = results.study.experiment, results.study
     about = experiment.about + (f"\n\nThe paper: {experiment.paper}." if experiment.paper else "")
     return Section(
-        name=experiment.name.replace("/", "-"), title=experiment.title, about=about, charts=list(_charts(results)),
+        name=anchor(experiment.name), title=experiment.title, about=about, charts=list(_charts(results)),
         tables=list(_tables(results)), settings=_settings(results), provenance=_provenance(results),
         wall_seconds=study.seconds, command=f"vpac reproduce {experiment.name}",
     )  # fmt: skip

@@ -6,18 +6,21 @@ import base64
 import math
 import urllib.parse
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points
 from vpac.report.document import TAKEN, ClaimRow, Document, Explorer, Section
-from vpac.report.draw import static_svg
 from vpac.report.interactive import figures, legend
 from vpac.report.interactive_parts import numbers
 from vpac.report.look import Look
 from vpac.report.scales import SCALES
 from vpac.report.tables import Table, shown
 
-__all__ = ["document_view", "duration"]
+__all__ = ["Paint", "document_view", "duration"]
+
+Paint = Callable[[Chart], str]
+"""How a chart becomes SVG."""
 
 MOST_ROWS = 120
 """A longer table is thinned out on the page; the CSV file has all of it."""
@@ -31,7 +34,7 @@ SHAPES = {
 """Markers as SVG paths, for the legend."""
 
 
-def document_view(document: Document) -> dict[str, Any]:
+def document_view(document: Document, paint: Paint) -> dict[str, Any]:
     """Everything the page's template asks for."""
     names = Counter(chart.name for section in document.sections for chart in section.charts)
     names.update(section.name for section in document.sections)
@@ -48,7 +51,7 @@ def document_view(document: Document) -> dict[str, Any]:
         "title": document.title, "subtitle": document.subtitle, "made": document.made, "versions": dict(document.versions),
         "claims": [_claim(claim, known) for claim in document.claims],
         "counts": [(SIGNS[verdict], counts[verdict], verdict) for verdict in SIGNS],
-        "sections": [_section(section, [next(numbered) for _ in section.charts]) for section in document.sections],
+        "sections": [_section(section, [next(numbered) for _ in section.charts], paint) for section in document.sections],
         "failures": document.failures,
         "explorer": document.explorer and _explorer(document.explorer),
     }  # fmt: skip
@@ -74,11 +77,11 @@ def _claim(claim: ClaimRow, known: set[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _section(section: Section, numbering: list[int]) -> dict[str, Any]:
+def _section(section: Section, numbering: list[int], paint: Paint) -> dict[str, Any]:
     return {
         "name": section.name, "title": section.title, "about": _paragraphs(section.about), "command": section.command,
         "wall": None if section.wall_seconds is None else duration(section.wall_seconds), "wall_seconds": section.wall_seconds,
-        "charts": [_chart(chart, number) for chart, number in zip(section.charts, numbering, strict=True)],
+        "charts": [_chart(chart, number, paint) for chart, number in zip(section.charts, numbering, strict=True)],
         "tables": [_table(table) for table in section.tables],
         "settings": section.settings and _table(section.settings),
         "provenance": [(name, shown(value)) for name, value in section.provenance.items()],
@@ -89,9 +92,9 @@ def _paragraphs(text: str) -> list[str]:
     return [part.strip() for part in text.split("\n\n") if part.strip()]
 
 
-def _chart(chart: Chart, number: int) -> dict[str, Any]:
+def _chart(chart: Chart, number: int, paint: Paint) -> dict[str, Any]:
     table = chart.table()
-    svg = base64.b64encode(static_svg(chart).encode("utf-8")).decode()
+    svg = base64.b64encode(paint(chart).encode("utf-8")).decode()
     return {
         "name": chart.name, "number": number, "title": chart.title, "caption": chart.caption, "notes": chart.notes,
         "alternative": chart.alternative or describe(chart), "columns": chart.width,

@@ -16,8 +16,9 @@ from typing import Any
 from vpac.errors import UserError
 from vpac.files import write_text
 from vpac.report.document import Document
+from vpac.report.draw import static_svg
 from vpac.report.look import DARK, LIGHT
-from vpac.report.page.views import document_view
+from vpac.report.page.views import Paint, document_view
 
 __all__ = ["MOST_BYTES", "as_json", "render", "write_page"]
 
@@ -27,19 +28,19 @@ SCRIPTS = ("tools.js", "figures.js", "explorer.js")
 MOST_BYTES = 15_000_000
 
 
-def write_page(document: Document, folder: Path) -> Path:
-    """Write `index.html` into the folder, whole or not at all."""
-    text = render(document)
+def write_page(document: Document, folder: Path, paint: Paint = static_svg) -> Path:
+    """Write `index.html` into the folder, whole or not at all; `paint` draws what print and readers without scripts see."""
+    text = render(document, paint)
     size = len(text.encode("utf-8"))
     if size > MOST_BYTES:
-        heaviest = ", ".join(f"{name} {count / 1e6:.1f} MB" for name, count in _weights(document)[:3])
+        heaviest = ", ".join(f"{name} {count / 1e6:.1f} MB" for name, count in _weights(document, paint)[:3])
         raise UserError(
             f"the page has {size / 1e6:.1f} MB, at most {MOST_BYTES / 1e6:g} are allowed; heaviest: {heaviest}"
         )
     return write_text(Path(folder) / "index.html", text)
 
 
-def render(document: Document) -> str:
+def render(document: Document, paint: Paint = static_svg) -> str:
     """The page as text."""
     import jinja2
     from markupsafe import Markup
@@ -52,7 +53,7 @@ def render(document: Document) -> str:
     theme, plotly, ours = _read("theme.js"), _plotly(), "\n".join(_read(name) for name in SCRIPTS)
     scripts = {"theme": theme, "plotly": plotly, "ours": ours}
     return environment.get_template("index.html.j2").render(
-        page=document_view(document),
+        page=document_view(document, paint),
         style=Markup(_read("style.css") + _palette()),
         scripts={name: Markup(text) for name, text in scripts.items()},
         policy=_policy([theme, plotly, ours]),
@@ -103,9 +104,9 @@ def _palette() -> str:
     return "\n:root {\n" + "\n".join(lines) + "\n}\n"
 
 
-def _weights(document: Document) -> list[tuple[str, int]]:
+def _weights(document: Document, paint: Paint) -> list[tuple[str, int]]:
     """Which figures take how many bytes, the heaviest first."""
-    view = document_view(document)
+    view = document_view(document, paint)
     sizes = [
         (chart["name"], len(chart["static"]) + len(chart["csv"]) + len(as_json(chart["figures"])))
         for section in view["sections"]
