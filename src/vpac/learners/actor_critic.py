@@ -76,7 +76,7 @@ def _train(
     A table's policies are kept, one row for each state, until θ changes there: drawing the next action then waits for no
     exp. A row of zeros is not known yet. With tiles, θ changes for many places at once, and two rows take turns.
     """
-    theta, place, trace, behaviour = weights.theta, work.place, work.trace, work.behaviour
+    theta, place, behaviour = weights.theta, work.place, work.behaviour
     here, there = work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
@@ -89,7 +89,7 @@ def _train(
         rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
         state_value = mean_value(weights.w, here, policy)
         weights.mean[0] += rates.alpha_mean[episode] * (state_value - weights.mean[0])
-        begin(settings, trace, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
+        trace = begin(settings, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
         total, discount, terminated, steps = 0.0, 1.0, False, 0
         product, weight_sum, square_sum, excess_sum = actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
@@ -103,7 +103,7 @@ def _train(
             if settings.critic == MONTE_CARLO:
                 found = record(tape, steps, here, action, policy, reward, rho, actor_rho)
             else:
-                found = learn_step(
+                found, trace = learn_step(
                     settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy, reward,
                     terminated, there, next_action, policy_next, rho_next, actor_rho_next,
                 )  # fmt: skip
@@ -129,7 +129,6 @@ def _train(
                 settings,
                 weights,
                 ascent,
-                trace,
                 psi,
                 alpha_theta,
                 alpha_w,

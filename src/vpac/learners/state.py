@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vpac.learners.trace import LENGTH
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["History", "Rates", "Weights", "Workspace"]
@@ -48,14 +47,13 @@ class Workspace(NamedTuple):
     policy_next: FloatArray
     behaviour: FloatArray
     place: FloatArray
-    trace: FloatArray
 
     @classmethod
     def make(cls, n_active: int, n_actions: int) -> Workspace:
         """For so many active features and actions."""
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
-        return cls(here, there, policy, policy_next, behaviour, np.zeros(2), np.zeros(LENGTH))
+        return cls(here, there, policy, policy_next, behaviour, np.zeros(2))
 
 
 class History(NamedTuple):
