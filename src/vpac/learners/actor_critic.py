@@ -136,8 +136,10 @@ def _train(
                 product *= actor_rho_next
             changed = here if world.n_active == 1 else there  # of a table's policies, the state's that was left
             fill_policy(theta, changed, coldness, policy if world.n_active == 1 else policy_next)
-            for index in range(len(here)):
-                here[index] = there[index]
+            if world.n_active == 1:
+                here[0] = there[0]
+            else:
+                here, there = there, here
             action, rho, actor_rho, excess, policy = next_action, rho_next, actor_rho_next, excess_next, policy_next
         if settings.critic == MONTE_CARLO:
             ahead = 0.0 if terminated else value(weights.w, here, action)
