@@ -54,7 +54,7 @@ from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
 from vpac.learners.worlds import World, compile_mdp, compile_puddle
 
 GAMMA, ALPHA_THETA, ALPHA_W, ALPHA_Z = 0.99, 0.01, 0.5, 0.5
-LIMIT, REPETITIONS, NAIVE_EPISODES = 500, 3, 200
+LIMIT, REPETITIONS, NAIVE_EPISODES = 500, 7, 200
 TIMES_NUMPY, TIMES_C, TIMES_C_OFF_POLICY, MEGABYTES, SECONDS = 300.0, 1.3, 1.5, 500.0, 1.0
 MICROSECONDS = 100.0
 THREADS = min(2, os.cpu_count() or 1)
