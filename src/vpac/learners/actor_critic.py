@@ -18,15 +18,16 @@ from __future__ import annotations
 
 from vpac.learners.behaviour import act, ratios
 from vpac.learners.compiled import compiled, inlined
-from vpac.learners.generator import Words
-from vpac.learners.memory import borrow, give_back, table_in
+from vpac.learners.exponential import LANES
+from vpac.learners.generator import WORDS, Words
+from vpac.learners.memory import borrow, give_back, on_stack, table_in
 from vpac.learners.monte_carlo import Tape, learn_from_tape, record
-from vpac.learners.settings import MONTE_CARLO, Settings
+from vpac.learners.settings import MONTE_CARLO, Settings, as_on_policy
 from vpac.learners.softmax import fill_policy, mean_value, policy_at, value
-from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
+from vpac.learners.state import GOOD, History, Rates, Weights, Workspace, in_registers
 from vpac.learners.step import learn_step
 from vpac.learners.trace import begin
-from vpac.learners.worlds import World, first_place, move, see
+from vpac.learners.worlds import World, as_table, first_place, move, see
 from vpac.typing import FloatArray
 
 __all__ = ["train"]
@@ -48,11 +49,27 @@ def train(
     """Learn for as many episodes as `history` has room; returns (what was found, episode, step).
 
     `ascent` is where the actor's updates go: θ itself, or another array to look at the updates of a policy held fixed.
+
+    The loop is written once and compiled three times: for tables of four actions on-policy, for all tables, and for tiles.
+    What a loop is for it need not ask at each step, and the few numbers that tell where a table's episode is stay in registers.
     """
     rows = world.n_features if world.n_active == 1 else 2
     memory = borrow(rows, world.n_actions)
     policies = table_in(memory, rows, world.n_actions)
-    result = _train(world, settings, weights, ascent, rates, table, words, work, tape, history, policies)
+    if world.finite:
+        own, small = on_stack(words, WORDS), in_registers(work)
+        if settings.on_policy and world.n_actions == LANES:
+            of_four, known = table_in(memory, rows, LANES), as_on_policy(settings)
+            result = _train(
+                as_table(world, LANES), known, weights, ascent, rates, table, own, small, tape, history, of_four
+            )
+        else:
+            any_table = as_table(world, world.n_actions)
+            result = _train(any_table, settings, weights, ascent, rates, table, own, small, tape, history, policies)
+        for index in range(WORDS):
+            words[index] = own[index]
+    else:
+        result = _train(world, settings, weights, ascent, rates, table, words, work, tape, history, policies)
     give_back(memory)
     return result
 
@@ -76,7 +93,7 @@ def _train(
     A table's policies are kept, one row for each state, until θ changes there: drawing the next action then waits for no
     exp. A row of zeros is not known yet. With tiles, θ changes for many places at once, and two rows take turns.
     """
-    theta, place, trace, behaviour = weights.theta, work.place, work.trace, work.behaviour
+    theta, place, behaviour = weights.theta, work.place, work.behaviour
     here, there = work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
@@ -89,7 +106,7 @@ def _train(
         rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
         state_value = mean_value(weights.w, here, policy)
         weights.mean[0] += rates.alpha_mean[episode] * (state_value - weights.mean[0])
-        begin(settings, trace, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
+        trace = begin(settings, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
         total, discount, terminated, steps = 0.0, 1.0, False, 0
         product, weight_sum, square_sum, excess_sum = actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
@@ -103,7 +120,7 @@ def _train(
             if settings.critic == MONTE_CARLO:
                 found = record(tape, steps, here, action, policy, reward, rho, actor_rho)
             else:
-                found = learn_step(
+                found, trace = learn_step(
                     settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy, reward,
                     terminated, there, next_action, policy_next, rho_next, actor_rho_next,
                 )  # fmt: skip
@@ -117,11 +134,13 @@ def _train(
                 square_sum += product * product
                 excess_sum += excess
                 product *= actor_rho_next
-            here, there = there, here
-            action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
-            changed = there if world.n_active == 1 else here  # of a table's policies, the state's that was left
+            changed = here if world.n_active == 1 else there  # of a table's policies, the state's that was left
             fill_policy(theta, changed, coldness, policy if world.n_active == 1 else policy_next)
-            policy = policy_next
+            if world.n_active == 1:
+                here[0] = there[0]
+            else:
+                here, there = there, here
+            action, rho, actor_rho, excess, policy = next_action, rho_next, actor_rho_next, excess_next, policy_next
         if settings.critic == MONTE_CARLO:
             ahead = 0.0 if terminated else value(weights.w, here, action)
             ahead_square = 0.0 if terminated else value(weights.z, here, action)
@@ -129,7 +148,6 @@ def _train(
                 settings,
                 weights,
                 ascent,
-                trace,
                 psi,
                 alpha_theta,
                 alpha_w,

@@ -17,11 +17,12 @@ from vpac.typing import FloatArray
 __all__ = ["generator", "normal", "pick", "uniform"]
 
 Words = NDArray[np.uint64]
+WORDS = 4
 
 
 def generator(seed: np.random.SeedSequence) -> Words:
     """The four words of a stream."""
-    words: Words = np.asarray(seed.generate_state(4, np.uint64), np.uint64)
+    words: Words = np.asarray(seed.generate_state(WORDS, np.uint64), np.uint64)
     return words
 
 

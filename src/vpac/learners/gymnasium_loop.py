@@ -15,7 +15,7 @@ from vpac.learners.sight import Sight
 from vpac.learners.softmax import fill_policy, mean_value, value
 from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
 from vpac.learners.step import learn_step
-from vpac.learners.trace import begin
+from vpac.learners.trace import Trace, begin
 from vpac.typing import FloatArray, IntArray
 
 __all__ = ["choose", "train_gymnasium"]
@@ -41,10 +41,10 @@ def choose(
 @compiled
 def _begin(
     settings: Settings, weights: Weights, work: Workspace, action: int, rho: float, actor_rho: float, alpha_mean: float
-) -> None:
+) -> Trace:
     state_value = mean_value(weights.w, work.here, work.policy)
     weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
-    begin(settings, work.trace, value(weights.w, work.here, action), state_value, weights.mean[0], rho, actor_rho)
+    return begin(settings, value(weights.w, work.here, action), state_value, weights.mean[0], rho, actor_rho)
 
 
 @compiled
@@ -52,6 +52,7 @@ def _learn(
     settings: Settings,
     weights: Weights,
     work: Workspace,
+    trace: Trace,
     rates: FloatArray,
     action: int,
     reward: float,
@@ -59,14 +60,14 @@ def _learn(
     next_action: int,
     rho_next: float,
     actor_rho_next: float,
-) -> int:
+) -> tuple[int, Trace]:
     """One step; then what was there becomes what is here."""
-    found = learn_step(
-        settings, weights, weights.theta, work.trace, rates[0], rates[1], rates[2], rates[3], work.here, action,
+    found, trace = learn_step(
+        settings, weights, weights.theta, trace, rates[0], rates[1], rates[2], rates[3], work.here, action,
         work.policy, reward, terminated, work.there, next_action, work.policy_next, rho_next, actor_rho_next,
     )  # fmt: skip
     _turn(settings, weights, work)
-    return found
+    return found, trace
 
 
 @compiled
@@ -108,7 +109,7 @@ def _close(
     ahead = 0.0 if terminated else value(weights.w, work.here, action)
     ahead_square = 0.0 if terminated else value(weights.z, work.here, action)
     return learn_from_tape(
-        settings, weights, weights.theta, work.trace, rates[0], rates[1], rates[2], rates[3], tape, steps, rho, ahead,
+        settings, weights, weights.theta, rates[0], rates[1], rates[2], rates[3], tape, steps, rho, ahead,
         ahead_square,
     )  # fmt: skip
 
@@ -134,7 +135,7 @@ def train_gymnasium(
         action, rho, actor_rho, excess = choose(
             settings, table, weights.theta, work.here, work.policy, work.behaviour, words
         )
-        _begin(settings, weights, work, action, rho, actor_rho, now[4])
+        trace = _begin(settings, weights, work, action, rho, actor_rho, now[4])
         total, discount, steps, terminated, cut = 0.0, 1.0, 0, False, False
         products, excesses = [], []
         while not (terminated or cut):
@@ -150,10 +151,11 @@ def train_gymnasium(
             if settings.critic == MONTE_CARLO:
                 found = _record(settings, weights, work, tape, steps - 1, action, reward, rho, actor_rho)
             else:
-                found = _learn(
+                found, trace = _learn(
                     settings,
                     weights,
                     work,
+                    trace,
                     now,
                     action,
                     reward,

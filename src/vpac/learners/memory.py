@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
+from numba.core.cgutils import alloca_once
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from vpac.learners.compiled import inlined
 
-__all__ = ["borrow", "give_back", "table_in"]
+__all__ = ["borrow", "give_back", "on_stack", "table_in"]
 
 _calloc: Any = types.ExternalFunction("calloc", types.voidptr(types.uint64, types.uint64))
 _free: Any = types.ExternalFunction("free", types.void(types.voidptr))
@@ -53,3 +54,31 @@ def _table_in(context: Any, memory: Any, rows: Any, columns: Any) -> Any:
 
 
 table_in: Any = intrinsic(_table_in)
+
+
+def _on_stack(context: Any, array: Any, size: Any) -> Any:
+    """The first numbers of an array, copied to the stack."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+    length = size.literal_value
+    kind = types.Array(array.dtype, 1, "C")
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        source = context.make_array(array)(context, builder, arguments[0]).data
+        item = context.get_value_type(array.dtype)
+        room: Any = alloca_once(builder, ir.ArrayType(item, length))  # type: ignore[no-untyped-call]
+        data = builder.bitcast(room, item.as_pointer())
+        for index in range(length):
+            at = ir.Constant(ir.IntType(64), index)
+            builder.store(builder.load(builder.gep(source, [at])), builder.gep(data, [at]))
+        result = context.make_array(kind)(context, builder)
+        one = context.get_constant(types.intp, BYTES)
+        layout = {"shape": (context.get_constant(types.intp, length),), "strides": (one,), "itemsize": one}
+        populate_array(result, data=data, meminfo=None, **layout)  # type: ignore[no-untyped-call]
+        return result._getvalue()
+
+    return kind(array, size), code
+
+
+on_stack: Any = intrinsic(prefer_literal=True)(_on_stack)
+"""A copy of an array's first numbers where nobody else looks: LLVM keeps it in registers."""

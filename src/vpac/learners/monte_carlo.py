@@ -76,7 +76,6 @@ def learn_from_tape(
     settings: Settings,
     weights: Weights,
     ascent: FloatArray,
-    trace: FloatArray,
     psi: float,
     alpha_theta: float,
     alpha_w: float,
@@ -115,9 +114,8 @@ def learn_from_tape(
 
     first, action = tape.active[0], tape.action[0]
     state_value = mean_value(weights.w, first, tape.policy[0])
-    begin(
-        settings, trace, value(weights.w, first, action), state_value, weights.mean[0], tape.rho[0], tape.actor_rho[0]
-    )
+    q = value(weights.w, first, action)
+    trace = begin(settings, q, state_value, weights.mean[0], tape.rho[0], tape.actor_rho[0])
     for step in range(steps):
         here, action, policy = tape.active[step], tape.action[step], tape.policy[step]
         q, s = value(weights.w, here, action), value(weights.z, here, action)
@@ -133,5 +131,6 @@ def learn_from_tape(
                 + settings.gamma * mean_value(weights.w, there, policy_next)
                 - mean_value(weights.w, here, policy)
             )
-            advance(settings, trace, reward, reward + settings.gamma * rho * q_next - q, delta_v, rho, actor_rho)
+            delta = reward + settings.gamma * rho * q_next - q
+            trace = advance(settings, trace, reward, delta, delta_v, rho, actor_rho)
     return GOOD

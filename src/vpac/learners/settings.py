@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Settings"]
+from vpac.learners.compiled import inlined
+
+__all__ = ["Settings", "as_on_policy"]
 
 DIRECT, INDIRECT, MONTE_CARLO = 0, 1, 2
 """Critics of the spread: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
@@ -45,3 +47,12 @@ class Settings(NamedTuple):
     """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
     clip_actor: bool
     """Whether the actor's ratios are min(1, ρ)."""
+
+
+@inlined
+def as_on_policy(s: Settings) -> Settings:
+    """Settings of an on-policy learner, in code that is compiled for nothing else."""
+    return Settings(
+        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
+        CLIPPED, False,
+    )  # fmt: skip

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vpac.learners.trace import LENGTH
+from vpac.learners.compiled import inlined
+from vpac.learners.memory import on_stack
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["History", "Rates", "Weights", "Workspace"]
+__all__ = ["History", "Rates", "Weights", "Workspace", "in_registers"]
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR = 0, 1, 2, 3, 4
 """What a step may find: all is well, or the first quantity that is not finite."""
@@ -48,14 +49,20 @@ class Workspace(NamedTuple):
     policy_next: FloatArray
     behaviour: FloatArray
     place: FloatArray
-    trace: FloatArray
 
     @classmethod
     def make(cls, n_active: int, n_actions: int) -> Workspace:
         """For so many active features and actions."""
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
-        return cls(here, there, policy, policy_next, behaviour, np.zeros(2), np.zeros(LENGTH))
+        return cls(here, there, policy, policy_next, behaviour, np.zeros(2))
+
+
+@inlined
+def in_registers(work: Workspace) -> Workspace:
+    """The workspace of a table: one active feature, which is the state's number. Nobody else sees these arrays."""
+    here, there, place = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.place, 2)
+    return Workspace(here, there, work.policy, work.policy_next, work.behaviour, place)
 
 
 class History(NamedTuple):

@@ -12,7 +12,7 @@ from vpac.learners.penalty import actor_weight
 from vpac.learners.settings import PUBLISHED, Settings
 from vpac.learners.softmax import add_score, mean_value, value
 from vpac.learners.state import BAD_ACTOR, BAD_REWARD, BAD_SPREAD, BAD_VALUE, GOOD, Weights
-from vpac.learners.trace import advance
+from vpac.learners.trace import Trace, advance
 from vpac.typing import FloatArray, IntArray
 
 __all__ = ["learn_step", "move_actor"]
@@ -23,7 +23,7 @@ def learn_step(
     settings: Settings,
     weights: Weights,
     ascent: FloatArray,
-    trace: FloatArray,
+    trace: Trace,
     psi: float,
     alpha_theta: float,
     alpha_w: float,
@@ -38,13 +38,14 @@ def learn_step(
     policy_next: FloatArray,
     rho_next: float,
     actor_rho_next: float,
-) -> int:
-    """Critics, actor, trace. Returns what it found; a number that is not finite changes nothing."""
+) -> tuple[int, Trace]:
+    """Critics, actor, trace. Returns what it found, and the next trace; a number that is not finite changes nothing."""
     w, z = weights.w, weights.z
     q, s = value(w, here, action), value(z, here, action)
     delta, delta_bar = td_errors(settings, w, z, reward, terminated, q, s, there, next_action, rho_next, policy_next)
     if not math.isfinite(s + len(here) * alpha_z * delta_bar):  # what the spread is about to become
-        return BAD_REWARD if not math.isfinite(reward) else BAD_VALUE if not math.isfinite(delta) else BAD_SPREAD
+        found = BAD_REWARD if not math.isfinite(reward) else BAD_VALUE if not math.isfinite(delta) else BAD_SPREAD
+        return found, trace
     delta_v = 0.0
     if settings.baseline and settings.form != PUBLISHED:
         ahead = 0.0 if terminated else settings.gamma * mean_value(w, there, policy_next)
@@ -55,8 +56,7 @@ def learn_step(
         z[feature, column] += alpha_z * delta_bar
     q, s = q + len(here) * alpha_w * delta, s + len(here) * alpha_z * delta_bar  # the same as looking them up again
     found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
-    advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
-    return found
+    return found, advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
 
 
 @inlined
@@ -64,7 +64,7 @@ def move_actor(
     settings: Settings,
     weights: Weights,
     ascent: FloatArray,
-    trace: FloatArray,
+    trace: Trace,
     psi: float,
     alpha_theta: float,
     here: IntArray,

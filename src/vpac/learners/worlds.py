@@ -17,7 +17,7 @@ from vpac.learners.features import Tiles, fill_tiles
 from vpac.learners.generator import Words, normal, uniform
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["World", "compile_mdp", "compile_puddle", "first_place", "move", "see"]
+__all__ = ["World", "as_table", "compile_mdp", "compile_puddle", "first_place", "move", "see"]
 
 
 ONE = np.uint64(1)
@@ -64,6 +64,15 @@ def compile_puddle(env: ContinuousPuddleWorld, tiles: Tiles) -> World:
     return World(
         False, 4, tiles.size, len(tiles.offset), nowhere, nowhere, none, none, none, np.zeros(0, bool), nowhere, none,
         np.array(square, np.float64), tiles,
+    )  # fmt: skip
+
+
+@inlined
+def as_table(world: World, n_actions: int) -> World:
+    """A finite process with so many actions, in code that is compiled for nothing else."""
+    return World(
+        True, n_actions, world.n_features, 1, world.indptr, world.successor, world.probability, world.reward,
+        world.deviation, world.terminal, world.starts, world.start_probability, world.square, world.tiles,
     )  # fmt: skip
 
 
