@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tiny import SPEC, contents, little
+from vpac.errors import UserError
+from vpac.execution.executors import Processes, Serial, make_executor
+from vpac.execution.store import Store
+from vpac.execution.study import carry_out_studies, plan
+from vpac.experiments.spec import Arm
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+def test_every_executor_gives_the_same_bytes(store, tmp_path):
+    plans = [plan(little())]
+    carry_out_studies(plans, store, Serial())
+    other, hands = Store(tmp_path / "other"), Processes(2)
+    try:
+        tally = carry_out_studies(plans, other, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 12
+    assert contents(store) == contents(other)
+
+
+def broken_study():
+    arms = (
+        Arm(label="good", algorithm="ac"),
+        Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}),
+        Arm(label="diverging", algorithm="vpac", settings={"psi": 1e308}),
+    )
+    return little(runs=2, arms=arms)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs):
+    hands = make_executor("processes", jobs)
+    try:
+        tally = carry_out_studies([plan(broken_study())], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 2
+    assert sorted(outcome.status for outcome in tally.failed) == ["diverged", "diverged", "failed", "failed"]
+    notes = [json.loads(path.read_text(encoding="utf-8")) for path in store.failed.glob("*.json")]
+    assert len(notes) == 4
+    assert any("psi must be" in note["error"] and "Traceback" in note["error"] for note in notes)
+    assert any("not finite" in note["error"] and "seed" in note["error"] for note in notes)
+
+
+def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
+    plans = [plan(little(runs=8, episodes=4000))]
+    hands = Processes(2)
+    killed = []
+
+    def kill_one(outcome):
+        if not killed:
+            victim = hands._workers[0].process.pid
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+    try:
+        tally = carry_out_studies(plans, store, hands, kill_one)["little"]
+    finally:
+        hands.close()
+    assert killed
+    assert (tally.done, tally.failed) == (16, [])
+    undisturbed = Store(tmp_path / "undisturbed")
+    carry_out_studies(plans, undisturbed, Serial())
+    assert contents(store) == contents(undisturbed)
+
+
+def test_no_process_is_left_behind(store):
+    hands = Processes(2)
+    carry_out_studies([plan(little(runs=1))], store, hands)
+    pids = [worker.process.pid for worker in hands._workers]
+    assert pids
+    hands.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_the_number_of_jobs_is_checked():
+    with pytest.raises(UserError, match="jobs must be a whole number from 1 up, got 0"):
+        make_executor("processes", 0)
+
+
+class Command:
+    """`vpac sweep` of a little study as a process of its own, with workers of its own."""
+
+    def __init__(self, spec, root, *more):
+        command = [sys.executable, "-m", "vpac", "sweep", str(spec), "--store", str(root), "--jobs", "2", "--json", *more]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def end(self):
+        out, err = self.process.communicate(timeout=240)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The bytes of the study that the next tests disturb, and its file."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    spec = folder / "little.toml"
+    spec.write_text(SPEC.format(runs=60, episodes=2000), encoding="utf-8")
+    code, _, err = Command(spec, folder / "results").end()
+    assert code == 0, err
+    return spec, contents(Store(folder / "results"))
+
+
+def wait_for_runs(store, count, process):
+    while len(store.names()) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
+    spec, expected = undisturbed
+    rng = np.random.default_rng(5)
+    for moment in sorted(rng.integers(1, 100, size=4).tolist()):
+        command = Command(spec, store.root)
+        wait_for_runs(store, min(moment, len(store.names()) + 40), command.process)
+        time.sleep(float(rng.random()) * 0.05)
+        os.killpg(command.process.pid, signal.SIGKILL)
+        command.end()
+    code, out, err = Command(spec, store.root).end()
+    assert code == 0, err
+    assert json.loads(out)["experiments"]["little"]["kept"] >= 1
+    assert contents(store) == expected
+    assert [entry for entry in os.listdir(store.runs) if entry.startswith(".")] == []
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
+    spec, expected = undisturbed
+    command = Command(spec, store.root)
+    wait_for_runs(store, 5, command.process)
+    os.killpg(command.process.pid, signal.SIGINT)
+    code, _, err = command.end()
+    assert code == 130
+    assert "Traceback" not in err
+    assert f"To go on: vpac sweep {spec}" in err
+    done = len(store.names())
+    assert 5 <= done < 120
+    _, listed, _ = run("ps", "-eo", "args")
+    assert str(store.root) not in listed
+    code, out, err = Command(spec, store.root).end()
+    assert code == 0, err
+    assert json.loads(out)["experiments"]["little"]["kept"] >= done
+    assert contents(store) == expected
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_two_processes_on_one_store_share_the_work(store, undisturbed):
+    spec, expected = undisturbed
+    commands = [Command(spec, store.root), Command(spec, store.root)]
+    counts = []
+    for command in commands:
+        code, out, err = command.end()
+        assert code == 0, err
+        found = json.loads(out)["experiments"]["little"]
+        assert found["failed"] == []
+        counts.append(found)
+    assert contents(store) == expected
+    times = [json.loads((store.runs / n / "run.json").read_text(encoding="utf-8"))["about"]["time"] for n in store.names()]
+    assert len(times) == 120
+    assert all(re.match(r"20\d\d-", text) for text in times)
