@@ -12,7 +12,7 @@ import numpy as np
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
-from vpac.report.geometry import near_right_edge
+from vpac.report.geometry import more_room_on_the_left, near_right_edge
 from vpac.report.look import Look, look
 from vpac.report.style import INK, MUTED, figure_style, plain, save_figure
 
@@ -204,7 +204,7 @@ def _draw_references(axis: Any, panel: Lines | Points) -> None:
 
 def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizontal: bool, colour: str) -> None:
     """The label at the line's end, inside the panel; at the end where fewer curves come near."""
-    left = horizontal and isinstance(panel, Lines) and _room(panel, mark.value, 0) > _room(panel, mark.value, 1)
+    left = horizontal and more_room_on_the_left(panel, mark.value)
     if horizontal:
         at, where, side = (
             (0.005 if left else 0.995, mark.value),
@@ -218,18 +218,3 @@ def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizont
         color=colour, ha=side, va="bottom" if horizontal else "top",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
     )  # fmt: skip
-
-
-def _room(panel: Lines, value: float, end: int) -> float:
-    """How far the nearest curve is from a value in the first (0) or last (1) quarter of the panel."""
-    known = [x for line in panel.series for x in line.x]
-    if not known:
-        return 0.0
-    first, width = min(known), max(known) - min(known)
-    near = [
-        abs(y - value)
-        for line in panel.series
-        for x, y in zip(line.x, line.y, strict=True)
-        if math.isfinite(y) and (x >= first + 0.75 * width if end else x <= first + 0.25 * width)
-    ]
-    return min(near, default=math.inf)

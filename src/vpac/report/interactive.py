@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots
-from vpac.report.geometry import near_right_edge
+from vpac.report.geometry import more_room_on_the_left, near_right_edge
 from vpac.report.interactive_maps import grid_figure, plane_figure
 from vpac.report.interactive_parts import Figure, base_layout, colour, numbers, safe
 from vpac.report.look import Look, look
@@ -195,12 +195,13 @@ def _add_references(panel: Lines | Points, layout: Figure, turned: bool) -> None
         log = panel.y_log if mark.axis == "y" else panel.x_log
         at = math.log10(mark.value) if log and mark.value > 0 else mark.value
         along, across = ("x", "y") if horizontal else ("y", "x")
+        left = not horizontal or more_room_on_the_left(panel, mark.value)
         layout["shapes"].append(
             {"type": "line", f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1, f"{across}ref": across,
              f"{across}0": mark.value, f"{across}1": mark.value, "line": {"color": ink, "width": 1.5, "dash": "dot"}}
         )  # fmt: skip
         layout["annotations"].append(
-            {"text": safe(mark.label), f"{along}ref": "paper", along: 1, f"{across}ref": across, across: at, "showarrow": False,
-             "xanchor": "right" if horizontal else "left", "yanchor": "bottom" if horizontal else "top",
-             "font": {"color": ink, "size": 11}, "bgcolor": "var(--paper) 0.75"}
+            {"text": safe(mark.label), f"{along}ref": "paper", along: 0 if horizontal and left else 1, f"{across}ref": across,
+             across: at, "showarrow": False, "font": {"color": ink, "size": 11}, "bgcolor": "var(--paper) 0.75",
+             "xanchor": "left" if left else "right", "yanchor": "bottom" if horizontal else "top"}
         )  # fmt: skip
