@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vpac.files import write_text
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
 from vpac.report.geometry import more_room_on_the_left, near_right_edge
@@ -18,24 +20,28 @@ from vpac.report.style import INK, MUTED, figure_style, plain, save_figure
 
 __all__ = ["draw", "static_svg", "write"]
 
-KINDS = ("pdf", "png")
+KINDS = ("pdf", "png", "csv")
 MARKS = 9
 """A curve carries about this many markers."""
 
 
 def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
-    """The chart as files named after it."""
+    """The chart as files named after it; the CSV file has every number that is drawn."""
     with figure_style() as plt:
         figure = draw(plt, chart)
-        return [save_figure(figure, Path(folder) / f"{chart.name}.{kind}") for kind in kinds]
+        paths = {kind: Path(folder) / f"{chart.name}.{kind}" for kind in kinds}
+        return [
+            write_text(path, chart.table().as_csv()) if kind == "csv" else save_figure(figure, path)
+            for kind, path in paths.items()
+        ]
 
 
 def static_svg(chart: Chart) -> str:
-    """The chart as SVG that needs no fonts."""
+    """The chart as SVG that needs no fonts, its paths to a hundredth of a point."""
     with figure_style() as plt, plt.rc_context({"svg.fonttype": "path", "svg.hashsalt": f"vpac {chart.name}"}):
         text = io.StringIO()
         draw(plt, chart).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return text.getvalue()
+        return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
 def draw(plt: Any, chart: Chart) -> Any:
@@ -79,7 +85,7 @@ def _size(panel: Any) -> tuple[float, float]:
     if isinstance(panel, Plane):
         return 3.8, 3.9
     if isinstance(panel, Points) and panel.sideways:
-        return 6.4, 1.0 + 0.19 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
+        return 6.4, 1.0 + 0.15 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
     return 4.3, 3.1
 
 
