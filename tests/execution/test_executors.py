@@ -102,7 +102,19 @@ class Command:
     """`vpac sweep` of a little study as a process of its own, with workers of its own."""
 
     def __init__(self, spec, root, *more):
-        command = [sys.executable, "-m", "vpac", "sweep", str(spec), "--store", str(root), "--jobs", "2", "--json", *more]
+        command = [
+            sys.executable,
+            "-m",
+            "vpac",
+            "sweep",
+            str(spec),
+            "--store",
+            str(root),
+            "--jobs",
+            "2",
+            "--json",
+            *more,
+        ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -180,6 +192,8 @@ def test_two_processes_on_one_store_share_the_work(store, undisturbed):
         assert found["failed"] == []
         counts.append(found)
     assert contents(store) == expected
-    times = [json.loads((store.runs / n / "run.json").read_text(encoding="utf-8"))["about"]["time"] for n in store.names()]
+    times = [
+        json.loads((store.runs / n / "run.json").read_text(encoding="utf-8"))["about"]["time"] for n in store.names()
+    ]
     assert len(times) == 120
     assert all(re.match(r"20\d\d-", text) for text in times)

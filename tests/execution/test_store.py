@@ -174,7 +174,10 @@ def test_a_full_disk_leaves_what_was_good(store, tmp_path):
         "print(carry_out(Store(sys.argv[1]), a_run(1)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(store.root), str(tmp_path / "warm")], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(store.root), str(tmp_path / "warm")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "status='unwritable'" in done.stdout, done.stderr
     assert f"cannot write to {store.root}" in done.stdout

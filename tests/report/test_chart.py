@@ -20,6 +20,7 @@ from vpac.report.interactive import figures, legend
 from vpac.report.look import DARK, LIGHT, MARKERS, NAMES, look
 from vpac.report.scales import SCALES
 from vpac.report.tables import Table, shown
+from vpac.report.thinning import count_lines, thinned
 
 EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)
 
@@ -162,7 +163,8 @@ def test_arrows_contrast_with_their_cell():
 @pytest.mark.parametrize("make", EVERY)
 def test_drawing_twice_gives_the_same_bytes(make, tmp_path):
     one, other = (write(make(), tmp_path / name) for name in ("one", "other"))
-    assert [p.name for p in one] == [f"{make().name}.pdf", f"{make().name}.png"]
+    assert [p.name for p in one] == [f"{make().name}.{kind}" for kind in ("pdf", "png", "csv")]
+    assert one[2].read_text() == make().table().as_csv()
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(one, other, strict=True))
     svg = static_svg(make())
     assert svg == static_svg(make())
@@ -192,13 +194,14 @@ def test_interactive_numbers_are_the_charts():
     assert figure["layout"]["yaxis"]["range"] == [12.5, -0.5], "row 0 is at the top"
 
 
-def test_long_curves_are_thinned_on_the_page_only():
+def test_long_curves_are_thinned():
     x = np.arange(5000)
-    long = chart(Lines([Line("a", x, 2 * x, x, 3 * x)]))
-    low, high, curve = figures(long)[0]["data"]
+    long = chart(Lines([Line("a", x, 2 * x, x, 3 * x)]), Grid([[False]]))
+    low, high, curve = figures(thinned(long, 600))[0]["data"]
     assert len(curve["x"]) == len(low["y"]) == len(high["y"]) == 600
     assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (0.0, 4999.0, 9998.0)
-    assert len(long.table().rows) == 5000
+    assert len(long.table().rows) == 5001
+    assert count_lines(long) == 1
 
 
 def test_colour_scales_are_matplotlibs():

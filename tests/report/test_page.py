@@ -6,10 +6,12 @@ import html
 import json
 import re
 
+import numpy as np
 import pytest
 
 import demo
 from vpac.errors import UserError
+from vpac.report.chart import Chart, Line, Lines
 from vpac.report.document import Document, Estimate, Explorer, ExplorerPoint, Section
 from vpac.report.page import render, write_page, writing
 from vpac.report.page.views import duration
@@ -104,6 +106,16 @@ def test_every_figure_has_words_a_static_picture_and_its_data(page):
             assert f"Data: {len(chart.table().rows)} rows" in part
             assert f'download="{chart.name}.csv"' in part
             assert part.count("<tr>") <= 121
+
+
+def test_long_curves_do_not_make_a_heavy_page():
+    x = np.arange(20_000)
+    lines = [Line(f"arm {k}", x, np.sin(x / 999.0), np.sin(x / 999.0) - 0.1, np.sin(x / 999.0) + 0.1) for k in range(6)]
+    chart = Chart("long", "Long", "Caption", [Lines(lines, "steps", "value")])
+    text = render(Document("t", "s", "m", sections=[Section("a", "A", "", (chart,))]))
+    assert len(text) < 5_400_000
+    assert "Data: 120000 rows" in text
+    assert "Save 1998 rows as CSV</a>; all are in <code>figures/long.csv</code>" in text
 
 
 def test_wall_times_settings_and_provenance_are_there(page):

@@ -161,5 +161,6 @@ def _moments(
         moment, moment_next = moment_next, moment
         if step % 16 == 15 and _settled(value, value_next) and _settled(moment, moment_next):
             break
-    values[:] = value
-    moments[:] = moment
+    for state in range(len(paid)):
+        for lane in range(lanes):
+            values[state, lane], moments[state, lane] = value[state, lane], moment[state, lane]

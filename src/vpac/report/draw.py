@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vpac.files import write_text
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
-from vpac.report.geometry import near_right_edge
+from vpac.report.geometry import more_room_on_the_left, near_right_edge
 from vpac.report.look import Look, look
 from vpac.report.style import INK, MUTED, figure_style, plain, save_figure
+from vpac.report.thinning import thinned
 
 __all__ = ["draw", "static_svg", "write"]
 
-KINDS = ("pdf", "png")
+KINDS = ("pdf", "png", "csv")
+STATIC_POINTS = 200
+"""Points of a curve in the static figure of the page: no screen shows more."""
 MARKS = 9
 """A curve carries about this many markers."""
 
 
 def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
-    """The chart as files named after it."""
+    """The chart as files named after it; the CSV file has every number that is drawn."""
     with figure_style() as plt:
         figure = draw(plt, chart)
-        return [save_figure(figure, Path(folder) / f"{chart.name}.{kind}") for kind in kinds]
+        paths = {kind: Path(folder) / f"{chart.name}.{kind}" for kind in kinds}
+        return [
+            write_text(path, chart.table().as_csv()) if kind == "csv" else save_figure(figure, path)
+            for kind, path in paths.items()
+        ]
 
 
 def static_svg(chart: Chart) -> str:
-    """The chart as SVG that needs no fonts."""
+    """The chart as SVG that needs no fonts, its paths to a hundredth of a point."""
     with figure_style() as plt, plt.rc_context({"svg.fonttype": "path", "svg.hashsalt": f"vpac {chart.name}"}):
         text = io.StringIO()
-        draw(plt, chart).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return text.getvalue()
+        draw(plt, thinned(chart, STATIC_POINTS)).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
 def draw(plt: Any, chart: Chart) -> Any:
@@ -79,7 +88,7 @@ def _size(panel: Any) -> tuple[float, float]:
     if isinstance(panel, Plane):
         return 3.8, 3.9
     if isinstance(panel, Points) and panel.sideways:
-        return 6.4, 1.0 + 0.19 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
+        return 6.4, 1.0 + 0.15 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
     return 4.3, 3.1
 
 
@@ -204,7 +213,7 @@ def _draw_references(axis: Any, panel: Lines | Points) -> None:
 
 def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizontal: bool, colour: str) -> None:
     """The label at the line's end, inside the panel; at the end where fewer curves come near."""
-    left = horizontal and isinstance(panel, Lines) and _room(panel, mark.value, 0) > _room(panel, mark.value, 1)
+    left = horizontal and more_room_on_the_left(panel, mark.value)
     if horizontal:
         at, where, side = (
             (0.005 if left else 0.995, mark.value),
@@ -218,18 +227,3 @@ def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizont
         color=colour, ha=side, va="bottom" if horizontal else "top",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
     )  # fmt: skip
-
-
-def _room(panel: Lines, value: float, end: int) -> float:
-    """How far the nearest curve is from a value in the first (0) or last (1) quarter of the panel."""
-    known = [x for line in panel.series for x in line.x]
-    if not known:
-        return 0.0
-    first, width = min(known), max(known) - min(known)
-    near = [
-        abs(y - value)
-        for line in panel.series
-        for x, y in zip(line.x, line.y, strict=True)
-        if math.isfinite(y) and (x >= first + 0.75 * width if end else x <= first + 0.25 * width)
-    ]
-    return min(near, default=math.inf)

@@ -16,11 +16,11 @@ from vpac.report.draw import static_svg, write
 __all__ = ["Drawings"]
 
 NOTE = ".drawn.json"
-KINDS = ("pdf", "png")
+KINDS = ("pdf", "png", "csv")
 
 
 class Drawings:
-    """A folder of figures: PDF and PNG for papers, SVG for the page."""
+    """A folder of figures: PDF and PNG for papers, CSV for those who want to draw them anew, SVG for the page."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -25,14 +25,14 @@ def explore(mdp: FiniteMDP, found: Frontier, gamma: float, title: str, about: st
     points = []
     for psi, policy in zip(found.psis, found.policies, strict=True):
         moments = evaluate(mdp, policy, gamma)
-        alive = ~mdp.terminal
+        alive, mean, variance = ~mdp.terminal, float(moments.mean), float(moments.variance_of(found.variance_of))
         actions = np.where(alive, policy.argmax(axis=-1), -1)
         points.append(
             ExplorerPoint(
                 psi=float(psi),
-                mean=float(moments.mean),
-                variance=float(moments.variance_of(found.variance_of)),
-                sharpe=float(moments.mean / np.sqrt(moments.variance_of(found.variance_of))),
+                mean=mean,
+                variance=variance,
+                sharpe=mean / variance**0.5 if variance > 0.0 else float("inf"),
                 actions=[int(a) for a in np.nan_to_num(layout.fill(actions.astype(float)), nan=-1.0).ravel()],
                 cell_variance=_cells(layout, np.where(alive, moments.variance, np.nan)),
                 visitation=_cells(layout, np.where(alive, moments.visitation, np.nan)),

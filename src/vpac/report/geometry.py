@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from vpac.report.chart import Arrow, Grid, Points, Spots
+from vpac.report.chart import Arrow, Grid, Lines, Points, Spots
 from vpac.typing import BoolArray
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "arrow_strokes",
     "broken",
     "hatching",
+    "more_room_on_the_left",
     "near_right_edge",
     "outline",
     "rectangle_hatching",
@@ -134,3 +135,23 @@ def near_right_edge(panel: Points, spots: Spots) -> list[bool]:
         return [panel.categories.index(x) == len(panel.categories) - 1 for x in mine]
     low, high = min(across), max(across)
     return [x > low + 0.8 * (high - low) for x in mine]
+
+
+def more_room_on_the_left(panel: Lines | Points, value: float) -> bool:
+    """Whether the word beside a horizontal line had better stand at its left end, where no curve comes near."""
+    return isinstance(panel, Lines) and _room(panel, value, 0) > _room(panel, value, 1)
+
+
+def _room(panel: Lines, value: float, end: int) -> float:
+    """How far the nearest curve is from a value in the first (0) or last (1) quarter of the panel."""
+    known = [x for line in panel.series for x in line.x]
+    if not known:
+        return 0.0
+    first, width = min(known), max(known) - min(known)
+    near = [
+        abs(y - value)
+        for line in panel.series
+        for x, y in zip(line.x, line.y, strict=True)
+        if math.isfinite(y) and (x >= first + 0.75 * width if end else x <= first + 0.25 * width)
+    ]
+    return min(near, default=math.inf)

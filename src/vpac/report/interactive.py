@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import replace
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots
-from vpac.report.geometry import near_right_edge
+from vpac.report.geometry import more_room_on_the_left, near_right_edge
 from vpac.report.interactive_maps import grid_figure, plane_figure
 from vpac.report.interactive_parts import Figure, base_layout, colour, numbers, safe
 from vpac.report.look import Look, look
 
 __all__ = ["figures", "legend"]
-
-MOST_POINTS = 600
-"""Points of a curve on the page; its table has all of them."""
 
 
 def figures(chart: Chart) -> list[Figure]:
@@ -88,43 +84,30 @@ def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, 
         "linecolor": "var(--rule)", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "var(--rule)",
         "ticklen": 4, "nticks": 7, "ticklabeloverflow": "allow",
     }  # fmt: skip
-    if log:
-        axis["dtick"] = 1
     if ends:
         axis["range"] = [math.log10(end) if log else end for end in ends]
     return axis
 
 
 def _line_traces(line: Line, style: Look) -> list[dict[str, Any]]:
-    """The curve above its band; a long one thinned evenly, because no screen shows more."""
-    line = _thinned(line)
-    x = numbers(line.x)
-    shared = {"type": "scatter", "x": x, "legendgroup": line.label, "showlegend": False}
+    """The curve above its band; the band's x are the curve's, which the page's script fills in."""
+    shared = {"type": "scatter", "legendgroup": line.label, "showlegend": False}
     traces: list[dict[str, Any]] = []
     ends = ""
     if line.low:
         edge = {"mode": "lines", "line": {"width": 0, "color": colour(style)}, "hoverinfo": "skip"}
         traces.append({**shared, **edge, "y": numbers(line.low)})
         traces.append({**shared, **edge, "y": numbers(line.high), "fill": "tonexty", "fillcolor": colour(style, 0.16)})
-        ends = " (%{customdata[0]:.5~g} … %{customdata[1]:.5~g})"
+        ends = " (%{customdata[0]:.5~g} … %{customdata[1]:.5~g})"  # the script takes these, too, from the band
     curve = {
-        **shared, "y": numbers(line.y), "mode": "lines+markers", "name": safe(line.label),
+        **shared, "x": numbers(line.x), "y": numbers(line.y), "mode": "lines+markers", "name": safe(line.label),
         "line": {"color": colour(style), "width": 2, "dash": style.dash},
         "marker": {"symbol": style.symbol, "size": 7, "maxdisplayed": 9, "color": colour(style)},
         "hovertemplate": f"{safe(line.label)}: %{{y:.5~g}}{ends}<extra></extra>",
     }  # fmt: skip
     if line.low:
-        curve["customdata"] = [list(pair) for pair in zip(numbers(line.low), numbers(line.high), strict=True)]
+        curve["meta"] = {"band": True}
     return [*traces, curve]
-
-
-def _thinned(line: Line) -> Line:
-    """At most so many points, the first and the last among them."""
-    if len(line.x) <= MOST_POINTS:
-        return line
-    chosen = [round(k * (len(line.x) - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)]
-    low, high = ([values[k] for k in chosen] if values else None for values in (line.low, line.high))
-    return replace(line, x=[line.x[k] for k in chosen], y=[line.y[k] for k in chosen], low=low, high=high)
 
 
 def _spots_trace(panel: Points, spots: Spots, place: int) -> dict[str, Any]:
@@ -195,12 +178,13 @@ def _add_references(panel: Lines | Points, layout: Figure, turned: bool) -> None
         log = panel.y_log if mark.axis == "y" else panel.x_log
         at = math.log10(mark.value) if log and mark.value > 0 else mark.value
         along, across = ("x", "y") if horizontal else ("y", "x")
+        left = not horizontal or more_room_on_the_left(panel, mark.value)
         layout["shapes"].append(
             {"type": "line", f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1, f"{across}ref": across,
              f"{across}0": mark.value, f"{across}1": mark.value, "line": {"color": ink, "width": 1.5, "dash": "dot"}}
         )  # fmt: skip
         layout["annotations"].append(
-            {"text": safe(mark.label), f"{along}ref": "paper", along: 1, f"{across}ref": across, across: at, "showarrow": False,
-             "xanchor": "right" if horizontal else "left", "yanchor": "bottom" if horizontal else "top",
-             "font": {"color": ink, "size": 11}, "bgcolor": "var(--paper) 0.75"}
+            {"text": safe(mark.label), f"{along}ref": "paper", along: 0 if horizontal and left else 1, f"{across}ref": across,
+             across: at, "showarrow": False, "font": {"color": ink, "size": 11}, "bgcolor": "var(--paper) 0.75",
+             "xanchor": "left" if left else "right", "yanchor": "bottom" if horizontal else "top"}
         )  # fmt: skip

@@ -133,13 +133,13 @@
     svg.replaceChildren();
     const [width, height, left, bottom, edge] = [svg.clientWidth || 600, svg.clientHeight || 240, 58, 44, 14];
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const padded = (values) => {
+    const padded = (values, below) => {
       const [low, high] = [Math.min(...values), Math.max(...values)];
-      const space = 0.08 * (high - low) || 1;
-      return [low - space, high + space];
+      const space = high - low || 10;
+      return [low - below * space, high + 0.08 * space];
     };
-    const [x0, x1] = padded(points.map(({ variance }) => variance));
-    const [y0, y1] = padded(points.map(({ mean }) => mean));
+    const [x0, x1] = padded(points.map(({ variance }) => variance), 0.08);
+    const [y0, y1] = padded(points.map(({ mean }) => mean), 0.2);
     const x = (variance) => left + ((variance - x0) / (x1 - x0)) * (width - left - edge);
     const y = (mean) => height - bottom - ((mean - y0) / (y1 - y0)) * (height - bottom - edge);
     for (const value of ticks(x0, x1)) {

@@ -30,7 +30,17 @@
   }
 
   function dataOf(plot) {
-    return themed(plot.figure.data).map((trace) => ({ ...trace, visible: !plot.hidden.has(trace.legendgroup) }));
+    const traces = themed(plot.figure.data);
+    traces.forEach((trace, number) => {
+      trace.visible = !plot.hidden.has(trace.legendgroup);
+      if (trace.meta && trace.meta.band) { // the two traces before a curve are the edges of its band
+        const [low, high] = [traces[number - 2], traces[number - 1]];
+        low.x = trace.x;
+        high.x = trace.x;
+        trace.customdata = trace.y.map((_, k) => [low.y[k], high.y[k]]);
+      }
+    });
+    return traces;
   }
 
   function paint(plot) {

@@ -16,6 +16,7 @@ from vpac.report.interactive_parts import numbers
 from vpac.report.look import Look
 from vpac.report.scales import SCALES
 from vpac.report.tables import Table, shown
+from vpac.report.thinning import count_lines, thinned
 
 __all__ = ["Paint", "document_view", "duration"]
 
@@ -23,7 +24,9 @@ Paint = Callable[[Chart], str]
 """How a chart becomes SVG."""
 
 MOST_ROWS = 120
-"""A longer table is thinned out on the page; the CSV file has all of it."""
+"""A longer table is thinned out on the page; what can be saved has more of it."""
+SAVED_ROWS, LIVE_POINTS = 2000, 300
+"""Rows that can be saved, and points of a curve in the interactive figure: no screen shows more."""
 SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 SHAPES = {
     "circle": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", "square": "M-4,-4h8v8h-8z", "triangle-up": "M0,-5l5,9h-10z",
@@ -93,14 +96,14 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _chart(chart: Chart, number: int, paint: Paint) -> dict[str, Any]:
-    table = chart.table()
+    table, rows = chart.table(), thinned(chart, max(2, SAVED_ROWS // max(1, count_lines(chart)))).table()
     svg = base64.b64encode(paint(chart).encode("utf-8")).decode()
     return {
         "name": chart.name, "number": number, "title": chart.title, "caption": chart.caption, "notes": chart.notes,
         "alternative": chart.alternative or describe(chart), "columns": chart.width,
         "panels": [{"title": panel.title, "about": describe_panel(panel)} for panel in chart.panels],
-        "figures": figures(chart), "legend": [_entry(*entry) for entry in legend(chart)],
-        "static": f"data:image/svg+xml;base64,{svg}", "table": _table(table), "csv": csv_link(table),
+        "figures": figures(thinned(chart, LIVE_POINTS)), "legend": [_entry(*entry) for entry in legend(chart)],
+        "static": f"data:image/svg+xml;base64,{svg}", "table": _table(table) | {"saved": len(rows.rows)}, "csv": csv_link(rows),
     }  # fmt: skip
 
 
@@ -117,12 +120,12 @@ def _table(table: Table) -> dict[str, Any]:
     return {
         "title": table.title, "columns": list(zip(table.columns, right or [False] * len(table.columns), strict=True)),
         "rows": [list(zip(map(shown, row), right, strict=True)) for row in rows.rows],
-        "shown": len(rows.rows), "total": len(table.rows),
+        "shown": len(rows.rows), "total": len(table.rows), "saved": len(table.rows),
     }  # fmt: skip
 
 
 def csv_link(table: Table) -> str:
-    """The whole table as a link that saves it."""
+    """A table as a link that saves it."""
     return "data:text/csv;charset=utf-8," + urllib.parse.quote(table.as_csv(), safe=",.:;+-_/()=*!'")
 
 
