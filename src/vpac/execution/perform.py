@@ -11,7 +11,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.tables import make_env
-from vpac.execution.run import Run
+from vpac.execution.run import Run, canonical
 from vpac.execution.store import Result
 from vpac.typing import FloatArray
 
@@ -25,11 +25,18 @@ def perform(run: Run) -> Result:
 
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
     """A task's environment and its step limit; environments with a transition table become finite processes."""
-    env = make_env(task["env"], **task.get("env_settings", {}))
-    limit = env.spec.max_episode_steps if env.spec else None
-    if hasattr(env.unwrapped, "P") and not isinstance(env.unwrapped, FiniteMDPEnv):
-        return FiniteMDP.from_gymnasium(env), limit
-    return env, limit
+    key = canonical([task["env"], task.get("env_settings", {})])
+    if key not in WORLDS:
+        env = make_env(task["env"], **task.get("env_settings", {}))
+        limit = env.spec.max_episode_steps if env.spec else None
+        if not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
+            return env, limit
+        WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
+    return WORLDS[key]
+
+
+WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
+"""Finite processes that runs of this process have met."""
 
 
 def train(run: Run) -> Result:
@@ -52,10 +59,8 @@ def train(run: Run) -> Result:
     final: dict[str, float | None] = {}
     if learner.sight.world is not None:
         horizon = task["horizon"] or learner.sight.limit
-        exact = task["evaluate"] == "exact" and learner.sight.mdp is not None
-        for policy in ("greedy", "softmax") if exact else (task["policy"],):
-            curve = kept.curve(learner, policy, evaluate=task["evaluate"], horizon=horizon)
-            metrics |= {f"{policy}_mean": curve.mean, f"{policy}_variance": curve.variance}
+        curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
+        metrics |= {"mean": curve.mean, "variance": curve.variance}
         final = _final(learner, task["policy"], horizon, metrics)
     arrays = dict(zip(("theta", "w", "z", "mean"), learner.weights, strict=True))
     return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()}, final)
@@ -71,7 +76,7 @@ def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> di
     from vpac.execution.risky import risky_share
     from vpac.oracle.policies import greedy
 
-    mean, variance = float(metrics[f"{kind}_mean"][-1]), float(metrics[f"{kind}_variance"][-1])
+    mean, variance = float(metrics["mean"][-1]), float(metrics["variance"][-1])
     table = None
     if learner.sight.mdp is not None:
         table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
@@ -148,7 +153,7 @@ def solve_frontier(run: Run) -> Result:
     from vpac.oracle import frontier
 
     task = run.task
-    found = frontier(process_of(task), task["settings"]["psis"], task["settings"]["gamma"], seed=run.seed % 2**31)
+    found = frontier(process_of(task), task["settings"]["psis"], task["settings"]["gamma"], restarts=0)
     metrics = {"psi": found.psis, "mean": found.means, "variance": found.variances}
     return Result(metrics, {"policies": found.policies}, {})
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -24,13 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from vpac.execution.run import FORMAT, HASH, Run, canonical
+from vpac.execution.run import FORMAT, HASH, Run
 from vpac.files import make_folder, sync_file, sync_folder, write_text
 from vpac.typing import FloatArray
 
 __all__ = ["Damaged", "Record", "Result", "Store"]
 
 METRICS, POLICY, RECORD, PART = "metrics.parquet", "policy.safetensors", "run.json", ".part"
+BLANK = b"." * 64
 
 
 class Damaged(Exception):
@@ -82,6 +84,7 @@ class Store:
         self.root = Path(root)
         self.runs, self.failed, self.damaged = self.root / "runs", self.root / "failed", self.root / "damaged"
         self._locks: int | None = None
+        self._checked: dict[str, Record] = {}
 
     def folder(self, run: Run) -> Path:
         """Where a run is kept."""
@@ -99,20 +102,17 @@ class Store:
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> Path:
         """Keep a run; the caller holds its lock."""
-        import polars as pl
-        from safetensors.numpy import save_file
-
         make_folder(self.runs)
         folder, temporary = self.folder(run), self._temporary(run)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
+        files = {METRICS: _as_parquet(result.metrics), POLICY: _as_safetensors(result.policy)}
+        record = {**run.content, "name": run.name, "final": result.final, "about": about}
+        record["files"] = {name: _fingerprint(content) for name, content in files.items()}
+        files[RECORD] = _signed(record).encode()
         try:
-            pl.DataFrame(result.metrics).write_parquet(temporary / METRICS, compression="zstd")
-            save_file({k: np.ascontiguousarray(v) for k, v in result.policy.items()}, temporary / POLICY)
-            files = {name: _fingerprint(temporary / name) for name in (METRICS, POLICY)}
-            record = {**run.content, "name": run.name, "final": result.final, "about": about, "files": files}
-            (temporary / RECORD).write_text(_signed(record), encoding="utf-8")
-            for name in (METRICS, POLICY, RECORD):
+            for name, content in files.items():
+                (temporary / name).write_bytes(content)
                 sync_file(temporary / name)
             sync_folder(temporary)
             temporary.rename(folder)
@@ -123,7 +123,12 @@ class Store:
         return folder
 
     def read(self, name: str) -> Record:
-        """A finished run, every byte of it checked."""
+        """A finished run, every byte of it checked, once for each `Store`."""
+        if name not in self._checked:
+            self._checked[name] = self._read(name)
+        return self._checked[name]
+
+    def _read(self, name: str) -> Record:
         folder = self.runs / name
         record = read_record(folder)
         run = Run.read(record)
@@ -132,7 +137,7 @@ class Store:
         for file, expected in record["files"].items():
             if not (folder / file).is_file():
                 raise Damaged(f"{folder / file} is missing")
-            if _fingerprint(folder / file) != expected:
+            if _fingerprint((folder / file).read_bytes()) != expected:
                 raise Damaged(f"{folder / file} is not what was written: its checksum differs")
         return Record(run, record["final"], record["about"], folder)
 
@@ -205,18 +210,32 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise Damaged(f"{path} is not what was written: it is not a record of a run") from None
     if format_ != FORMAT:
         raise Damaged(f"{path} has format {format_!r:.40}; this version of vpac reads format {FORMAT}")
-    signed = {key: value for key, value in record.items() if key != "checksum"}
-    if text != _signed(signed).encode():
+    checksum = str(record.get("checksum", "")).encode()
+    if len(checksum) != len(BLANK) or hashlib.sha256(text.replace(checksum, BLANK)).hexdigest().encode() != checksum:
         raise Damaged(f"{path} is not what was written: its checksum differs")
     return dict(record)
 
 
 def _signed(record: dict[str, Any]) -> str:
-    """A record with the checksum of its content, as the text that is stored."""
-    checksum = hashlib.sha256(canonical(record).encode()).hexdigest()
-    return json.dumps({**record, "checksum": checksum}, indent=1, ensure_ascii=False, allow_nan=False)
+    """A record as the text that is stored; its checksum is that of the text with a blank in its place."""
+    blank = json.dumps({**record, "checksum": BLANK.decode()}, indent=1, ensure_ascii=False, allow_nan=False)
+    return blank.replace(BLANK.decode(), hashlib.sha256(blank.encode()).hexdigest())
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
+def _fingerprint(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _as_parquet(columns: dict[str, Any]) -> bytes:
+    """In memory, so that writing can fail in one place and in one way only."""
+    import polars as pl
+
+    file = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(file, compression="zstd")
+    return file.getvalue()
+
+
+def _as_safetensors(arrays: dict[str, FloatArray]) -> bytes:
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})

@@ -19,7 +19,7 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
     "catch-up": ("vpac/CatchUp-v0", {}, {"gamma": 0.95, "greed": 0.5, "max_episode_steps": 200, "steps": 100_000}, 0.0),
     "random, ends": ("random-process", {"seed": 1, "noise": 1.0}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.0),
     "random, endless": (
-        "random-process", {"seed": 2, "ends": False}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.0,
+        "random-process", {"seed": 2, "ends": False}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.3,
     ),
 }  # fmt: skip
 """Environment, its arguments, settings, and how greedy the behaviour policy is off-policy."""

@@ -61,12 +61,11 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
     policy = results.study.experiment.policy
     panels: list[Panel] = []
     for shown in figure.shows or ("mean", "variance"):
-        column = shown if shown in ("return", "length") else f"{policy}_{shown}"
         lines, references = [], []
         for place, arm in enumerate(arms):
-            if column not in results.columns(arm.label):
+            if shown not in results.columns(arm.label):
                 continue
-            curve, style = results.curve(arm.label, column), style_of(arm.label, place)
+            curve, style = results.curve(arm.label, shown), style_of(arm.label, place)
             low, high = curve.band()
             lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
             if shown in arm.paper:

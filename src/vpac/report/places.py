@@ -28,8 +28,8 @@ __all__ = ["learner_of", "maps", "planes"]
 
 TRAJECTORIES = 10_000
 """Over which visits are counted, as in the paper."""
-WAYS = 6
-"""Drawn over the continuous puddle."""
+WAYS, LONGEST = 5, 400
+"""Episodes drawn over the continuous puddle, and steps drawn of each."""
 VALUES = {
     "trajectory": "", "variance": "variance of the return", "mean variance": "variance of the return",
     "visits": "visits an episode",
@@ -129,17 +129,18 @@ def _way(mdp: FiniteMDP, layout: GridMap, walks: Any) -> list[tuple[float, float
 
 
 def planes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    """Some ways over the continuous puddle for each arm; the starts lie beyond the puddle, seen from the goal."""
+    """Ways of typical length over the continuous puddle for each arm, from starts beyond it, seen from the goal."""
     puddle = ContinuousPuddleWorld()
     low, high = puddle.puddle
     panels: list[Panel] = []
     for arm in arms:
         learner = learner_of(results.records[arm.label][0])
         walks = paths(learner, results.study.experiment.policy, 400, 5000, np.random.SeedSequence([learner.seed, 3]))
-        beyond = [walk for walk in walks if walk[0].max() < low][:WAYS]
-        ways = [Trajectory(f"episode {n + 1}", walk.tolist(), n) for n, walk in enumerate(beyond)]
+        beyond = sorted((walk for walk in walks if walk[0].max() < low), key=len)
+        typical = beyond[max(0, len(beyond) // 2 - WAYS // 2) :][:WAYS]
+        ways = [Trajectory(f"episode {n + 1}", walk[:LONGEST].round(3).tolist(), n) for n, walk in enumerate(typical)]
         region = Rectangle("puddle", low, low, high, high)
         panels.append(
             Plane(ways, arm.label, [region], (float(puddle.goal[0]), float(puddle.goal[1])), puddle.goal_distance)
         )
-    return panels, []
+    return panels, [f"Episodes of median length; of each at most {LONGEST} steps are drawn."]

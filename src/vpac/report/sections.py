@@ -87,7 +87,7 @@ def _improvement(results: Results, label: str, first: str) -> float | None:
     ours, theirs = results.final(label, "variance"), results.final(first, "variance")
     if label == first or not len(ours) or not len(theirs):
         return None
-    return float(probability_of_improvement(-ours, -theirs, seed=0).estimate)
+    return float(probability_of_improvement(-ours, -theirs, seed=0, resamples=1).estimate)
 
 
 def _settings(results: Results) -> Table:

@@ -25,7 +25,7 @@ Paint = Callable[[Chart], str]
 
 MOST_ROWS = 120
 """A longer table is thinned out on the page; what can be saved has more of it."""
-SAVED_ROWS, LIVE_POINTS = 2000, 300
+SAVED_ROWS, LIVE_POINTS = 1000, 300
 """Rows that can be saved, and points of a curve in the interactive figure: no screen shows more."""
 SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 SHAPES = {

@@ -1,0 +1,169 @@
+"""Every experiment at a tiny scale, through the store, to the page."""
+
+from __future__ import annotations
+
+import csv
+import os
+
+import numpy as np
+import pytest
+
+from tiny import little, study
+from vpac.execution.executors import Serial
+from vpac.execution.store import Store
+from vpac.execution.study import carry_out_studies, plan, studies
+from vpac.experiments.catalogue import EXPERIMENTS
+from vpac.experiments.spec import Arm, Claim
+from vpac.report.build import build, document_of
+from vpac.report.judge import score, verdict
+from vpac.report.places import learner_of
+from vpac.report.results import read_results
+from vpac.report.search import winner
+from vpac.risk.intervals import Interval
+
+GROUPS = {
+    "rooms": [name for name in EXPERIMENTS if name.startswith("four-rooms") and "step-sizes" not in name],
+    "steps": [name for name in EXPERIMENTS if "step-sizes" in name],
+    "puddles": [name for name in EXPERIMENTS if name.startswith("puddle")],
+    "others": [name for name in EXPERIMENTS if name.startswith(("critics", "convergence", "forms", "theorems"))],
+    "searches": [name for name in EXPERIMENTS if name.startswith("grid")],
+}
+
+
+def test_every_experiment_is_in_a_group():
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_experiment_runs_and_every_figure_draws(group, tmp_path):
+    store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps") else 2)
+    assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
+    page = build(store, quiet=True)
+    text = page.read_text(encoding="utf-8")
+    for one in plans:
+        experiment = one.experiment
+        assert experiment.title in text
+        figures = 1 if experiment.kind in ("theorems", "frontier") else len(experiment.figures)
+        stem = experiment.name.replace("/", "-")
+        drawn = [name for name in os.listdir(store.root / "figures") if name.startswith(stem) and name.endswith(".pdf")]
+        assert len(drawn) >= figures, experiment.name
+    for name in os.listdir(store.root / "figures"):
+        assert (store.root / "figures" / name).stat().st_size > 0
+
+
+@pytest.fixture(scope="module")
+def little_store(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("little"))
+    claims = (
+        Claim(text="lower", where="here", quantity="variance", arm="VPAC", against="AC", below=2.0),
+        Claim(text="value", where="here", quantity="mean", arm="AC", by="value", above=-100.0),
+    )
+    carry_out_studies([plan(little(runs=5, claims=claims))], store, Serial())
+    return store
+
+
+def test_the_numbers_in_the_document_are_the_stores(little_store):
+    found = document_of(little_store, list(studies(little_store)))
+    finals = [little_store.read(name).final for name in little_store.names() if name.startswith("ac-")]
+    mean = np.mean([final["mean"] for final in finals])
+    assert found.claims[1].ours.value == pytest.approx(mean, rel=1e-12)
+    assert found.claims[1].ours.low <= mean <= found.claims[1].ours.high
+    assert found.claims[1].verdict == "holds"
+    table = found.sections[0].tables[0]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["arm"] == "AC"
+    assert row["mean"] == pytest.approx(mean, rel=1e-12)
+    assert row["runs"] == 5
+    assert found.sections[0].wall_seconds > 0.0
+    assert found.sections[0].provenance["runs"] == 10
+
+
+def test_figures_are_drawn_again_only_when_they_change(little_store):
+    build(little_store, quiet=True)
+    figures = little_store.root / "figures"
+    before = {path.name: path.stat().st_mtime_ns for path in figures.glob("*.p*")}
+    assert before
+    build(little_store, quiet=True)
+    assert {path.name: path.stat().st_mtime_ns for path in figures.glob("*.p*")} == before
+    with (figures / "little.csv").open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.reader(file))) > 4
+
+
+def test_a_failed_run_is_shown_on_the_page(tmp_path):
+    store = Store(tmp_path)
+    arms = (
+        Arm(label="good", algorithm="ac"),
+        Arm(label="<script>alert(1)</script>", algorithm="vpac", settings={"psi": -1.0}),
+    )
+    carry_out_studies([plan(little(runs=1, arms=arms))], store, Serial())
+    text = build(store, quiet=True).read_text(encoding="utf-8")
+    assert "psi must be" in text
+    assert "<script>alert" not in text
+
+
+def test_runs_that_are_missing_are_counted_not_invented(little_store, tmp_path):
+    import shutil
+
+    copy = Store(tmp_path / "copy")
+    shutil.copytree(little_store.root, copy.root)
+    for name in copy.names()[:3]:
+        shutil.rmtree(copy.runs / name)
+    broken = copy.names()[0]
+    (copy.runs / broken / "metrics.parquet").write_bytes(b"rubbish")
+    found = document_of(copy, list(studies(copy)))
+    messages = " ".join(failure.message for failure in found.failures)
+    assert "3 runs are still to be carried out" in messages
+    assert "damaged" in messages
+
+
+def claim(**bounds):
+    return Claim(text="t", where="w", quantity="mean", arm="a", by="value", **bounds)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.5, 0.9, "holds"), (0.9, 1.1, "undecided"), (1.0, 1.2, "does not hold"), (np.nan, np.nan, "undecided")],
+)
+def test_an_interval_decides(low, high, expected):
+    assert verdict(claim(below=1.0), Interval(0.9, low, high)) == expected
+    assert verdict(claim(above=-1.0), Interval(-0.9, -high, -low)) == expected
+
+
+def test_between_two_bounds():
+    both = claim(above=0.0, below=1.0)
+    assert verdict(both, Interval(0.5, 0.1, 0.9)) == "holds"
+    assert verdict(both, Interval(0.5, -0.1, 0.9)) == "undecided"
+    assert verdict(both, Interval(1.5, 1.1, 1.9)) == "does not hold"
+
+
+def test_a_score_is_the_ratio_of_means_with_an_honest_interval():
+    rng = np.random.default_rng(1)
+    inside = 0
+    for trial in range(200):
+        a, b = rng.normal(3.0, 1.0, 40), rng.normal(2.0, 1.0, 40)
+        found = score(Claim(text=f"t{trial}", where="w", quantity="q", arm="a", against="b", below=9.0), [a, b])
+        assert found.estimate == pytest.approx(a.mean() / b.mean())
+        inside += found.low <= 1.5 <= found.high
+    assert abs(inside - 190) <= 4 * np.sqrt(200 * 0.05 * 0.95)
+
+
+def test_a_stored_learner_is_the_one_that_was_trained(little_store):
+    study_ = next(studies(little_store))
+    results = read_results(little_store, study_, {})
+    record = results.records["VPAC"][0]
+    learner = learner_of(record)
+    from vpac.execution.training import algorithm
+
+    fresh = algorithm("vpac")("vpac/RiskyShortcut-v0", seed=record.run.seed, gamma=0.95, psi=0.1).learn(40)
+    np.testing.assert_array_equal(learner.weights.theta, fresh.weights.theta)
+
+
+def test_the_least_variance_breaks_ties_of_the_mean():
+    class Made:
+        def final(self, label, quantity):
+            mean, variance = {"a": (10.0, 5.0), "b": (9.99, 1.0), "c": (2.0, 0.1)}[label]
+            spread = np.array([-0.1, 0.1, 0.0])
+            return (mean if quantity == "mean" else variance) + spread
+
+    arms = [Arm(label=label) for label in "abc"]
+    assert winner(Made(), arms).label == "b"
