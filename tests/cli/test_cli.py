@@ -99,7 +99,10 @@ def test_solve_draws(capsys, tmp_path, world, kind):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["solv"], "unknown verb 'solv': expected one of list, solve, train, reproduce, doctor; did you mean 'solve'?"),
+        (
+            ["solv"],
+            "expected one of list, solve, train, reproduce, sweep, runs, report, doctor; did you mean 'solve'?",
+        ),
         (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "vpac/ContinuousPuddleWorld-v0"], "has no transition table"),
@@ -120,8 +123,15 @@ def test_solve_draws(capsys, tmp_path, world, kind):
         (["solve", "vpac/FourRooms-v0", "--set", "slip=abc"], "slip must be a probability from 0 to 1, got 'abc'"),
         (["solve", "vpac/FourRooms-v0", "--set", "max_episode_steps=5"], "use --horizon"),
         (["solve", "FrozenLake-v1", "--set", "desc=foo"], "FrozenLake-v1 does not take these arguments"),
-        (["reproduce", "--out", "/dev/null/x"], "cannot write /dev/null/x"),
+        (["reproduce", "theorems", "--store", "/dev/null/x"], "cannot write /dev/null/x"),
         (["reproduce", "theorem"], "did you mean 'theorems'?"),
+        (["reproduce", "theorems", "--scale", "2"], "scale must be above 0 and at most 1, got 2.0"),
+        (["reproduce", "theorems", "--runs", "0"], "runs must be a whole number from 1 up, got 0"),
+        (["reproduce", "theorems", "--jobs", "0"], "jobs must be a whole number from 1 up, got 0"),
+        (["reproduce", "theorems", "--executor", "proceses"], "did you mean 'processes'?"),
+        (["sweep", "nowhere.toml"], "cannot read nowhere.toml: No such file"),
+        (["runs", "--store", "nowhere"], "there is no store nowhere"),
+        (["report", "--store", "nowhere"], "there is nothing to report in nowhere"),
         (["list", "environment"], "did you mean 'environments'?"),
     ],
 )
@@ -224,7 +234,17 @@ def test_doctor_tells_what_is_there(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["solve", "--help"], ["list", "--help"], ["reproduce", "--help"], ["doctor", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["solve", "--help"],
+        ["list", "--help"],
+        ["reproduce", "--help"],
+        ["sweep", "--help"],
+        ["runs", "--help"],
+        ["report", "--help"],
+        ["doctor", "--help"],
+    ],
 )
 def test_help_fits_80_columns_and_shows_an_example(capsys, monkeypatch, arguments):
     monkeypatch.setenv("COLUMNS", "80")

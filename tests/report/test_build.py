@@ -38,7 +38,7 @@ def test_every_experiment_is_in_a_group():
 def test_every_experiment_runs_and_every_figure_draws(group, tmp_path):
     store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps") else 2)
     assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
-    page = build(store, quiet=True)
+    page, _ = build(store, quiet=True)
     text = page.read_text(encoding="utf-8")
     for one in plans:
         experiment = one.experiment
@@ -96,7 +96,7 @@ def test_a_failed_run_is_shown_on_the_page(tmp_path):
         Arm(label="<script>alert(1)</script>", algorithm="vpac", settings={"psi": -1.0}),
     )
     carry_out_studies([plan(little(runs=1, arms=arms))], store, Serial())
-    text = build(store, quiet=True).read_text(encoding="utf-8")
+    text = build(store, quiet=True)[0].read_text(encoding="utf-8")
     assert "psi must be" in text
     assert "<script>alert" not in text
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vpac.cli import main
 from vpac.execution.theorems import Verdict
 from vpac.experiments.theorems import FORMULAS, WORLDS
 from vpac.report import theorems
@@ -64,14 +63,15 @@ def test_the_table_fits_the_terminal():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_reproduce_shows_and_writes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("vpac.execution.theorems.try_theorems", lambda progress: list(made_up()))
-    assert main(["reproduce", "theorems", "--out", str(tmp_path / "results")]) == 0
-    out = capsys.readouterr().out
-    assert "does not hold" in out
-    assert (tmp_path / "results" / "theorems.png").exists()
-    assert main(["reproduce", "--out", str(tmp_path / "results"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == len(list(made_up()))
+def test_they_are_written_again_only_when_they_change(tmp_path):
+    verdicts = list(made_up())
+    theorems.update(verdicts, tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(before) == 6
+    theorems.update(verdicts, tmp_path)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    theorems.update(verdicts[1:], tmp_path)
+    assert (tmp_path / "theorems.json").stat().st_mtime_ns != before["theorems.json"]
 
 
 def test_the_documented_table_is_the_one_that_is_computed():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
     from vpac.execution.study import Plan, Tally
+    from vpac.report.document import ClaimRow
 
 __all__ = ["Report", "Reproduce", "Runs", "Sweep"]
 
@@ -108,18 +109,33 @@ def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None
         hands.close()
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         say(f"damaged: {damage}", quiet=True)
-    page = build(store, quiet)
+    page, document = build(store, quiet)
+    claims = [claim for claim in document.claims if claim.command.split()[-1] in tallies]
     failed = sum(len(tally.failed) for tally in tallies.values())
-    show(_as_dict(tallies, page) if quiet else None, _table(tallies))
+    show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
     say(f"look at {page}", quiet)
     if failed:
         say(f"{failed} runs failed; the page shows how. To try them again: {again}", quiet=True)
     return 1 if failed else 0
 
 
-def _as_dict(tallies: dict[str, Tally], page: Path) -> dict[str, Any]:
+def _claims_table(claims: Sequence[ClaimRow]) -> Iterator[Any]:
+    from rich.table import Table
+
+    shown = Table(title="claims", title_justify="left")
+    for heading in ("claim", "paper", "ours", "95 % interval", "verdict"):
+        shown.add_column(heading, overflow="fold", justify="left" if heading in ("claim", "verdict") else "right")
+    for claim in claims:
+        ours = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
+        shown.add_row(claim.sentence, claim.paper_number, *ours, claim.verdict)
+    if claims:
+        yield shown
+
+
+def _as_dict(tallies: dict[str, Tally], page: Path, claims: Sequence[ClaimRow]) -> dict[str, Any]:
     return {
         "page": str(page),
+        "claims": [asdict(claim) for claim in claims],
         "experiments": {
             name: {
                 "kept": t.kept, "done": t.done, "failed": [vars(o) for o in t.failed], "seconds": t.seconds,
@@ -217,7 +233,7 @@ class Report:
             raise UserError(
                 f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
             )
-        page = build(Store(self.store), self.json)
+        page, _ = build(Store(self.store), self.json)
         show({"page": str(page)} if self.json else None)
         say(f"look at {page}", self.json)
         return 0

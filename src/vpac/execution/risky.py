@@ -18,7 +18,9 @@ WATCHED = 200
 
 
 def risky_states(mdp: FiniteMDP) -> BoolArray:
-    """The states that pay a random reward, [S]."""
+    """The states that pay a random reward, [S]: of a world that is drawn, its frozen cells."""
+    if mdp.layout is not None:
+        return np.asarray(mdp.layout.letters[tuple(mdp.layout.position.T)] == "f")
     risky = np.zeros(mdp.n_states, bool)
     risky[np.unique(mdp.row[mdp.noise > 0.0] // mdp.n_actions)] = True
     return risky

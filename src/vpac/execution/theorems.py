@@ -23,10 +23,9 @@ from vpac.oracle import (
 )
 from vpac.oracle.complex_step import complex_step_gradient
 from vpac.oracle.gradient import Form
-from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray
 
-__all__ = ["Verdict", "random_process", "try_theorems", "try_world"]
+__all__ = ["Verdict", "random_process", "seed_of", "try_world"]
 
 HOLDS = 1e-8
 """A formula holds if it agrees with the truth to this relative error."""
@@ -56,16 +55,6 @@ class Verdict:
     def as_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return asdict(self) | {"holds": self.holds}
-
-
-def try_theorems(progress: Callable[[str], None] = lambda world: None) -> list[Verdict]:
-    """Every formula in every world; `progress` hears of each world before it is tried."""
-    verdicts = []
-    with one_blas_thread():
-        for world in WORLDS:
-            progress(world.name)
-            verdicts += try_world(world, seed_of(world))
-    return verdicts
 
 
 def seed_of(world: TrialWorld) -> np.random.SeedSequence:

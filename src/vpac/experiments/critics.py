@@ -70,7 +70,7 @@ PREMISE = Experiment(
     figures=(
         Figure(
             kind="effect", title="Which critic of the variance errs less", shows=("ratio",), x="case", lines="world",
-            log_y=True, sideways=True,
+            log_y=True, sideways=True, joined=False,
             caption="Error of the direct critic divided by that of the indirect one at the end of the run: left of the "
             "line the direct one is better. 95 % intervals over runs.",
         ),

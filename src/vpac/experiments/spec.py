@@ -99,6 +99,8 @@ class Figure(Data):
     """What tells the lines of an effect apart."""
     panels: str | None = None
     """What tells the rows of panels of an effect apart."""
+    joined: bool = True
+    """Whether lines join the points of an effect: not where what is varied has no order."""
     sideways: bool = False
     """Whether an effect's horizontal axis runs from top to bottom: for long names."""
     log_x: bool = False

@@ -11,17 +11,19 @@ from vpac.execution.provenance import provenance
 from vpac.execution.store import Record, Store
 from vpac.execution.study import Study, studies
 from vpac.experiments.catalogue import EXPERIMENTS
+from vpac.report import theorems
 from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section
 from vpac.report.frontier import explorer_of
 from vpac.report.judge import judge
 from vpac.report.results import read_results
 from vpac.report.sections import section_of
+from vpac.report.trial import verdicts_of
 
 __all__ = ["build", "document_of"]
 
 
-def build(store: Store, quiet: bool = False) -> Path:
-    """Write `report/index.html` and `figures/*`; returns the page."""
+def build(store: Store, quiet: bool = False) -> tuple[Path, Document]:
+    """Write `report/index.html` and `figures/*`; returns the page and what it says."""
     from vpac.report.drawings import Drawings
     from vpac.report.page import write_page
     from vpac.report.progress import steps
@@ -30,7 +32,9 @@ def build(store: Store, quiet: bool = False) -> Path:
     with steps("building the page", len(found) + 1, quiet) as step:
         document = document_of(store, found, step)
         step("figures")
-        return write_page(document, store.root / "report", Drawings(store.root / "figures").svg)
+        drawings = Drawings(store.root / "figures")
+        drawings.update(chart for section in document.sections for chart in section.charts)
+        return write_page(document, store.root / "report", drawings.svg), document
 
 
 def document_of(store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None) -> Document:
@@ -48,6 +52,8 @@ def document_of(store: Store, found: list[Study], step: Callable[[str], None] = 
         failures |= {failure.run: failure for failure in results.failures}
         if study.experiment.name == "four-rooms/frontier" and results.arms:
             explorer = explorer_of(results)
+        if study.experiment.kind == "theorems":
+            theorems.update(verdicts_of(results), store.root)
     return Document(
         title="Variance-penalized actor-critic: the paper's numbers and ours",
         subtitle="Every tabular and linear experiment of “Variance Penalized On-Policy and Off-Policy Actor-Critic” "

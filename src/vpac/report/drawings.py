@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ __all__ = ["Drawings"]
 
 NOTE = ".drawn.json"
 KINDS = ("pdf", "png", "csv")
+FEW = 4
+"""Charts that are drawn sooner than processes start."""
 
 
 class Drawings:
@@ -26,21 +32,33 @@ class Drawings:
         self.folder = folder
         self._drawn: dict[str, Any] = _read(folder / NOTE)
 
-    def svg(self, chart: Chart) -> str:
-        """The chart as SVG; sees to it that its files are up to date."""
-        digest = _digest(chart)
-        path = self.folder / f"{chart.name}.svg"
-        if self._drawn.get(chart.name) == digest and all(path.with_suffix(f".{kind}").is_file() for kind in KINDS):
-            try:
-                return path.read_text(encoding="utf-8")
-            except OSError:
-                pass
-        text = static_svg(chart)
-        write_text(path, text)
-        write(chart, self.folder, KINDS)
-        self._drawn[chart.name] = digest
+    def update(self, charts: Iterable[Chart]) -> None:
+        """Draw those that are not up to date; many of them on all cores."""
+        stale = [chart for chart in charts if not self._fresh(chart)]
+        if len(stale) > FEW:
+            with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+                list(pool.map(paint, [self.folder] * len(stale), stale))
+        else:
+            for chart in stale:
+                paint(self.folder, chart)
+        self._drawn |= {chart.name: _digest(chart) for chart in stale}
         write_text(self.folder / NOTE, json.dumps(self._drawn, indent=1))
-        return text
+
+    def svg(self, chart: Chart) -> str:
+        """The chart as SVG, drawn if need be."""
+        if not self._fresh(chart):
+            self.update([chart])
+        return (self.folder / f"{chart.name}.svg").read_text(encoding="utf-8")
+
+    def _fresh(self, chart: Chart) -> bool:
+        there = all((self.folder / f"{chart.name}.{kind}").is_file() for kind in (*KINDS, "svg"))
+        return there and self._drawn.get(chart.name) == _digest(chart)
+
+
+def paint(folder: Path, chart: Chart) -> None:
+    """Write the files of one chart."""
+    write_text(folder / f"{chart.name}.svg", static_svg(chart))
+    write(chart, folder, KINDS)
 
 
 def _digest(chart: Chart) -> str:

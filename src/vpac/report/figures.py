@@ -102,8 +102,8 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             names = list(dict.fromkeys(str(arm.at[figure.lines]) for arm in here)) if figure.lines else [""]
             for place, name in enumerate(names):
                 those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
-                label = name if figure.lines in (None, "algorithm") else f"{figure.lines} = {name}"
-                series.append(_spots(results, label, figure.x or "", those, shown, style_of(name, place)))
+                label = f"{figure.lines} = {name}" if figure.lines and name[:1].isdigit() else name
+                series.append(_spots(results, label, figure, those, shown, style_of(name, place)))
             title = LABELS.get(shown, shown) + (
                 "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
             )
@@ -115,12 +115,16 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
     return panels, []
 
 
-def _spots(results: Results, label: str, x: str, arms: list[Arm], shown: str, style: int | str) -> Spots:
-    found = [(arm.at[x], mean_interval(values)) for arm in arms if len(values := results.final(arm.label, shown))]
+def _spots(results: Results, label: str, figure: Figure, arms: list[Arm], shown: str, style: int | str) -> Spots:
+    found = [
+        (arm.at[figure.x or ""], mean_interval(values))
+        for arm in arms
+        if len(values := results.final(arm.label, shown))
+    ]
     ends = [] if any(np.isnan(i.low) for _, i in found) else found
     return Spots(
         label or LABELS.get(shown, shown), [at for at, _ in found], [i.estimate for _, i in found],
-        [i.low for _, i in ends] or None, [i.high for _, i in ends] or None, joined=True, style=style,
+        [i.low for _, i in ends] or None, [i.high for _, i in ends] or None, joined=figure.joined, style=style,
     )  # fmt: skip
 
 

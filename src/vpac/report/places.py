@@ -28,7 +28,7 @@ __all__ = ["learner_of", "maps", "planes"]
 
 TRAJECTORIES = 10_000
 """Over which visits are counted, as in the paper."""
-WAYS, LONGEST = 5, 400
+WAYS, LONGEST = 3, 300
 """Episodes drawn over the continuous puddle, and steps drawn of each."""
 VALUES = {
     "trajectory": "", "variance": "variance of the return", "mean variance": "variance of the return",

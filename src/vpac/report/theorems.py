@@ -15,14 +15,28 @@ from vpac.experiments.theorems import FORMULAS, SEED, WORLDS, Formula
 from vpac.files import write_text
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 
-__all__ = ["draw", "table", "write"]
+__all__ = ["draw", "table", "update", "write"]
+
+
+def update(verdicts: Sequence[Verdict], folder: Path) -> None:
+    """`write`, unless it was done before for the same verdicts."""
+    try:
+        known = (folder / "theorems.json").read_text(encoding="utf-8") == _as_json(verdicts)
+    except (OSError, ValueError):
+        known = False
+    if not known or not all((folder / f"theorems.{kind}").is_file() for kind in ("md", "csv", "png", "svg", "pdf")):
+        write(verdicts, folder)
+
+
+def _as_json(verdicts: Sequence[Verdict]) -> str:
+    data = {"version": __version__, "seed": SEED, "holds_below": HOLDS, "verdicts": [v.as_dict() for v in verdicts]}
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
 def write(verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
     """`theorems.json`, `.md`, `.csv`, `.png`, `.svg` and `.pdf` in the folder."""
-    data = {"version": __version__, "seed": SEED, "holds_below": HOLDS, "verdicts": [v.as_dict() for v in verdicts]}
     texts = {
-        "json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",
+        "json": _as_json(verdicts),
         "md": as_markdown(verdicts),
         "csv": as_csv(verdicts),
     }
