@@ -115,7 +115,7 @@ def test_long_curves_do_not_make_a_heavy_page():
     text = render(Document("t", "s", "m", sections=[Section("a", "A", "", (chart,))]))
     assert len(text) < 5_400_000
     assert "Data: 120000 rows" in text
-    assert "Save 1998 rows as CSV</a>; all are in <code>figures/long.csv</code>" in text
+    assert "Save 996 rows as CSV</a>; all are in <code>figures/long.csv</code>" in text
 
 
 def test_wall_times_settings_and_provenance_are_there(page):

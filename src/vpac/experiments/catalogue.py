@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vpac.errors import UserError, suggestion
-from vpac.experiments import corrected, critics, forms, four_rooms, grid_search, puddle_world, theorems
+from vpac.experiments import corrected, critics, forms, four_rooms, grid_search, puddle_world, sensitivity, theorems
 from vpac.experiments.spec import Arm, Experiment, Figure
 
 __all__ = ["EXPERIMENTS", "chosen"]
@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         THEOREMS,
         *four_rooms.EXPERIMENTS,
+        *sensitivity.EXPERIMENTS,
         *puddle_world.EXPERIMENTS,
         FRONTIER,
         *critics.EXPERIMENTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.experiments import four_rooms, puddle_world
+from vpac.experiments import four_rooms, puddle_world, sensitivity
 from vpac.experiments.spec import Arm, Claim, Experiment
 
 __all__ = ["EXPERIMENTS", "corrected"]
@@ -41,7 +41,7 @@ def _ours(claim: Claim) -> Claim:
 
 
 EXPERIMENTS = (
-    *(corrected(experiment) for experiment in four_rooms.EXPERIMENTS),
+    *(corrected(experiment) for experiment in (*four_rooms.EXPERIMENTS, *sensitivity.EXPERIMENTS)),
     corrected(puddle_world.DISCRETE),
     corrected(puddle_world.CONTINUOUS, usual_runs=4),
 )

@@ -62,7 +62,10 @@ def _name(path: Path) -> str:
 
 def _first(error: ValidationError) -> str:
     """The first mistake in words: where, what was expected, the nearest right spelling."""
-    mistake = error.errors(include_url=False)[0]
+    mistakes = error.errors(include_url=False)
+    mistake = next(
+        (m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0]
+    )  # a slip explains what is missing
     where = ".".join(str(part) for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {"arms": Arm, "figures": Figure, "claims": Claim}

@@ -44,7 +44,8 @@ def static_svg(chart: Chart) -> str:
     with figure_style() as plt, plt.rc_context({"svg.hashsalt": f"vpac {chart.name}"}):
         text = io.StringIO()
         draw(plt, thinned(chart, STATIC_POINTS)).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
+        named = text.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+        return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), named)
 
 
 def draw(plt: Any, chart: Chart) -> Any:
