@@ -51,6 +51,7 @@ def _arm(world: str, case: str) -> Arm:
 
 def _premise(case: str, text: str) -> Claim:
     return Claim(
+        of="paper",
         text=f"{text}, the direct critic errs less in four rooms", where="Related work, after Sherstan et al. 2018",
         paper="said in words", quantity="ratio", arm=f"four rooms, {case}", by="value", below=1.0,
         explanation="With equal step sizes and no traces the errors of M̂ and Q̂² move together and mostly cancel, while δ² "
@@ -162,14 +163,17 @@ CONVERGENCE = Experiment(
     ),
     claims=(
         Claim(
+            of="paper",
             text="the value critic converges (relative error below 0.1)", where="Appendix C", paper="a theorem",
             quantity="value_error", arm="VPAC, published", by="value", below=0.1,
         ),
         Claim(
+            of="paper",
             text="the variance critic converges (relative error below 0.1)", where="Appendix C", paper="a theorem",
             quantity="variance_error", arm="VPAC, published", by="value", below=0.1,
         ),
         Claim(
+            of="paper",
             text="the policy converges to a local optimum of the objective: the exact gradient vanishes (below 0.01)",
             where="Appendix C", paper="a theorem", quantity="gradient_norm", arm="VPAC, published", by="value", below=0.01,
             explanation="The published field is not the gradient of the objective: it vanishes where the gradient does not.",

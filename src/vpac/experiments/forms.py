@@ -117,6 +117,8 @@ CLIFF_WALKING = Experiment(
         Claim(
             text="the published form does no harm: its mean is not lower than AC's by 1 or more", where="ours",
             quantity="mean", arm="published", against="AC", by="difference", above=-1.0,
+            explanation="The published direction is not the gradient of the objective: it pays for a variance that it does not "
+            "lower.",
         ),
     ),
 )  # fmt: skip

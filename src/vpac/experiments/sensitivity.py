@@ -30,10 +30,12 @@ PSI_EFFECT = Experiment(
     figures=_effect("Effect of the price of variance", "ψ", log_x=False),
     claims=(
         Claim(
+            of="paper",
             text="a price lowers VPAC's variance", where="Appendix E", paper="seen in a plot", quantity="variance",
             arm="VPAC ψ = 0.015", against="VPAC ψ = 0", below=1.0,
         ),
         Claim(
+            of="paper",
             text="a price lowers VAAC_TD's variance", where="Appendix E", paper="seen in a plot", quantity="variance",
             arm="VAAC_TD ψ = 0.01", against="VAAC_TD ψ = 0", below=1.0,
         ),
@@ -105,11 +107,13 @@ STEP_SIZES = Experiment(
     ),
     claims=(
         Claim(
+            of="paper",
             text="with a large α_w, a policy ten times slower than the variance beats an equally fast one (Sharpe ratio)",
             where="Appendix E", paper="seen in a plot", quantity="sharpe", by="ratio", above=1.0,
             arm="VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:10", against="VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:1",
         ),
         Claim(
+            of="paper",
             text="with a small α_w, the faster policy does better: it has the higher mean", where="Appendix E",
             paper="seen in a plot", quantity="mean", by="difference", above=0.0,
             arm="VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:1", against="VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:10",

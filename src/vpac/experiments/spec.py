@@ -53,6 +53,8 @@ class Claim(Data):
     """The claim, in our words."""
     where: str
     """Where it is made: a figure or table of the paper, or "ours"."""
+    of: Literal["paper", "corrected", "ours"] = "ours"
+    """Whose claim it is: the paper's of its algorithms; the same, of the corrected forms; ours."""
     paper: str = ""
     """The paper's number for it, as text."""
     quantity: str

@@ -14,7 +14,7 @@ from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.report import theorems
 from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section
 from vpac.report.frontier import explorer_of
-from vpac.report.judge import judge
+from vpac.report.judge import GROUPS, judge
 from vpac.report.results import read_results
 from vpac.report.sections import section_of
 from vpac.report.trial import verdicts_of
@@ -54,6 +54,7 @@ def document_of(store: Store, found: list[Study], step: Callable[[str], None] = 
             explorer = explorer_of(results)
         if study.experiment.kind == "theorems":
             theorems.update(verdicts_of(results), store.root)
+    claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
     return Document(
         title="Variance-penalized actor-critic: the paper's numbers and ours",
         subtitle="Every tabular and linear experiment of “Variance Penalized On-Policy and Off-Policy Actor-Critic” "

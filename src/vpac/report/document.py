@@ -52,12 +52,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A sentence of the paper and what we found."""
+    """A claim and what we found."""
 
     experiment: str
     """The experiment that tests it, for readers."""
     sentence: str
-    """The paper's words."""
+    """The claim in words."""
     paper_number: str
     """The paper's number; empty if it gives none."""
     ours: Estimate | None
@@ -70,6 +70,8 @@ class ClaimRow:
     """What to type to rerun just this."""
     anchor: str = ""
     """The name of the section that shows the details."""
+    group: str = "The claims"
+    """The heading that it stands under."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ SCORES: dict[str, Callable[..., FloatArray]] = {
     "difference": lambda a, b: a.mean(axis=-1) - b.mean(axis=-1),
     "value": lambda a: a.mean(axis=-1),
 }
+GROUPS = {
+    "paper": "The paper's claims, of its algorithms as published",
+    "corrected": "The same claims, of the corrected forms",
+    "ours": "Claims of ours",
+}
 NAMES = {
     "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
     "within": "variance from a given start cell", "risky": "share of steps in risky cells",
@@ -67,12 +72,12 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
         f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
     ]
     how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {' and '.join(bounds)}"
-    where = f"{experiment.title} ({claim.where})"
+    where, group = f"{experiment.title} ({claim.where})", GROUPS[claim.of]
     if any(len(sample) == 0 for sample in samples):
-        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link)
+        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link, group)
     found = score(claim, samples)
     decided = verdict(claim, found)
     runs = " and ".join(str(len(sample)) for sample in samples)
     words = f"{how}; {runs} runs." + (f" {claim.explanation}" if claim.explanation and decided != "holds" else "")
     ours = Estimate(found.estimate, found.low, found.high)
-    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link)
+    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group)

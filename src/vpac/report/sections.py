@@ -26,6 +26,8 @@ def section_of(results: Results) -> Section:
     """The whole section."""
     experiment, study = results.study.experiment, results.study
     about = experiment.about + (f"\n\nThe paper: {experiment.paper}." if experiment.paper else "")
+    if study.seconds == 0.0:
+        about += "\n\nAll of its runs are shared with experiments above."
     return Section(
         name=anchor(experiment.name), title=experiment.title, about=about, charts=list(_charts(results)),
         tables=list(_tables(results)), settings=_settings(results), provenance=_provenance(results),

@@ -47,13 +47,11 @@ def document_view(document: Document, paint: Paint) -> dict[str, Any]:
         raise ValueError(
             f"names of sections and figures, and the page's own, must differ: {', '.join(twice)} is there twice"
         )
-    counts: Counter[str] = Counter(claim.verdict for claim in document.claims)
     known = {section.name for section in document.sections}
     numbered = iter(range(1, 1 + sum(len(section.charts) for section in document.sections)))
     return {
         "title": document.title, "subtitle": document.subtitle, "made": document.made, "versions": dict(document.versions),
-        "claims": [_claim(claim, known) for claim in document.claims],
-        "counts": [(SIGNS[verdict], counts[verdict], verdict) for verdict in SIGNS],
+        "groups": [_group(document, title, known) for title in dict.fromkeys(claim.group for claim in document.claims)],
         "sections": [_section(section, [next(numbered) for _ in section.charts], paint) for section in document.sections],
         "failures": document.failures,
         "explorer": document.explorer and _explorer(document.explorer),
@@ -67,6 +65,16 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _group(document: Document, title: str, known: set[str]) -> dict[str, Any]:
+    """The claims under one heading, and how many of them hold."""
+    claims = [claim for claim in document.claims if claim.group == title]
+    counts: Counter[str] = Counter(claim.verdict for claim in claims)
+    return {
+        "title": title, "counts": [(SIGNS[verdict], counts[verdict], verdict) for verdict in SIGNS],
+        "claims": [_claim(claim, known) for claim in claims],
+    }  # fmt: skip
 
 
 def _claim(claim: ClaimRow, known: set[str]) -> dict[str, Any]:
