@@ -87,7 +87,9 @@ PREMISE = Experiment(
         _premise("large steps", "with large step sizes"),
         _premise("value with traces, λ = 0.9", "with traces in the value"),
         _premise("off-policy, clipped", "off-policy with clipped ratios"),
-        _premise("slow variance", "with a variance critic ten times slower than the value's"),
+        _premise("slow variance", "with a variance critic ten times slower than the value's").model_copy(
+            update={"of": "ours", "where": "ours", "paper": ""}
+        ),
     ),
 )  # fmt: skip
 

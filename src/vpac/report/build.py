@@ -11,10 +11,12 @@ from vpac.execution.provenance import provenance
 from vpac.execution.store import Record, Store
 from vpac.execution.study import Study, studies
 from vpac.experiments.catalogue import EXPERIMENTS
+from vpac.files import write_text
 from vpac.report import theorems
 from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section
 from vpac.report.frontier import explorer_of
 from vpac.report.judge import GROUPS, judge
+from vpac.report.markdown import claims_as_markdown
 from vpac.report.results import read_results
 from vpac.report.sections import section_of
 from vpac.report.trial import verdicts_of
@@ -23,7 +25,7 @@ __all__ = ["build", "document_of"]
 
 
 def build(store: Store, quiet: bool = False) -> tuple[Path, Document]:
-    """Write `report/index.html` and `figures/*`; returns the page and what it says."""
+    """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and what it says."""
     from vpac.report.drawings import Drawings
     from vpac.report.page import write_page
     from vpac.report.progress import steps
@@ -34,6 +36,7 @@ def build(store: Store, quiet: bool = False) -> tuple[Path, Document]:
         step("figures")
         drawings = Drawings(store.root / "figures")
         drawings.update(chart for section in document.sections for chart in section.charts)
+        write_text(store.root / "report" / "claims.md", claims_as_markdown(document))
         return write_page(document, store.root / "report", drawings.svg), document
 
 

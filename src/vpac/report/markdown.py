@@ -1,0 +1,28 @@
+"""The claims as Markdown, for documents that cannot hold a page."""
+
+from __future__ import annotations
+
+from vpac.report.document import ClaimRow, Document
+
+__all__ = ["claims_as_markdown"]
+
+
+def claims_as_markdown(document: Document) -> str:
+    """A table for each group of claims."""
+    lines = []
+    for group in dict.fromkeys(claim.group for claim in document.claims):
+        lines += [
+            f"## {group}",
+            "",
+            "| experiment | claim | paper | ours | 95 % interval | |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [_row(claim) for claim in document.claims if claim.group == group] + [""]
+    return "\n".join(lines)
+
+
+def _row(claim: ClaimRow) -> str:
+    ours, interval = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
+    name = claim.command.removeprefix("vpac reproduce ")
+    cells = (f"`{name}`", claim.sentence, claim.paper_number, ours, interval, claim.verdict)
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
