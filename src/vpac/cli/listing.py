@@ -63,7 +63,7 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Any]:
         for heading in rows[0]:
             shown.add_column({"exact": "solvable", "limit": "limit"}.get(heading, heading), no_wrap=heading == "name")
         for row in rows:
-            shown.add_row(*({True: "yes", False: "no", None: "none"}.get(x, str(x)) for x in row.values()))
+            shown.add_row(*({"True": "yes", "False": "no", "None": "none"}.get(str(x), str(x)) for x in row.values()))
         yield shown
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,8 +53,9 @@ class Reproduce:
         from vpac.experiments.catalogue import chosen
 
         plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
-        again = " ".join(["vpac reproduce", *self.names, *(["--full"] if self.full else [])])
-        return carry_out(plans, self.store, self.executor, self.jobs, self.json, again)
+        return carry_out(
+            plans, self.store, self.executor, self.jobs, self.json, command(self, "reproduce", *self.names)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,25 @@ class Sweep:
 
     def run(self) -> int:
         """Read, carry out, report."""
+        from vpac.execution.check import check
         from vpac.execution.study import plan
         from vpac.experiments.reading import read_experiment
 
-        plans = [plan(read_experiment(self.spec), full=True, runs=self.runs, scale=self.scale)]
-        return carry_out(plans, self.store, self.executor, self.jobs, self.json, f"vpac sweep {self.spec}")
+        experiment = read_experiment(self.spec)
+        check(experiment)
+        plans = [plan(experiment, full=True, runs=self.runs, scale=self.scale)]
+        return carry_out(plans, self.store, self.executor, self.jobs, self.json, command(self, "sweep", str(self.spec)))
+
+
+def command(verb: Reproduce | Sweep, *words: str) -> str:
+    """What to type to do the same again, quoted for a shell."""
+    options: list[str] = []
+    for field in fields(verb):
+        value = getattr(verb, field.name)
+        if field.name in ("names", "spec", "json") or value == field.default:
+            continue
+        options += [f"--{field.name}"] if value is True else [f"--{field.name}", str(value)]
+    return shlex.join(["vpac", *words, *options])
 
 
 def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None, quiet: bool, again: str) -> int:
@@ -95,13 +111,14 @@ def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None
     from vpac.execution.study import carry_out_studies
     from vpac.files import make_folder
     from vpac.report.build import build
+    from vpac.report.judge import anchor
 
     hands = make_executor(one_of(executor, EXECUTORS, "executor"), jobs)
     make_folder(root)
     store = Store(root)
     try:
         with Display(plans, quiet) as display:
-            tallies = carry_out_studies(plans, store, hands, display.tell)
+            tallies = carry_out_studies(plans, store, hands, display.tell, again)
     except KeyboardInterrupt:
         say(f"stopped; finished runs are kept in {root}. To go on: {again}", quiet=True)
         raise
@@ -110,13 +127,19 @@ def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         say(f"damaged: {damage}", quiet=True)
     page, document = build(store, quiet)
-    claims = [claim for claim in document.claims if claim.command.split()[-1] in tallies]
+    claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
     say(f"look at {page}", quiet)
     if failed:
-        say(f"{failed} runs failed; the page shows how. To try them again: {again}", quiet=True)
+        first = next(tally.failed[0] for tally in tallies.values() if tally.failed)
+        say(f"{first.name}: {first.error.strip().splitlines()[-1]}", quiet=True)
+        say(f"{_count(failed, 'run')} failed; the page shows how. To try again: {again}", quiet=True)
     return 1 if failed else 0
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _claims_table(claims: Sequence[ClaimRow]) -> Iterator[Any]:
@@ -191,16 +214,18 @@ class Runs:
         one_of(self.status, ("all", "finished", "failed"), "status")
         if not self.store.is_dir():
             raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
-        wanted = key_values(self.where)
+        wanted, found = key_values(self.where), index(Store(self.store))
         rows = [
             row
-            for row in index(Store(self.store))
+            for row in found
             if (self.algorithm is None or row["algorithm"] == self.algorithm)
             and (self.env is None or self.env.casefold() in row["env"].casefold())
             and (self.status == "all" or (row["status"] == "finished") == (self.status == "finished"))
             and all(row["settings"].get(key) == value for key, value in wanted.items())
         ]
-        table = Table(title=f"{len(rows)} runs in {self.store}", title_justify="left")
+        if not rows and self.algorithm is not None and not any(r["algorithm"] == self.algorithm for r in found):
+            one_of(self.algorithm, sorted({str(row["algorithm"]) for row in found}), "algorithm among the runs")
+        table = Table(title=f"{_count(len(rows), 'run')} in {self.store}", title_justify="left")
         for heading in ("name", "status", "mean", "variance", "seconds"):
             table.add_column(heading, overflow="fold", justify="left" if heading in ("name", "status") else "right")
         for row in rows[: max(self.limit, 0)]:

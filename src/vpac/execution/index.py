@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import Any
 
+from vpac.errors import UserError
 from vpac.execution.store import RECORD, Damaged, Store, read_record
 from vpac.files import write_atomically
 
@@ -28,7 +30,8 @@ def index(store: Store) -> list[dict[str, Any]]:
             row, changed = _row(store, name, stamp), True
         rows.append(row)
     if changed or len(rows) != len(known):
-        _write(store, rows)
+        with contextlib.suppress(UserError, OSError):  # a store that cannot be written to can still be listed
+            _write(store, rows)
     failed = [_failed(path) for path in sorted(store.failed.glob("*.json"))] if store.failed.is_dir() else []
     return rows + [row for row in failed if row is not None]
 

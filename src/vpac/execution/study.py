@@ -18,6 +18,7 @@ from vpac.execution.executors import Executor
 from vpac.execution.run import Run, runs_of
 from vpac.execution.store import Damaged, Store
 from vpac.execution.worker import Outcome
+from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Experiment
 from vpac.files import write_text
 
@@ -96,11 +97,16 @@ class Tally:
 
 
 def carry_out_studies(
-    plans: Sequence[Plan], store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None
+    plans: Sequence[Plan],
+    store: Store,
+    executor: Executor,
+    watch: Callable[[Outcome], None] = lambda outcome: None,
+    command: str = "",
 ) -> dict[str, Tally]:
     """Carry out what is not finished, all plans from one queue so that nobody idles; `watch` hears of every run.
 
-    Plans share runs. What a plan finds done by one before it counts as kept.
+    Plans share runs. What a plan finds done by one before it counts as kept. `command` is noted as what to type to do it
+    again, for experiments that are not in the catalogue.
     """
     store.tidy()
     tallies = {plan.experiment.name: Tally() for plan in plans}
@@ -117,7 +123,7 @@ def carry_out_studies(
                 todo[run.name] = (run, tally)
                 tally.waiting.add(run.name)
     for plan in plans:
-        _write_study(plan, store, tallies[plan.experiment.name])
+        _write_study(plan, store, tallies[plan.experiment.name], command)
     owner = {name: tally for name, (_, tally) in todo.items()}
     of_tally = {id(tallies[plan.experiment.name]): plan for plan in plans}
     runs = [run for run, _ in todo.values()]
@@ -134,7 +140,7 @@ def carry_out_studies(
                 tally = owner[outcome.name]
                 tally.tell(outcome)
                 if not tally.waiting:
-                    _write_study(of_tally[id(tally)], store, tally)
+                    _write_study(of_tally[id(tally)], store, tally, command)
         runs = elsewhere
         if runs:
             time.sleep(PATIENCE)
@@ -169,15 +175,27 @@ class Study:
     """Wall time, over all sessions that it took."""
     time: str
     """When it was last carried out."""
+    command: str
+    """What to type to carry it out."""
+
+    @property
+    def work(self) -> float:
+        """How much was run, to compare a quick look with the real thing."""
+        return self.scale * sum(len(names) for names in self.runs.values())
 
 
-def _write_study(plan: Plan, store: Store, tally: Tally) -> None:
+def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
+    """Note the study, unless the store has it at a larger size: a quick look does not replace the real thing."""
     path = _path(store, plan.experiment.name)
     names = {label: [run.name for run in runs] for label, runs in plan.runs.items()}
     before = read_study(path) if path.is_file() else None
+    work = plan.scale * sum(len(runs) for runs in names.values())
+    if before and before.experiment == plan.experiment and before.work > work:
+        return
     seconds = before.seconds if before and before.runs == names else 0.0
     note = {
         "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
+        "command": f"vpac reproduce {plan.experiment.name}" if plan.experiment.name in EXPERIMENTS else command,
         "seconds": seconds + tally.seconds,
         "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
@@ -190,7 +208,9 @@ def read_study(path: Path) -> Study | None:
         note: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         experiment = Experiment.model_validate(note["experiment"])
         runs = {str(label): [str(name) for name in names] for label, names in note["runs"].items()}
-        return Study(experiment, runs, float(note["scale"]), float(note["seconds"]), str(note["time"]))
+        return Study(
+            experiment, runs, float(note["scale"]), float(note["seconds"]), str(note["time"]), str(note["command"])
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None
 

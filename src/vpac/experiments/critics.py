@@ -118,7 +118,7 @@ ACTORS = Experiment(
     figures=(
         Figure(
             kind="effect", title="Final policies by critic and step sizes (α_w, α_z)", shows=("mean", "variance", "sharpe"),
-            x="step sizes", lines="critic",
+            x="step sizes", lines="critic", joined=False,
         ),
         Figure(kind="curves", title="Learning curves by critic and step sizes", shows=("mean", "variance")),
     ),

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from vpac.errors import UserError, suggestion
+from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
 
 __all__ = ["read_experiment"]
@@ -33,6 +34,8 @@ def read_experiment(path: Path) -> Experiment:
         given["arms"] = _arms(path, grid, given)
     given.setdefault("name", _name(path))
     given.setdefault("title", given["name"])
+    if given["name"] in EXPERIMENTS:
+        raise UserError(f"{path}: the name {given['name']!r} is taken by an experiment of ours; choose another")
     try:
         return Experiment.model_validate(given)
     except ValidationError as error:

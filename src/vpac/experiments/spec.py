@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from vpac.errors import suggestion
+
 __all__ = ["Arm", "Claim", "Experiment", "Figure", "Plain", "arms_of_grid"]
 
 Plain = bool | int | float | str | None | list[float]
@@ -17,6 +19,27 @@ Plain = bool | int | float | str | None | list[float]
 Settings = dict[str, Plain]
 Kind = Literal["training", "prediction", "convergence", "frontier", "theorems"]
 Count = Annotated[int, Field(ge=1)]
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "training": ("return", "length", "mean", "variance"),
+    "prediction": ("value_error", "direct_error", "indirect_error", "direct_bias", "indirect_bias", "direct_negative",
+                   "indirect_negative"),
+    "convergence": ("value_error", "variance_error", "direction_norm", "gradient_norm", "mean", "variance", "objective"),
+    "frontier": ("mean", "variance"),
+    "theorems": (),
+}  # fmt: skip
+"""What each kind of run measures along the way …"""
+FINAL: dict[str, tuple[str, ...]] = COLUMNS | {
+    "training": ("mean", "variance", "sharpe", "within", "risky"), "prediction": ("direct", "indirect", "ratio"),
+}  # fmt: skip
+"""… and at the end."""
+MAPS = ("trajectory", "variance", "mean variance", "visits")
+
+
+def _known(word: str, words: tuple[str, ...], what: str) -> None:
+    if word not in words:
+        raise ValueError(f"unknown {what} {word!r}{suggestion(word, words) or ': expected one of ' + ', '.join(words)}")
 
 
 class Data(BaseModel):
@@ -168,7 +191,25 @@ class Experiment(Data):
         ]:
             if named not in labels:
                 raise ValueError(f"there is no arm {named!r}: expected one of {', '.join(labels)}")
+        for figure in self.figures:
+            self._check_figure(figure)
+        for claim in self.claims:
+            _known(claim.quantity, FINAL[self.kind], "quantity")
         return self
+
+    def _check_figure(self, figure: Figure) -> None:
+        """What a figure shows is measured, and what it varies is said of every arm in it."""
+        known = COLUMNS[self.kind] if figure.kind in ("curves", "errors") else FINAL[self.kind]
+        for shown in figure.shows:
+            _known(shown, MAPS if figure.kind == "maps" else known, "thing to show")
+        if figure.kind != "effect":
+            return
+        if figure.x is None or not figure.shows:
+            raise ValueError("an effect needs `x`, what is varied, and `shows`")
+        for key in filter(None, (figure.x, figure.lines, figure.panels)):
+            for arm in self.arms:
+                if not figure.arms or arm.label in figure.arms:
+                    _known(key, tuple(arm.at), f"key of what the arm {arm.label!r} is `at`")
 
     def arm(self, label: str) -> Arm:
         """An arm by its label."""

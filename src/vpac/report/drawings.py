@@ -41,7 +41,7 @@ class Drawings:
         else:
             for chart in stale:
                 paint(self.folder, chart)
-        self._drawn |= {chart.name: _digest(chart) for chart in stale}
+        self._drawn |= {chart.name: self._state(chart) for chart in stale}
         write_text(self.folder / NOTE, json.dumps(self._drawn, indent=1))
 
     def svg(self, chart: Chart) -> str:
@@ -51,8 +51,13 @@ class Drawings:
         return (self.folder / f"{chart.name}.svg").read_text(encoding="utf-8")
 
     def _fresh(self, chart: Chart) -> bool:
-        there = all((self.folder / f"{chart.name}.{kind}").is_file() for kind in (*KINDS, "svg"))
-        return there and self._drawn.get(chart.name) == _digest(chart)
+        return self._drawn.get(chart.name) == self._state(chart)
+
+    def _state(self, chart: Chart) -> list[str]:
+        """The digest of what is to be drawn, and those of the files that were."""
+        paths = [self.folder / f"{chart.name}.{kind}" for kind in (*KINDS, "svg")]
+        files = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
+        return [_digest(chart), *files]
 
 
 def paint(folder: Path, chart: Chart) -> None:
@@ -75,9 +80,11 @@ def _digest(chart: Chart) -> str:
 
 def _bare(panel: Any) -> Any:
     """A panel without its numbers, which are in the table."""
+    looks: list[Any] = [(one.label, one.style, getattr(one, "joined", None)) for one in getattr(panel, "series", ())]
+    looks += [(one.label, one.style) for one in getattr(panel, "trajectories", ())]
     empty = {name: () for name in ("series", "trajectories", "arrows", "regions") if hasattr(panel, name)}
     if not hasattr(panel, "walls"):
-        return replace(panel, **empty)
+        return replace(panel, **empty), looks
     return (
         panel.title,
         panel.value_label,
@@ -87,6 +94,7 @@ def _bare(panel: Any) -> Any:
         panel.high,
         panel.colours,
         panel.walls.tolist(),
+        looks,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from vpac.experiments.spec import Arm, Figure
 from vpac.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spots
-from vpac.report.look import NAMES
+from vpac.report.look import LIGHT, NAMES
 from vpac.report.results import Results
 from vpac.risk.intervals import mean_interval
 
@@ -51,28 +51,52 @@ def file_name(results: Results, number: int) -> str:
     return stem if len(experiment.figures) == 1 else f"{stem}-{number + 1}"
 
 
-def style_of(label: str, place: int) -> int | str:
-    """Algorithms look the same in every figure."""
-    return label if label in NAMES else place
+def styles(labels: Iterable[str]) -> dict[str, int | str]:
+    """A look for each label: algorithms look the same in every figure, the others take what is free, in order."""
+    names = list(dict.fromkeys(labels))
+    taken = {NAMES[name] for name in names if name in NAMES}
+    free = iter([place for place in range(len(LIGHT)) if place not in taken] + list(range(len(LIGHT), 99)))
+    return {name: name if name in NAMES else next(free) for name in names}
 
 
 def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Mean over runs with its 95 % interval; the paper's final numbers as dashed lines."""
     policy = results.study.experiment.policy
     panels: list[Panel] = []
+    looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("mean", "variance"):
         lines, references = [], []
-        for place, arm in enumerate(arms):
+        for arm in arms:
             if shown not in results.columns(arm.label):
                 continue
-            curve, style = results.curve(arm.label, shown), style_of(arm.label, place)
+            curve, style = results.curve(arm.label, shown), looks[arm.label]
             low, high = curve.band()
             lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
             if shown in arm.paper:
-                references.append(Reference(arm.paper[shown], f"paper, {arm.label}", style=style))
+                references.append(Reference(arm.paper[shown], arm.label, style=style))
         title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {policy} policy"
-        panels.append(Lines(lines, "episodes", LABELS.get(shown, shown), title, figure.log_x, figure.log_y, references))
+        log_y, label = figure.log_y and shown == "variance", LABELS.get(shown, shown)
+        panels.append(Lines(lines, "episodes", label, title, figure.log_x, log_y, _merged(references)))
     return panels, []
+
+
+def _merged(references: list[Reference]) -> list[Reference]:
+    """References that would lie on one another as one: the paper's numbers are read off plots anyway."""
+    values = [mark.value for mark in references]
+    near = 0.04 * (max(values, default=0.0) - min(values, default=0.0))
+    groups: list[list[Reference]] = []
+    for mark in sorted(references, key=lambda mark: mark.value):
+        if groups and mark.value - groups[-1][0].value <= near:
+            groups[-1].append(mark)
+        else:
+            groups.append([mark])
+    return [
+        Reference(
+            float(np.mean([mark.value for mark in group])), f"paper, {', '.join(mark.label for mark in group)}",
+            style=group[0].style if len(group) == 1 else None,
+        )
+        for group in groups
+    ]  # fmt: skip
 
 
 def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
@@ -99,11 +123,11 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
         here = [arm for arm in arms if figure.panels is None or arm.at[figure.panels] == row]
         for shown in figure.shows:
             series = []
-            names = list(dict.fromkeys(str(arm.at[figure.lines]) for arm in here)) if figure.lines else [""]
-            for place, name in enumerate(names):
+            looks = styles(str(arm.at[figure.lines]) if figure.lines else "" for arm in here)
+            for name in looks:
                 those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
                 label = f"{figure.lines} = {name}" if figure.lines and name[:1].isdigit() else name
-                series.append(_spots(results, label, figure, those, shown, style_of(name, place)))
+                series.append(_spots(results, label, figure, those, shown, looks[name]))
             title = LABELS.get(shown, shown) + (
                 "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
             )
@@ -137,7 +161,7 @@ def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
             continue
         known = not any(np.isnan(i.low) for _, i in found)
         spots = Spots(
-            LABELS.get(shown, shown), [arm.label for arm, _ in found], [i.estimate for _, i in found],
+            "", [arm.label for arm, _ in found], [i.estimate for _, i in found],
             [i.low for _, i in found] if known else None, [i.high for _, i in found] if known else None,
         )  # fmt: skip
         panels.append(Points([spots], "", LABELS.get(shown, shown), LABELS.get(shown, shown), sideways=True))
@@ -149,13 +173,14 @@ def best(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
     from vpac.report.search import winner
 
     series, notes = [], []
-    for place, name in enumerate(dict.fromkeys(str(arm.at.get("algorithm", "")) for arm in arms)):
+    looks = styles(str(arm.at.get("algorithm", "")) for arm in arms)
+    for name in looks:
         those = [arm for arm in arms if str(arm.at.get("algorithm", "")) == name]
         chosen = winner(results, those)
         x = [float(results.final(arm.label, "variance").mean()) for arm in those]
         y = [float(results.final(arm.label, "mean").mean()) for arm in those]
         named = [f"{name} chosen" if arm is chosen else "" for arm in those]
-        series.append(Spots(name or "settings", x, y, names=named, style=style_of(name, place)))
+        series.append(Spots(name or "settings", x, y, names=named, style=looks[name]))
         notes.append(f"Chosen: {chosen.label}.")
     return [Points(series, "variance", "mean", "")], notes
 

@@ -79,7 +79,7 @@ def _wrapped(text: str, width: int) -> str:
 
 def _axis(label: str, log: bool, ends: tuple[float, float] | None) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": safe(label), "standoff": 8, "font": {"size": 13}},
+        "title": {"text": safe(label), "standoff": 8, "font": {"size": 13}}, "exponentformat": "power",
         "type": "log" if log else "linear", "gridcolor": "var(--grid)",
         "linecolor": "var(--rule)", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "var(--rule)",
         "ticklen": 4, "nticks": 7, "ticklabeloverflow": "allow",

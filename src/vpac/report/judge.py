@@ -15,6 +15,10 @@ from vpac.typing import FloatArray
 
 __all__ = ["anchor", "judge", "score", "verdict"]
 
+ENOUGH = 5
+"""Runs of each arm that a verdict needs."""
+ROUNDING = 1e-9
+"""A score below this is zero: what is left is rounding."""
 SCORES: dict[str, Callable[..., FloatArray]] = {
     "ratio": lambda a, b: a.mean(axis=-1) / b.mean(axis=-1),
     "difference": lambda a, b: a.mean(axis=-1) - b.mean(axis=-1),
@@ -42,11 +46,16 @@ def score(claim: Claim, samples: list[FloatArray]) -> Interval:
     found = bootstrap_many(samples, SCORES[claim.by], seed=seed)
     if min(len(sample) for sample in samples) < 2:
         return Interval(found.estimate, float("nan"), float("nan"))
-    return found
+    return Interval(*(0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high)))
 
 
-def verdict(claim: Claim, found: Interval) -> Verdict:
-    """It holds if the whole interval is on the right side of the bounds, not if it is on the wrong side of one."""
+def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
+    """It holds if the whole interval is on the right side of the bounds, not if it is on the wrong side of one.
+
+    Of fewer than `ENOUGH` runs the bootstrap knows too little: nothing is decided.
+    """
+    if runs < ENOUGH:
+        return "undecided"
     low, high = -np.inf if claim.above is None else claim.above, np.inf if claim.below is None else claim.below
     if not (np.isfinite(found.low) and np.isfinite(found.high)):
         return "undecided"
@@ -66,18 +75,24 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     experiment = results.study.experiment
     labels = [claim.arm] + ([claim.against] if claim.against is not None else [])
     samples = [results.final(label, claim.quantity) for label in labels]
-    command, link = f"vpac reproduce {experiment.name}", anchor(experiment.name)
+    command, link = results.study.command, anchor(experiment.name)
     compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
     bounds = [
         f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
     ]
-    how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {' and '.join(bounds)}"
+    expected = " and ".join(bounds).replace("-", "−")
+    how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
     where, group = f"{experiment.title} ({claim.where})", GROUPS[claim.of]
     if any(len(sample) == 0 for sample in samples):
         return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link, group)
     found = score(claim, samples)
-    decided = verdict(claim, found)
+    fewest = min(len(sample) for sample in samples)
+    decided = verdict(claim, found, fewest)
     runs = " and ".join(str(len(sample)) for sample in samples)
-    words = f"{how}; {runs} runs." + (f" {claim.explanation}" if claim.explanation and decided != "holds" else "")
+    scale = "" if results.study.scale == 1.0 else f" of {results.study.scale:g} times the length"
+    few = f" Fewer than {ENOUGH} runs decide nothing." if fewest < ENOUGH else ""
+    words = f"{how}; {runs} runs{scale}.{few}" + (
+        f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
+    )
     ours = Estimate(found.estimate, found.low, found.high)
     return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group)

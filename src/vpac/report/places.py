@@ -28,11 +28,11 @@ __all__ = ["learner_of", "maps", "planes"]
 
 TRAJECTORIES = 10_000
 """Over which visits are counted, as in the paper."""
-WAYS, LONGEST = 3, 300
-"""Episodes drawn over the continuous puddle, and steps drawn of each."""
+WAYS, LONGEST = 5, 1000
+"""Episodes drawn over the continuous puddle, the quickest, and how many steps are drawn of each."""
 VALUES = {
     "trajectory": "", "variance": "variance of the return", "mean variance": "variance of the return",
-    "visits": "visits an episode",
+    "visits": "√ visits an episode",
 }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _values(
         return np.asarray(evaluate(mdp, tables, gamma, horizon).variance.mean(axis=0))
     if shown == "visits":
         visited = np.concatenate([walk[:-1] for walk in walks])
-        return np.bincount(visited, minlength=mdp.n_states) / len(walks)
+        return np.sqrt(np.bincount(visited, minlength=mdp.n_states) / len(walks))
     return None
 
 
@@ -129,18 +129,26 @@ def _way(mdp: FiniteMDP, layout: GridMap, walks: Any) -> list[tuple[float, float
 
 
 def planes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    """Ways of typical length over the continuous puddle for each arm, from starts beyond it, seen from the goal."""
+    """The quickest ways over the continuous puddle for each arm, from starts beyond it, seen from the goal."""
     puddle = ContinuousPuddleWorld()
     low, high = puddle.puddle
     panels: list[Panel] = []
     for arm in arms:
         learner = learner_of(results.records[arm.label][0])
         walks = paths(learner, results.study.experiment.policy, 400, 5000, np.random.SeedSequence([learner.seed, 3]))
-        beyond = sorted((walk for walk in walks if walk[0].max() < low), key=len)
-        typical = beyond[max(0, len(beyond) // 2 - WAYS // 2) :][:WAYS]
-        ways = [Trajectory(f"episode {n + 1}", walk[:LONGEST].round(3).tolist(), n) for n, walk in enumerate(typical)]
+        beyond = sorted((walk for walk in walks if walk[0].max() < low), key=len) or sorted(walks, key=len)
+        ways = [Trajectory(f"episode {n + 1}", w[:LONGEST].round(3).tolist(), n) for n, w in enumerate(beyond[:WAYS])]
+        share = results.final(arm.label, "risky").mean()
         region = Rectangle("puddle", low, low, high, high)
         panels.append(
-            Plane(ways, arm.label, [region], (float(puddle.goal[0]), float(puddle.goal[1])), puddle.goal_distance)
+            Plane(
+                ways,
+                f"{arm.label}: {share:.1%} of steps in the puddle",
+                [region],
+                (float(puddle.goal[0]), float(puddle.goal[1])),
+                puddle.goal_distance,
+            )
         )
-    return panels, [f"Episodes of median length; of each at most {LONGEST} steps are drawn."]
+    return panels, [
+        f"An episode from the lower left corner, quicker than {1.0 - QUICK:.0%} of them: most wander for longer."
+    ]

@@ -99,7 +99,7 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
     for label, names in study.runs.items():
         found = records[label] = []
         for name in names:
-            if name not in known and (record := _read(store, name, study.experiment.name)) is not None:
+            if name not in known and (record := _read(store, name, study.command)) is not None:
                 known[name] = record
             match known.get(name):
                 case Record() as record:
@@ -110,13 +110,12 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
                     missing += 1
     if missing:
         words = f"{missing} runs are still to be carried out"
-        failures[""] = Failure(study.experiment.name, words, command=f"vpac reproduce {study.experiment.name}")
+        failures[""] = Failure(study.experiment.name, words, command=study.command)
     return Results(study, records, list(failures.values()))
 
 
-def _read(store: Store, name: str, experiment: str) -> Record | Failure | None:
+def _read(store: Store, name: str, command: str) -> Record | Failure | None:
     """A run, how it failed, or None if it has not been carried out."""
-    command = f"vpac reproduce {experiment}"
     if not (store.runs / name).is_dir():
         note = store.failure(name)
         if note is None:

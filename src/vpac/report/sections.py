@@ -27,11 +27,11 @@ def section_of(results: Results) -> Section:
     experiment, study = results.study.experiment, results.study
     about = experiment.about + (f"\n\nThe paper: {experiment.paper}." if experiment.paper else "")
     if study.seconds == 0.0:
-        about += "\n\nAll of its runs are shared with experiments above."
+        about += "\n\nNo run was made for it alone: its runs belong to other experiments, too, or were there before."
     return Section(
         name=anchor(experiment.name), title=experiment.title, about=about, charts=list(_charts(results)),
         tables=list(_tables(results)), settings=_settings(results), provenance=_provenance(results),
-        wall_seconds=study.seconds, command=f"vpac reproduce {experiment.name}",
+        wall_seconds=study.seconds, command=study.command,
     )  # fmt: skip
 
 
@@ -73,9 +73,9 @@ def _tables(results: Results) -> Iterator[Table]:
     columns = ["arm", "runs"]
     for quantity in shown:
         name = LABELS[quantity]
-        columns += [name, f"95 % interval of the {name}"]
-        columns += [f"interquartile mean of the {name}", f"paper's {name}"] * (quantity in ("mean", "variance"))
-    columns.append(f"probability of a lower variance than {first}")
+        columns += [name, f"{name}, 95 % interval"]
+        columns += [f"{name}, interquartile mean", f"paper's {name}"] * (quantity in ("mean", "variance"))
+    columns.append(f"P(lower variance than {first})")
     records = [dict(zip(columns, row, strict=True)) for row in rows]
     yield Table.from_records(records, "Final policies, average over runs")
 

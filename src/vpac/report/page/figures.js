@@ -19,12 +19,26 @@
     return ["x", "y", "z", "text", "customdata", "name", "legendgroup", "ticktext", "hovertemplate"].includes(key);
   }
 
+  function heightOf({ figure: { aspect, extra }, place }) {
+    return Math.round(Math.min(Math.max(place.clientWidth * aspect + extra, 240), 560 + extra));
+  }
+
+  // Keep each figure's room free before it is drawn: what is drawn later must not move what is being read.
+  function reserve(figure) {
+    figure.classList.add("live");
+    const places = figure.querySelectorAll(".plot");
+    const plots = vpac.data(`data-${figure.dataset.chart}`).map((content, number) => (
+      { figure: content, hidden: new Set(), place: places[number] }
+    ));
+    for (const plot of plots) plot.place.style.minHeight = `${heightOf(plot)}px`;
+    return plots;
+  }
+
   function layoutOf(plot) {
     const width = plot.place.clientWidth;
     const layout = themed(plot.figure.layout);
     layout.width = width;
-    const { aspect, extra } = plot.figure;
-    layout.height = Math.round(Math.min(Math.max(width * aspect + extra, 240), 560 + extra));
+    layout.height = heightOf(plot);
     if (touch) layout.dragmode = false; // a finger scrolls the page
     return layout;
   }
@@ -48,12 +62,9 @@
   }
 
   async function start(figure) {
-    const panels = figure.querySelector(".panels");
+    const plots = reserve(figure);
     const hidden = new Set();
-    const plots = vpac.data(`data-${figure.dataset.chart}`).map((content, number) => (
-      { figure: content, hidden, place: panels.querySelectorAll(".plot")[number] }
-    ));
-    figure.classList.add("live");
+    for (const plot of plots) plot.hidden = hidden;
     try {
       await Promise.all(plots.map(paint));
     } catch (error) {
@@ -61,6 +72,7 @@
       throw error;
     }
     drawn.push(...plots);
+    for (const plot of plots) plot.place.style.minHeight = "";
     for (const plot of plots) sizes.observe(plot.place);
     for (const button of figure.querySelectorAll(".legend button")) {
       button.addEventListener("click", () => {
@@ -92,6 +104,10 @@
     }
   }, { rootMargin: "500px 0px" });
 
-  for (const figure of document.querySelectorAll("figure[data-chart]")) sight.observe(figure);
+  const figures = [...document.querySelectorAll("figure[data-chart]")];
+  figures.forEach(reserve);
+  for (const figure of figures) sight.observe(figure);
+  addEventListener("resize", () => figures.filter((figure) => !figure.dataset.ready).forEach(reserve));
+  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   vpac.onTheme(() => drawn.forEach(paint));
 })();
