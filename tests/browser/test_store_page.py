@@ -59,6 +59,17 @@ def test_names_can_do_nothing(visit, page):
     assert EVIL in found.page.locator("table.claims").inner_text()
 
 
+def test_what_is_drawn_later_does_not_move_what_is_read(visit, page):
+    found = visit(page, reduced_motion="reduce").page
+    found.evaluate("location.hash = '#colophon'")
+    found.wait_for_timeout(300)
+    before = found.evaluate("document.documentElement.scrollHeight")
+    for figure in found.locator("figure[data-chart]").all():
+        figure.scroll_into_view_if_needed()
+        found.wait_for_function("figure => figure.dataset.ready", arg=figure.element_handle())
+    assert abs(found.evaluate("document.documentElement.scrollHeight") - before) <= 4
+
+
 def test_a_failed_run_is_there_with_its_traceback(visit, page):
     text = visit(page).page.locator("body").inner_text()
     assert "psi must be" in text

@@ -51,16 +51,46 @@ def test_a_sweep_is_run_listed_and_reported(capsys, spec, tmp_path):
 
 def test_a_failing_run_makes_the_exit_code_1(capsys, tmp_path):
     path = tmp_path / "bad.toml"
-    path.write_text(SPEC.format(runs=1, episodes=40).replace("0.1]", "-0.1]"), encoding="utf-8")
+    path.write_text(SPEC.format(runs=1, episodes=40).replace("0.1]", "1e308]"), encoding="utf-8")
     store = tmp_path / "results"
     code, out, err = run(capsys, "sweep", path, "--store", store, "--executor", "serial", "--json")
     assert code == 1
     (failed,) = json.loads(out)["experiments"]["little"]["failed"]
-    assert "psi must be" in failed["error"]
-    assert f"To try them again: vpac sweep {path}" in err
-    assert "psi must be" in (store / "report" / "index.html").read_text(encoding="utf-8")
+    assert "is not finite in episode" in failed["error"]
+    assert "is not finite in episode" in err
+    assert f"1 run failed; the page shows how. To try again: vpac sweep {path} --executor serial --store {store}" in err
+    assert "is not finite in episode" in (store / "report" / "index.html").read_text(encoding="utf-8")
     _, out, _ = run(capsys, "runs", "--store", store, "--status", "failed", "--json")
-    assert [row["status"] for row in json.loads(out)] == ["failed"]
+    assert [row["status"] for row in json.loads(out)] == ["diverged"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("psi = [0.0, 0.1]", "psi = [0.0, -0.1]", "arm 'psi=-0.1': psi must be"),
+        ("psi = [0.0, 0.1]", "psii = [0.0, 0.1]", "did you mean 'psi'?"),
+        ("RiskyShortcut", "RiskyShortcat", "did you mean 'vpac/RiskyShortcut-v0'?"),
+        ('"vpac"', '"vpacc"', "did you mean 'vpac'?"),
+        ('"little"', '"theorems"', "the name 'theorems' is taken"),
+    ],
+)
+def test_a_study_is_checked_before_anything_is_run(capsys, spec, tmp_path, old, new, message):
+    spec.write_text(spec.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    code, _, err = run(capsys, "sweep", spec, "--store", tmp_path / "results")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_quick_look_does_not_replace_the_result(capsys, spec, tmp_path):
+    store = tmp_path / "a store"
+    arguments = ("sweep", spec, "--store", store, "--executor", "serial", "--json")
+    run(capsys, *arguments)
+    note = (store / "studies" / "little.json").read_text(encoding="utf-8")
+    assert json.loads(note)["command"] == f"vpac sweep {spec} --executor serial --store '{store}'"
+    code, out, _ = run(capsys, *arguments, "--runs", 1, "--scale", 0.5)
+    assert (code, json.loads(out)["experiments"]["little"]["done"]) == (0, 2)
+    assert (store / "studies" / "little.json").read_text(encoding="utf-8") == note
 
 
 def test_a_scaled_experiment_says_so(capsys, tmp_path):

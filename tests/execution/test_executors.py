@@ -165,7 +165,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
     code, _, err = command.end()
     assert code == 130
     assert "Traceback" not in err
-    assert f"To go on: vpac sweep {spec}" in err
+    assert f"To go on: vpac sweep {spec} --jobs 2 --store {store.root}" in err
     done = len(store.names())
     assert 5 <= done < 120
     _, listed, _ = run("ps", "-eo", "args")

@@ -72,6 +72,19 @@ def test_a_group_is_all_of_its_members_and_searches_are_on_demand():
             "no arm 'Z'",
         ),
         ({"runs": 0}, "greater than or equal to 1"),
+        (
+            {"figures": [{"kind": "curves", "title": "t", "shows": ["meen"]}]},
+            "unknown thing to show 'meen'; did you mean 'mean'",
+        ),
+        (
+            {"figures": [{"kind": "effect", "title": "t", "shows": ["mean"], "x": "ps"}]},
+            "unknown key of what the arm 'AC'",
+        ),
+        ({"figures": [{"kind": "effect", "title": "t", "shows": ["mean"]}]}, "an effect needs `x`"),
+        (
+            {"claims": [{"text": "t", "where": "w", "quantity": "meen", "arm": "AC", "by": "value", "below": 1}]},
+            "unknown quantity 'meen'; did you mean 'mean'",
+        ),
         ({"name": "../x"}, "pattern"),
         ({"settings": {"psi": float("nan")}}, "finite"),
         ({"rums": 3}, "rums"),

@@ -15,7 +15,10 @@ from vpac.execution.study import carry_out_studies, plan, studies
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Arm, Claim
 from vpac.report.build import build, document_of
+from vpac.report.chart import Reference
+from vpac.report.figures import _merged, styles
 from vpac.report.judge import score, verdict
+from vpac.report.look import NAMES
 from vpac.report.markdown import claims_as_markdown
 from vpac.report.places import learner_of
 from vpac.report.results import read_results
@@ -116,6 +119,31 @@ def test_runs_that_are_missing_are_counted_not_invented(little_store, tmp_path):
     messages = " ".join(failure.message for failure in found.failures)
     assert "3 runs are still to be carried out" in messages
     assert "damaged" in messages
+
+
+def test_a_figure_that_was_spoilt_is_drawn_again(little_store):
+    build(little_store, quiet=True)
+    path = little_store.root / "figures" / "little.png"
+    good = path.read_bytes()
+    path.write_bytes(good[:100])
+    build(little_store, quiet=True)
+    assert path.read_bytes() == good
+
+
+def test_every_series_of_a_figure_has_a_look_of_its_own():
+    found = styles(["AC", "VPAC ψ = 0.001", "VPAC ψ = 0.005", "VAAC", "x", "y"])
+    numbers = [NAMES.get(look, look) for look in found.values()]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_references_that_would_lie_on_one_another_become_one():
+    merged = _merged([Reference(43.0, "AC"), Reference(43.2, "VPAC"), Reference(26.0, "VAAC")])
+    assert [(round(mark.value, 1), mark.label) for mark in merged] == [(26.0, "paper, VAAC"), (43.1, "paper, AC, VPAC")]
+
+
+def test_few_runs_decide_nothing():
+    assert verdict(claim(below=1.0), Interval(0.5, 0.4, 0.6), runs=4) == "undecided"
+    assert verdict(claim(below=1.0), Interval(0.5, 0.4, 0.6), runs=5) == "holds"
 
 
 def claim(**bounds):

@@ -149,6 +149,5 @@ def planes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
                 puddle.goal_distance,
             )
         )
-    return panels, [
-        f"An episode from the lower left corner, quicker than {1.0 - QUICK:.0%} of them: most wander for longer."
-    ]
+    note = "The quickest of the sampled episodes from the lower left corner; most wander for longer. Shares are over all runs."
+    return panels, [note]
