@@ -73,7 +73,7 @@ def test_the_numbers_in_the_document_are_the_stores(little_store):
     assert found.claims[1].ours.value == pytest.approx(mean, rel=1e-12)
     assert found.claims[1].ours.low <= mean <= found.claims[1].ours.high
     assert found.claims[1].verdict == "holds"
-    assert f"| `little` | value |  | {found.claims[1].ours.text()} |" in claims_as_markdown(found)
+    assert f"| A little study (here) | value |  | {found.claims[1].ours.text()} |" in claims_as_markdown(found)
     table = found.sections[0].tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["arm"] == "AC"

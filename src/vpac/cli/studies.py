@@ -27,7 +27,8 @@ JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
 class Reproduce:
     """Rerun the paper's experiments and ours, and build the page that shows them.
 
-    What is finished is not run again. Example: vpac reproduce four-rooms/performance
+    What is finished is not run again.
+    Example: vpac reproduce four-rooms/performance
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME …]")] = ()

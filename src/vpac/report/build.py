@@ -24,6 +24,14 @@ from vpac.report.trial import verdicts_of
 __all__ = ["build", "document_of"]
 
 
+REPRODUCTION = (
+    "Variance-penalized actor-critic: the paper's numbers and ours",
+    "Tabular and linear experiments of “Variance Penalized On-Policy and Off-Policy Actor-Critic” (AAAI 2021), rerun; as "
+    "published and corrected.",
+)
+STUDIES = ("Studies", "Mean and variance of the return of what was learned.")
+
+
 def build(store: Store, quiet: bool = False) -> tuple[Path, Document]:
     """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and what it says."""
     from vpac.report.drawings import Drawings
@@ -58,10 +66,10 @@ def document_of(store: Store, found: list[Study], step: Callable[[str], None] = 
         if study.experiment.kind == "theorems":
             theorems.update(verdicts_of(results), store.root)
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
+    title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES
     return Document(
-        title="Variance-penalized actor-critic: the paper's numbers and ours",
-        subtitle="Every tabular and linear experiment of “Variance Penalized On-Policy and Off-Policy Actor-Critic” "
-        "(AAAI 2021), rerun; as published and corrected.",
+        title=title,
+        subtitle=subtitle,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         claims=claims, sections=sections, failures=list(failures.values()), explorer=explorer,
         versions={"vpac": __version__, **provenance()["versions"]},

@@ -23,6 +23,6 @@ def claims_as_markdown(document: Document) -> str:
 
 def _row(claim: ClaimRow) -> str:
     ours, interval = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
-    name = claim.command.removeprefix("vpac reproduce ")
-    cells = (f"`{name}`", claim.sentence, claim.paper_number, ours, interval, claim.verdict)
+    name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
+    cells = (name, claim.sentence, claim.paper_number, ours, interval, claim.verdict)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
