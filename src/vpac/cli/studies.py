@@ -28,6 +28,7 @@ class Reproduce:
     """Rerun the paper's experiments and ours, and build the page that shows them.
 
     What is finished is not run again.
+
     Example: vpac reproduce four-rooms/performance
     """
 
