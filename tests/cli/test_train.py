@@ -8,7 +8,7 @@ import pytest
 
 from cli.test_cli import run
 from vpac.execution.training import ALGORITHMS
-from vpac.learners import VPAC
+from vpac.learners import AC, VPAC, Diverged
 
 
 def test_train_writes_policies_curves_and_a_figure(capsys, tmp_path):
@@ -63,6 +63,54 @@ def test_an_environment_that_is_only_stepped(capsys, tmp_path):
     assert json.loads(text)["policy"] == "training"
 
 
+def test_arguments_of_a_stepped_environment(capsys, tmp_path):
+    """Every run has an environment of its own, so threads do not change the result."""
+    arguments = ["train", "ac", "FrozenLake-v1", "--set", "map_name=8x8", "is_slippery=false", "--episodes", 30]
+    for threads in (1, 3):
+        code, *_ = run(
+            capsys, *arguments, "--runs", 4, "--threads", threads, "--json", "--out", tmp_path / str(threads)
+        )
+        assert code == 0
+    one, three = (pl.read_parquet(tmp_path / name / "returns.parquet") for name in ("1", "3"))
+    assert one.equals(three)
+    assert AC.load(tmp_path / "1" / "run-3").sight.n_features == 64
+
+
+def test_ac_takes_a_price_of_zero(capsys, tmp_path):
+    code, *_ = run(capsys, "train", "ac", "vpac/CatchUp-v0", "--psi", 0, "--episodes", 5, "--out", tmp_path / "x")
+    assert code == 0
+
+
+def test_an_earlier_training_leaves_nothing_behind(capsys, tmp_path):
+    out = tmp_path / "x"
+    run(capsys, "train", "ac", "vpac/CatchUp-v0", "--runs", 3, "--episodes", 5, "--out", out)
+    (out / "notes.txt").write_text("mine")
+    (out / "run-2" / "notes.txt").write_text("mine")
+    run(capsys, "train", "ac", "FrozenLake-v1", "--episodes", 5, "--out", out)
+    assert {p.name for p in out.iterdir()} == {"returns.parquet", "training.png", "run-0", "run-2", "notes.txt"}
+    assert [p.name for p in (out / "run-2").iterdir()] == ["notes.txt"]
+
+
+def test_runs_that_diverge_are_reported_and_the_others_written(capsys, tmp_path, monkeypatch):
+    class Fragile(VPAC):
+        def _learn(self, episodes):
+            if self.seed == broken:
+                raise Diverged("the reward is not finite")
+            super()._learn(episodes)
+
+    broken = int(np.random.SeedSequence(0).spawn(3)[1].generate_state(1)[0])
+    monkeypatch.setitem(ALGORITHMS, "vpac", Fragile)
+    arguments = ["train", "vpac", "vpac/CatchUp-v0", "--runs", 3, "--episodes", 5, "--out", tmp_path / "x"]
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert "2 × 5 episodes" in out
+    assert "a run is missing: the reward is not finite" in err
+    assert pl.read_parquet(tmp_path / "x" / "returns.parquet")["run"].unique().to_list() == [0, 1]
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 2
+    assert json.loads(out)["diverged"] == ["the reward is not finite"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -75,9 +123,18 @@ def test_an_environment_that_is_only_stepped(capsys, tmp_path):
         (["vpac", "vpac/CatchUp-v0", "--option", "temperature=0"], "temperature must be a positive number"),
         (["vpac", "vpac/CatchUp-v0", "--option", "temprature=1"], "did you mean 'temperature'"),
         (["vpac", "Pendulum-v1"], "need Discrete actions"),
-        (["vpac", "CartPole-v1"], "finite bounds"),
         (["vpac", "vpac/CatchUp-v0", "--runs", "0"], "expected at least one run"),
         (["vpac", "vpac/CatchUp-v0", "--policy", "gready"], "did you mean 'greedy'"),
+        (["vpac", "vpac/CatchUp-v0", "--seed", "-1"], "seed must be a whole number from 0 up"),
+        (["vpac", "vpac/CatchUp-v0", "--threads", "-1", "--runs", "2"], "threads must be a whole number from 1 up"),
+        (["vpac", "vpac/CatchUp-v0", "--option", "temperature=hot"], "temperature must be a positive number"),
+        (["vpac", "vpac/CatchUp-v0", "--option", "gamma=x"], "gamma must be a number from 0 to 1"),
+        (["off-policy-vpac", "vpac/CatchUp-v0", "--option", "epsilon=x"], "epsilon must be a number"),
+        (["vpac", "MountainCar-v0", "--option", "tilings=2.5"], "tilings must be a whole number"),
+        (["vpac", "MountainCar-v0", "--option", "tiles=many"], "tiles must be a whole number"),
+        (["vpac", "vpac/CatchUp-v0", "--option", "baseline=maybe"], "baseline must be true or false"),
+        (["off-policy-vaac", "vpac/CatchUp-v0", "--option", "critics=expected"], "'importance' or 'clipped'"),
+        (["vpac", "vpac/CatchUp-v0", "--alpha-w", "1e300"], "is not finite"),
     ],
 )
 def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):

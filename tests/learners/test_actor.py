@@ -14,6 +14,7 @@ from vpac.learners import settings as codes
 from vpac.learners.actor_critic import train
 from vpac.learners.generator import generator
 from vpac.learners.monte_carlo import Tape
+from vpac.learners.options import Options
 from vpac.learners.settings import Settings
 from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
 from vpac.learners.worlds import compile_mdp
@@ -56,8 +57,8 @@ def world(request):
     return reference.random_mdp(rng, 4, 2, request.param, noise=0.2), rng.normal(scale=0.7, size=(4, 2))
 
 
-def own_critics(mdp, theta, critic):
-    exact = oracle.evaluate(mdp, oracle.softmax(theta), GAMMA)
+def own_critics(mdp, theta, critic, temperature=1.0):
+    exact = oracle.evaluate(mdp, oracle.softmax(theta, temperature), GAMMA)
     spread = exact.action_variance if critic == codes.DIRECT else exact.action_second_moment
     return (exact.action_value, spread), float(exact.mean)
 
@@ -91,6 +92,25 @@ def test_on_policy_with_four_actions(critic, algorithm, form, variance_of):
     assert_mean(updates(mdp, theta, choice, critics, mean), expected, k=4)
 
 
+@pytest.mark.parametrize("score", ["exact", "published"])
+@pytest.mark.parametrize("temperature", [0.4, 2.5])
+@pytest.mark.parametrize(
+    ("critic", "algorithm", "n_actions"),
+    [(codes.DIRECT, "vpac", 2), (codes.DIRECT, "vpac", 4), (codes.INDIRECT, "vaac", 2), (codes.MONTE_CARLO, "vaac", 2)],
+)
+def test_the_score_of_a_temperature(critic, algorithm, n_actions, temperature, score):
+    """The exact score is divided by the temperature, as the derivative of the softmax is; the published one is not."""
+    rng = np.random.default_rng(8)
+    mdp, theta = reference.random_mdp(rng, 4, n_actions, 1, noise=0.2), rng.normal(scale=0.7, size=(4, n_actions))
+    critics, mean = own_critics(mdp, theta, critic, temperature)
+    options = Options(temperature=temperature, score=score, gamma=GAMMA, variance_of="return")
+    choice = options.compile(critic, 90)
+    gradient = oracle.gradient(mdp, theta, GAMMA, PSI, "exact", "return", algorithm=algorithm, temperature=temperature)
+    expected = gradient if score == "exact" else temperature * gradient
+    assert_mean(updates(mdp, theta, choice, critics, mean), expected, k=4)
+    assert np.abs(gradient).max() > 0.01
+
+
 @pytest.mark.parametrize("baseline", [True, False])
 def test_without_a_price_every_algorithm_follows_the_mean(world, baseline):
     mdp, theta = world
@@ -105,7 +125,8 @@ def behaviour_of(mdp, theta):
 
 @pytest.mark.parametrize(("ratios", "critics"), [(codes.IMPORTANCE, "importance"), (codes.CLIPPED, "clipped")])
 @pytest.mark.parametrize(
-    ("critic", "form"), [(codes.DIRECT, "published"), (codes.DIRECT, "exact"), (codes.INDIRECT, "exact")]
+    ("critic", "form"),
+    [(codes.DIRECT, "published"), (codes.DIRECT, "exact"), (codes.INDIRECT, "exact"), (codes.MONTE_CARLO, "exact")],
 )
 def test_off_policy_with_ratios_in_the_critics(world, ratios, critics, critic, form):
     """The published VAAC is stated for the target policy's own moments: it is tested with those, below."""
@@ -152,11 +173,44 @@ def _critic_ratios(published_vpac, clip_actor):
     return codes.CLIPPED if clip_actor else codes.IMPORTANCE
 
 
-def test_published_forms_do_not_follow_the_gradient():
+@pytest.mark.parametrize(
+    ("critic", "algorithm"), [(codes.DIRECT, "vpac"), (codes.INDIRECT, "vaac"), (codes.MONTE_CARLO, "vaac")]
+)
+def test_published_forms_do_not_follow_the_gradient(critic, algorithm):
     """The same test as above must fail where the risk is in the dynamics."""
     rng = np.random.default_rng(3)
     mdp, theta = reference.random_mdp(rng, 4, 2, 1), rng.normal(scale=0.7, size=(4, 2))
-    critics, mean = own_critics(mdp, theta, codes.DIRECT)
-    found = updates(mdp, theta, settings(form=codes.PUBLISHED), critics, mean, psi=5.0)
+    critics, mean = own_critics(mdp, theta, critic)
+    found = updates(mdp, theta, settings(critic=critic, form=codes.PUBLISHED), critics, mean, psi=5.0)
     with pytest.raises(AssertionError, match="standard errors"):
-        assert_mean(found, oracle.gradient(mdp, theta, GAMMA, 5.0, "exact"), k=4)
+        assert_mean(found, oracle.gradient(mdp, theta, GAMMA, 5.0, "exact", algorithm=algorithm), k=4)
+
+
+def test_the_published_off_policy_form_does_not_follow_the_gradient():
+    rng = np.random.default_rng(3)
+    mdp, theta = reference.random_mdp(rng, 4, 2, 1), rng.normal(scale=0.7, size=(4, 2))
+    behaviour = behaviour_of(mdp, theta)
+    exact = oracle.evaluate_off_policy(mdp, oracle.softmax(theta), behaviour, GAMMA, "importance")
+    choice = settings(form=codes.PUBLISHED, baseline=False, on_policy=False, ratios=codes.IMPORTANCE)
+    found = updates(mdp, theta, choice, (exact.action_value, exact.action_variance), 0.0, behaviour, psi=5.0)
+    with pytest.raises(AssertionError, match="standard errors"):
+        assert_mean(found, oracle.gradient(mdp, theta, GAMMA, 5.0, "exact", behaviour=behaviour), k=4)
+
+
+def test_with_its_own_actions_off_policy_vpac_counts_later_penalties_twice(world):
+    """All ratios are one, but σ has been differentiated through ρ²: from the second step on its price is 2ψ.
+
+    With on(ψ) = g − ψ (p₀ + p₁), p₀ the first step's share, it is g − ψ (p₀ + 2 p₁) = 2 on(ψ) − on(0) + ψ p₀.
+    """
+    mdp, theta = world
+    policy, price = oracle.softmax(theta), 5.0
+    (q, sigma), _ = own_critics(mdp, theta, codes.DIRECT)
+    first_step = mdp.start[:, None] * policy * (sigma - (policy * sigma).sum(axis=1, keepdims=True))
+    on = oracle.gradient(mdp, theta, GAMMA, price, "published")
+    expected = 2.0 * on - oracle.gradient(mdp, theta, GAMMA, 0.0, "published") + price * first_step
+    shared = {"form": codes.PUBLISHED, "baseline": False, "behaviour": codes.TARGET}
+    off_policy = settings(on_policy=False, ratios=codes.IMPORTANCE, **shared)
+    found = updates(mdp, theta, off_policy, (q, sigma), 0.0, psi=price, episodes=100_000)
+    assert_mean(found, expected, k=4)
+    with pytest.raises(AssertionError, match="standard errors"):
+        assert_mean(found, on, k=4)

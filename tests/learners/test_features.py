@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vpac.errors import UserError
-from vpac.learners.features import tile_coder
+from vpac.learners.features import squash, tile_coder, unbounded
 from vpac.learners.sight import _fill_tiles
 
 
@@ -70,12 +70,47 @@ def test_coverage_is_uniform(size):
         assert share.max() < 5 / 128
 
 
+@pytest.mark.parametrize("dimensions", [3, 24, 33, 64, 128, 1000])
+def test_hashing_spreads_tiles_of_any_dimension(dimensions):
+    tiles = tile_coder(np.zeros(dimensions), np.ones(dimensions), tilings=10, tiles=5, size=512)
+    assert tiles.hashed
+    rng = np.random.default_rng(0)
+    found = np.array([active(tiles, point) for point in rng.random((2000, dimensions))])
+    assert found.min() >= 0
+    assert found.max() < 512
+    share = np.bincount(found.ravel(), minlength=512) / found.size
+    assert (share > 0.0).mean() > 0.9
+    assert share.max() < 6 / 512
+    # Every coordinate counts, the first and the last: moving along one by a tile changes nearly every tiling's feature.
+    for axis in (0, dimensions - 1):
+        one, other = np.full(dimensions, 0.5), np.full(dimensions, 0.5)
+        other[axis] = 0.75
+        assert np.mean(np.array(active(tiles, one)) != np.array(active(tiles, other))) > 0.8
+
+
+@pytest.mark.parametrize("far", [1e3, 1e19, 1e300, 1.7e308])
+def test_points_far_outside_the_box_lie_in_the_last_tile(far):
+    tiles = tile_coder([-2.0, -2.0], [2.0, 2.0], tilings=3, tiles=4, size=None)
+    assert active(tiles, [far, far]) == active(tiles, [3.0, 3.0]) == [24, 49, 74]
+    assert active(tiles, [-far, -far]) == active(tiles, [-3.0, -3.0]) == [0, 25, 50]
+
+
+def test_coordinates_without_bounds():
+    low, high = np.array([-1.0, -np.inf, 0.0, -3.4028235e38]), np.array([1.0, np.inf, np.inf, 3.4028235e38])
+    which = unbounded(low, high)
+    assert which.tolist() == [False, True, True, True]
+    assert squash(low, which) == pytest.approx([-1.0, -1.0, 0.0, -1.0])
+    assert squash(high, which) == pytest.approx([1.0, 1.0, 1.0, 1.0])
+    assert squash(np.array([0.5, 1.0, -1.0, 0.0]), which) == pytest.approx([0.5, 0.5, -0.5, 0.0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (([0.0], [np.inf]), "finite bounds"),
         (([1.0], [0.0]), "low below high"),
         (([0.0], [1.0], 0), "at least one tiling"),
+        ((np.zeros(12), np.ones(12), 10, 5, None), "more than 10,000,000 features: pass hash_size"),
         (([0.0], [1.0], 8, 5, 4), "cannot hash 8 tilings into 4 features"),
     ],
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +23,7 @@ class Train:
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
     """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of an environment with Discrete actions."""
+    """Gymnasium id of an environment with Discrete actions and Discrete or Box observations."""
     episodes: int = 1000
     """Episodes of each run."""
     runs: int = 1
@@ -64,11 +61,12 @@ class Train:
 
     def run(self) -> int:
         """Train, measure, write, show."""
-        from vpac.cli.output import say, show
+        from vpac.cli.output import refuse, say, show
         from vpac.cli.reading import key_values
         from vpac.envs.tables import make_env
         from vpac.execution.training import algorithm, train
         from vpac.files import make_folder
+        from vpac.learners.progress import Bar
         from vpac.report import training as report
 
         kind = algorithm(self.algorithm)
@@ -78,7 +76,7 @@ class Train:
         env: Any = make_env(self.env, **key_values(self.set)) if self.set else self.env
         folder = self.out or Path("results") / "train" / f"{self.algorithm}-{self.env.rpartition('/')[2]}"
         make_folder(folder)
-        with _Bar(self.episodes * self.runs, quiet=self.json) as bar:
+        with Bar(self.episodes * self.runs, quiet=self.json) as bar:
             result = train(
                 kind, env, self.episodes, self.runs, self.seed, policy=self.policy, threads=self.threads,
                 progress=bar.tell, **settings,
@@ -86,46 +84,6 @@ class Train:
         report.write(result, folder)
         show(report.as_dict(result) if self.json else None, report.table(result))
         say(f"wrote {folder}", quiet=self.json)
-        return 0
-
-
-class _Bar:
-    """A progress bar that any thread may tell: episodes per second, time left, mean and variance of recent returns."""
-
-    def __init__(self, total: int, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        self._task = self._bar.add_task("training", total=total, speed="")
-        self._lock, self._seen, self._start = threading.Lock(), {}, time.monotonic()
-        self._recent: deque[float] = deque(maxlen=500)
-
-    _seen: dict[int, int]
-
-    def __enter__(self) -> _Bar:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(self, *reason: Any) -> None:
-        self._bar.__exit__(*reason)
-
-    def tell(self, learner: Any) -> None:
-        """A learner has come further."""
-        import numpy as np
-
-        with self._lock:
-            new = learner.returns[self._seen.get(learner.seed, 0) :]
-            self._seen[learner.seed] = learner.episodes
-            self._recent.extend(new.tolist())
-            done = sum(self._seen.values())
-            speed = f"{done / max(time.monotonic() - self._start, 1e-9):,.0f} episodes/s"
-            recent = np.array(self._recent)
-            text = f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else ""
-            self._bar.update(self._task, completed=done, speed=speed, description=text)
+        for error in result.diverged:
+            refuse(f"a run is missing: {error}")
+        return 2 if result.diverged else 0

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from vpac.errors import UserError, suggestion
+from vpac.errors import UserError, one_of, suggestion
 from vpac.learners import (
     AC,
     VAAC,
     VAACTD,
     VPAC,
+    Diverged,
     Learner,
     OffPolicyAC,
     OffPolicyVAAC,
@@ -21,6 +22,7 @@ from vpac.learners import (
     OffPolicyVPAC,
     learn_many,
 )
+from vpac.learners.checks import whole
 from vpac.learners.evaluation import Curve, Snapshots
 from vpac.risk import Interval, mean_interval
 
@@ -57,6 +59,8 @@ class Training:
     """Mean and variance of the measured policy along each run; None where policies cannot be measured."""
     policy: str
     """Which policy was measured: greedy or softmax."""
+    diverged: Sequence[Diverged] = ()
+    """Why runs are missing: they met numbers that are not finite."""
 
     def final(self) -> dict[str, Interval]:
         """Mean and variance of the final policies, over runs; without curves those of the last tenth of the returns."""
@@ -83,9 +87,14 @@ def train(
     progress: Callable[[Learner], None] = lambda learner: None,
     **settings: Any,
 ) -> Training:
-    """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies along each."""
+    """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies along each.
+
+    Runs that diverge are left out; if all do, that is an error.
+    """
     if runs < 1 or episodes < 1:
         raise UserError(f"expected at least one run of one episode, got {runs} runs of {episodes} episodes")
+    one_of(policy, ("greedy", "softmax"), "policy")
+    whole(seed, "seed")
     seeds = [int(s.generate_state(1)[0]) for s in np.random.SeedSequence(seed).spawn(runs)]
     kept: dict[int, Snapshots] = {s: Snapshots() for s in seeds}
 
@@ -94,8 +103,13 @@ def train(
         progress(learner)
 
     every = max(1, -(-episodes // points))
-    learners = learn_many(kind, env, seeds, episodes, threads=threads, callback=look, every=every, **settings)
+    diverged: list[Diverged] = []
+    learners = learn_many(
+        kind, env, seeds, episodes, threads=threads, callback=look, every=every, diverged=diverged, **settings
+    )
+    if not learners:
+        raise diverged[0]
     curves = None
     if learners[0].sight.world is not None:
         curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
-    return Training(learners, curves, policy)
+    return Training(learners, curves, policy, diverged)

@@ -11,6 +11,8 @@ __all__ = ["EXPERIMENTS", "corrected"]
 
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
 OFF_POLICY: dict[str, Any] = {**ON_POLICY, "critics": "expected", "ratios": "clipped"}
+WHOLE_RETURNS: dict[str, Any] = {"critics": "clipped", "variance_of": "action"}
+"""Off-policy VAAC learns from whole returns, which carry ratios: it has no expected critics."""
 
 
 STANDING_STILL = (
@@ -31,6 +33,12 @@ EXPLANATIONS = {
 """Why claims of the paper do not hold of the corrected forms."""
 
 
+VAAC_TOO = (
+    " VAAC learns from whole returns, which have no expected kind: its critics keep the clipped ratios, and its variance is "
+    "the one given the first action."
+)
+
+
 def corrected(experiment: Experiment, **changes: Any) -> Experiment:
     """The same with the corrected gradient of mean − ψ · variance of the return, and with baselines, for AC too."""
     off_policy = "critics" in experiment.settings
@@ -40,18 +48,25 @@ def corrected(experiment: Experiment, **changes: Any) -> Experiment:
             "title": f"{experiment.title}, corrected",
             "about": f"As {experiment.name}, but with the exact gradient of the objective and state-value baselines, for AC "
             "too; the variance is that of the return over start states as well"
-            + (", and the critics are expected ones, without ratios." if off_policy else "."),
+            + (", and the critics are expected ones, without ratios." if off_policy else ".")
+            + (VAAC_TOO if any(_whole_returns(arm) for arm in experiment.arms) else ""),
             "paper": "",
             "settings": experiment.settings | (OFF_POLICY if off_policy else ON_POLICY),
-            "arms": tuple(_without_paper(arm) for arm in experiment.arms),
+            "arms": tuple(_corrected(arm) for arm in experiment.arms),
             "claims": tuple(_ours(claim) for claim in experiment.claims),
             **changes,
         }
     )
 
 
-def _without_paper(arm: Arm) -> Arm:
-    return arm.model_copy(update={"paper": {}})
+def _corrected(arm: Arm) -> Arm:
+    return arm.model_copy(
+        update={"paper": {}, "settings": arm.settings | (WHOLE_RETURNS if _whole_returns(arm) else {})}
+    )
+
+
+def _whole_returns(arm: Arm) -> bool:
+    return arm.algorithm == "off-policy-vaac"
 
 
 def _ours(claim: Claim) -> Claim:

@@ -12,6 +12,7 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.learners.learner import Learner, OffPolicyLearner
+from vpac.risk.schedules import Constant, as_schedule
 
 __all__ = ["AC", "OffPolicyAC"]
 
@@ -33,5 +34,5 @@ class OffPolicyAC(OffPolicyLearner):
 
 
 def _no_price(settings: dict[str, Any], name: str) -> None:
-    if settings.get("psi", 0.0) not in (0, 0.0, "constant:0.0"):
+    if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
         raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")

@@ -24,7 +24,7 @@ from vpac.learners.memory import borrow, give_back, on_stack, table_in
 from vpac.learners.monte_carlo import Tape, learn_from_tape, record
 from vpac.learners.settings import MONTE_CARLO, Settings, as_on_policy
 from vpac.learners.softmax import fill_policy, mean_value, policy_at, value
-from vpac.learners.state import GOOD, History, Rates, Weights, Workspace, in_registers
+from vpac.learners.state import ENDLESS, GOOD, History, Rates, Weights, Workspace, in_registers
 from vpac.learners.step import learn_step
 from vpac.learners.trace import begin
 from vpac.learners.worlds import World, as_table, first_place, move, see
@@ -144,22 +144,11 @@ def _train(
         if settings.critic == MONTE_CARLO:
             ahead = 0.0 if terminated else value(weights.w, here, action)
             ahead_square = 0.0 if terminated else value(weights.z, here, action)
-            found = learn_from_tape(
-                settings,
-                weights,
-                ascent,
-                psi,
-                alpha_theta,
-                alpha_w,
-                alpha_z,
-                tape,
-                steps,
-                rho,
-                ahead,
-                ahead_square,
+            found, at = learn_from_tape(
+                settings, weights, ascent, psi, alpha_theta, alpha_w, alpha_z, tape, steps, rho, ahead, ahead_square
             )
             if found != GOOD:
-                return found, episode, steps
+                return found, episode, at
             for step in range(steps):  # θ has changed wherever the episode went: those policies are not known any more
                 policies[tape.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
         history.returns[episode] = total
@@ -169,4 +158,6 @@ def _train(
         history.effective[episode] = (
             1.0 if settings.on_policy else weight_sum * weight_sum / (steps * max(square_sum, 1e-300))
         )
+        if not (settings.limited or terminated):
+            return ENDLESS, episode + 1, steps
     return GOOD, len(history.returns), 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from vpac.errors import UserError
 from vpac.learners.behaviour import act, ratios
 from vpac.learners.compiled import compiled
 from vpac.learners.generator import Words
@@ -13,7 +14,7 @@ from vpac.learners.monte_carlo import Tape, learn_from_tape, record
 from vpac.learners.settings import MONTE_CARLO, Settings
 from vpac.learners.sight import Sight
 from vpac.learners.softmax import fill_policy, mean_value, value
-from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
+from vpac.learners.state import ENDLESS, GOOD, History, Rates, Weights, Workspace
 from vpac.learners.step import learn_step
 from vpac.learners.trace import Trace, begin
 from vpac.typing import FloatArray, IntArray
@@ -105,7 +106,7 @@ def _close(
     action: int,
     rho: float,
     terminated: bool,
-) -> int:
+) -> tuple[int, int]:
     ahead = 0.0 if terminated else value(weights.w, work.here, action)
     ahead_square = 0.0 if terminated else value(weights.z, work.here, action)
     return learn_from_tape(
@@ -136,11 +137,11 @@ def train_gymnasium(
             settings, table, weights.theta, work.here, work.policy, work.behaviour, words
         )
         trace = _begin(settings, weights, work, action, rho, actor_rho, now[4])
-        total, discount, steps, terminated, cut = 0.0, 1.0, 0, False, False
+        total, discount, steps, terminated, truncated, cut = 0.0, 1.0, 0, False, False, False
         products, excesses = [], []
         while not (terminated or cut):
-            observation, reward, terminated, truncated, _ = env.step(action)
-            reward, steps = float(reward), steps + 1
+            observation, paid, terminated, truncated, _ = env.step(action + sight.first_action)
+            reward, steps = _as_number(paid, sight), steps + 1
             cut = bool(truncated) or steps >= settings.limit
             next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
             if not terminated:
@@ -152,18 +153,9 @@ def train_gymnasium(
                 found = _record(settings, weights, work, tape, steps - 1, action, reward, rho, actor_rho)
             else:
                 found, trace = _learn(
-                    settings,
-                    weights,
-                    work,
-                    trace,
-                    now,
-                    action,
-                    reward,
-                    bool(terminated),
-                    next_action,
-                    rho_next,
+                    settings, weights, work, trace, now, action, reward, bool(terminated), next_action, rho_next,
                     actor_rho_next,
-                )
+                )  # fmt: skip
             if found != GOOD:
                 return found, episode, steps - 1
             products.append(actor_rho)
@@ -172,11 +164,20 @@ def train_gymnasium(
             discount *= settings.gamma
             action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
         if settings.critic == MONTE_CARLO:
-            found = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
+            found, at = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
             if found != GOOD:
-                return found, episode, steps
+                return found, episode, at
         weight = np.cumprod(products)
         history.returns[episode], history.lengths[episode] = total, steps
         history.terminated[episode], history.clipped[episode] = terminated, np.mean(excesses)
         history.effective[episode] = 1.0 if settings.on_policy else weight.sum() ** 2 / (steps * (weight**2).sum())
+        if not (settings.limited or terminated or truncated):
+            return ENDLESS, episode + 1, steps
     return GOOD, len(seeds), 0
+
+
+def _as_number(reward: Any, sight: Sight) -> float:
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        raise UserError(f"{sight.name} gave the reward {reward!r}: expected a number") from None

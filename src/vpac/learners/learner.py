@@ -11,12 +11,14 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.learners import settings as codes
 from vpac.learners import state
+from vpac.learners.checks import positive_rows, whole
 from vpac.learners.generator import generator
 from vpac.learners.monte_carlo import Tape
 from vpac.learners.options import OffPolicyOptions, Options
-from vpac.learners.sight import LONGEST, Sight, look_at
+from vpac.learners.progress import Bar
+from vpac.learners.sight import Sight, look_at
 from vpac.learners.state import History, Rates, Weights, Workspace
-from vpac.oracle.policies import check_policy, softmax
+from vpac.oracle.policies import softmax
 from vpac.risk.schedules import as_schedule
 from vpac.typing import FloatArray
 
@@ -24,22 +26,23 @@ __all__ = ["Diverged", "Learner"]
 
 QUANTITIES = {
     state.BAD_REWARD: "reward",
-    state.BAD_VALUE: "TD error of the value critic",
-    state.BAD_SPREAD: "TD error of the critic of the spread",
-    state.BAD_ACTOR: "weight of the actor's update",
+    state.BAD_VALUE: "value critic's update",
+    state.BAD_SPREAD: "update of the critic of the spread",
+    state.BAD_ACTOR: "actor's update",
 }
 
 
 class Diverged(UserError):
-    """Learning met a number that is not finite; the learner keeps its last good state."""
+    """Learning met a number that is not finite, or beyond 1e150; the learner keeps the last weights that were."""
 
 
 class Learner:
     """A tabular or linear actor-critic.
 
     Args:
-        env: a Gymnasium environment or its id, or a `FiniteMDP`. Finite processes and the continuous puddle world of ours
-            are compiled; any other environment with Discrete actions and Discrete or Box observations is stepped.
+        env: a Gymnasium environment, its id or its specification, or a `FiniteMDP`. Finite processes and the continuous
+            puddle world of ours are compiled; any other environment with Discrete actions and Discrete or Box observations
+            is stepped.
         seed: of everything random in it; the same seed gives the same result.
         settings: any of the fields of `Options` (off-policy learners: `OffPolicyOptions`).
     """
@@ -50,16 +53,17 @@ class Learner:
 
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
         self.options = self.options_type.read({**self.defaults, **settings})
-        self.seed = seed
+        self.seed = whole(seed, "seed")
         self.sight: Sight = look_at(env, self.options)
-        self.settings = self.options.compile(self.critic, self.sight.limit)
-        start, learn, look, reset = np.random.SeedSequence(seed).spawn(4)
+        self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)
+        start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
         self._words, self._eyes, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
         self._work = Workspace.make(self.sight.n_active, self.sight.n_actions)
         self._tape = Tape.make(self._tape_length(), self.sight.n_active, self.sight.n_actions)
         self._table = self._behaviour_table()
         self._past: list[tuple[History, FloatArray]] = []
+        self._episodes = 0
 
     def _first_weights(self, rng: np.random.Generator) -> Weights:
         shape = (self.sight.n_features, self.sight.n_actions)
@@ -73,7 +77,7 @@ class Learner:
     def _tape_length(self) -> int:
         if self.critic != codes.MONTE_CARLO:
             return 0
-        if self.sight.limit == LONGEST:
+        if not self.sight.limited:
             raise UserError(
                 f"{self.sight.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
             )
@@ -85,24 +89,18 @@ class Learner:
             return np.zeros((1, self.sight.n_actions))
         if self.sight.n_active != 1:
             raise UserError("a behaviour table needs Discrete observations")
-        table = np.asarray(behaviour, np.float64)
-        if self.sight.mdp is not None:
-            table = check_policy(self.sight.mdp, table, "behaviour policy")
-        if table.shape != (self.sight.n_features, self.sight.n_actions) or not (table > 0.0).all():
-            raise UserError(
-                "the behaviour policy does not cover the target policy, which takes every action: expected positive "
-                f"probabilities of shape [{self.sight.n_features}, {self.sight.n_actions}]"
-            )
-        return table
+        return positive_rows(behaviour, (self.sight.n_features, self.sight.n_actions))
 
     @property
     def episodes(self) -> int:
         """How many episodes it has learned from."""
-        return sum(len(history.returns) for history, _ in self._past)
+        return self._episodes
 
     @property
     def returns(self) -> FloatArray:
-        """The learning curve: discounted returns of the training episodes, off-policy of the target policy's episodes."""
+        """The learning curve: discounted returns of the training episodes; off-policy, of one episode of the target policy
+        after each of them. Environments that are not compiled are not stepped for that: theirs are the behaviour's returns.
+        """
         return np.concatenate([target for _, target in self._past]) if self._past else np.zeros(0)
 
     @property
@@ -113,7 +111,12 @@ class Learner:
         return History(*(np.concatenate(columns) for columns in zip(*(h for h, _ in self._past), strict=True)))
 
     def learn(
-        self, episodes: int, *, callback: Callable[[Self], bool | None] | None = None, every: int | None = None
+        self,
+        episodes: int,
+        *,
+        callback: Callable[[Self], bool | None] | None = None,
+        every: int | None = None,
+        progress: bool | Bar = False,
     ) -> Self:
         """Learn from so many more episodes.
 
@@ -121,16 +124,28 @@ class Learner:
             episodes: how many.
             callback: called with the learner after every `every` episodes; learning stops if it returns False.
             every: default: once, at the end. How often it is called does not change the result.
+            progress: show a progress bar, or tell the given one.
         """
-        if episodes < 0:
-            raise UserError(f"episodes must be a whole number from 0 up, got {episodes!r}")
-        last = self.episodes + episodes
+        last = self.episodes + whole(episodes, "episodes")
+        every = None if every is None else whole(every, "every", 1)
+        if progress is True:
+            with Bar(last, self.episodes) as bar:
+                return self.learn(episodes, callback=callback, every=every, progress=bar)
+        shown = max(1, episodes // 100) if progress else None
         while self.episodes < last:
-            step = last - self.episodes if every is None else min(every - self.episodes % every, last - self.episodes)
-            self._learn(step)
+            due = self.episodes + self._ahead(every, last)
+            while self.episodes < due:
+                self._learn(self._ahead(shown, due))
+                if progress:
+                    progress.tell(self)
             if callback is not None and callback(self) is False:
                 break
         return self
+
+    def _ahead(self, every: int | None, last: int) -> int:
+        """Episodes up to the next multiple of `every`, or to the last."""
+        left = last - self.episodes
+        return left if every is None else min(every - self.episodes % every, left)
 
     def _rates(self, episodes: int) -> Rates:
         first = self.episodes
@@ -175,14 +190,15 @@ class Learner:
         done = history.until(episode)
         first = self.episodes
         self._past.append((done, target[:episode]))
+        self._episodes += episode
+        if code == state.ENDLESS:
+            raise UserError(
+                f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
+            )
         if code != state.GOOD:
             raise Diverged(
                 f"the {QUANTITIES[code]} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
                 "the learner keeps the weights it had before; smaller step sizes or a smaller ψ may help"
-            )
-        if not self.sight.limited and (done.lengths >= self.sight.limit).any():
-            raise UserError(
-                f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
             )
 
     def policy(self) -> FloatArray:
@@ -200,9 +216,9 @@ class Learner:
         """
         preferences = self.weights.theta[self.sight.features(observation)].sum(axis=0)
         if deterministic:
-            return int(np.argmax(preferences)), None
+            return int(np.argmax(preferences)) + self.sight.first_action, None
         chances = softmax(preferences, self.options.temperature)
-        return int(self._resets.choice(self.sight.n_actions, p=chances)), None
+        return int(self._resets.choice(self.sight.n_actions, p=chances)) + self.sight.first_action, None
 
     def save(self, path: str | Path) -> Path:
         """Write `agent.json` and `weights.safetensors` into the folder `path`."""
@@ -216,7 +232,7 @@ class Learner:
 
         Args:
             path: the folder it was saved to.
-            env: the environment; default: the one whose id was saved.
+            env: the environment; default: a new one with the id and the arguments that were saved.
         """
         from vpac.learners.storage import load
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from vpac.learners.learner import Learner
+import gymnasium
+
+from vpac.learners.checks import seeds_of, whole
+from vpac.learners.learner import Diverged, Learner
+from vpac.learners.progress import Bar
+from vpac.learners.sight import remake
 
 __all__ = ["learn_many"]
 
@@ -17,30 +23,61 @@ L = TypeVar("L", bound=Learner)
 def learn_many(
     kind: type[L],
     env: Any,
-    seeds: Sequence[int],
+    seeds: Iterable[int],
     episodes: int,
     *,
     threads: int | None = None,
     callback: Callable[[L], bool | None] | None = None,
     every: int | None = None,
+    progress: bool = False,
+    diverged: list[Diverged] | None = None,
     **settings: Any,
 ) -> list[L]:
     """Train one learner for each seed; the result of a run depends on its seed only.
 
     Args:
         kind: the algorithm, e.g. `VPAC`.
-        env: the environment or its id; environments that are not compiled must be given by id, one is made for each run.
+        env: the environment, its id or its specification. Of an environment that is not compiled every run gets its own,
+            made from the specification.
         seeds: one for each run.
         episodes: of each run.
         threads: how many runs at a time; default: one for each core.
         callback: as for `Learner.learn`, called from the run's own thread.
         every: as for `Learner.learn`.
+        progress: show a progress bar.
+        diverged: a list to collect the errors of runs that diverge, which are then missing from the result; default: the
+            first such error is raised.
         settings: of the algorithm.
     """
+    chosen = seeds_of(seeds)
+    workers = os.cpu_count() if threads is None else whole(threads, "threads", 1)
 
-    def run(seed: int) -> L:
-        return kind(env, seed=seed, **settings).learn(episodes, callback=callback, every=every)
+    def run(learner: L) -> L | Diverged:
+        try:
+            return learner.learn(episodes, callback=callback, every=every, progress=bar or False)
+        except Diverged as error:
+            if diverged is None:
+                raise
+            return error
 
-    first = run(seeds[0])  # compiles, if need be, before the threads start
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        return [first, *pool.map(run, seeds[1:])]
+    def make(seed: int) -> L:
+        return kind(own(), seed=seed, **settings)
+
+    def own() -> Any:
+        if not shared and isinstance(env, gymnasium.Env):
+            return remake(env.spec, ": pass its id or its specification, so that every run has its own")
+        return env
+
+    shared = True
+    first = make(chosen[0])
+    if len(chosen) > 1 and first.sight.world is None:
+        shared = False
+        first = make(chosen[0])
+    bar = Bar(whole(episodes, "episodes") * len(chosen)) if progress else None
+    with bar or nullcontext():
+        found = [run(first)]  # compiles, if need be, before the threads start
+        with ThreadPoolExecutor(workers) as pool:
+            found += pool.map(lambda seed: run(make(seed)), chosen[1:])
+    if diverged is not None:
+        diverged += [result for result in found if isinstance(result, Diverged)]
+    return [result for result in found if not isinstance(result, Diverged)]

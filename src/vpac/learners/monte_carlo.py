@@ -20,7 +20,7 @@ import numpy as np
 from vpac.learners.compiled import inlined, shared
 from vpac.learners.settings import PUBLISHED, Settings
 from vpac.learners.softmax import mean_value, value
-from vpac.learners.state import BAD_REWARD, BAD_SPREAD, GOOD, Weights
+from vpac.learners.state import BAD_REWARD, BAD_SPREAD, BAD_VALUE, GOOD, LARGEST, Weights
 from vpac.learners.step import move_actor
 from vpac.learners.trace import advance, begin
 from vpac.typing import FloatArray, IntArray
@@ -85,8 +85,11 @@ def learn_from_tape(
     rho_after: float,
     ahead: float,
     ahead_square: float,
-) -> int:
-    """Critics first, then the actor, over the whole episode. `ahead` is what the critics expect after a cut."""
+) -> tuple[int, int]:
+    """Critics first, then the actor, over the whole episode. `ahead` is what the critics expect after a cut.
+
+    Returns what it found, and at which step; a number that is not finite is not learned.
+    """
     from_start = settings.form == PUBLISHED and not settings.on_policy
     product = 1.0
     for step in range(steps):
@@ -104,8 +107,10 @@ def learn_from_tape(
         tape.value_error[step] = rest - value(weights.w, here, action)
         tape.moment_error[step] = rest_square - value(weights.z, here, action)
         rho_next = tape.rho[step]
-        if not math.isfinite(rest_square):
-            return BAD_SPREAD
+        if not abs(alpha_w * tape.value_error[step]) + abs(rest) < LARGEST:
+            return BAD_VALUE, step
+        if not abs(alpha_z * tape.moment_error[step]) + abs(rest_square) < LARGEST:
+            return BAD_SPREAD, step
     for step in range(steps):
         here, action = tape.active[step], tape.action[step]
         for index in range(len(here)):
@@ -121,7 +126,7 @@ def learn_from_tape(
         q, s = value(weights.w, here, action), value(weights.z, here, action)
         found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
         if found != GOOD:
-            return found
+            return found, step
         if step + 1 < steps:
             there, policy_next = tape.active[step + 1], tape.policy[step + 1]
             rho, actor_rho, reward = tape.rho[step + 1], tape.actor_rho[step + 1], tape.reward[step]
@@ -133,4 +138,4 @@ def learn_from_tape(
             )
             delta = reward + settings.gamma * rho * q_next - q
             trace = advance(settings, trace, reward, delta, delta_v, rho, actor_rho)
-    return GOOD
+    return GOOD, steps

@@ -10,6 +10,7 @@ import numpy as np
 
 from vpac.errors import UserError, one_of, suggestion
 from vpac.learners import settings as codes
+from vpac.learners.checks import real, whole
 from vpac.learners.settings import Settings
 from vpac.risk.schedules import Schedule, as_schedule
 
@@ -19,7 +20,11 @@ Rate = float | str | Schedule
 
 
 class StepSizeOrder(UserWarning):
-    """The step sizes are not in the order that the proof of convergence asks for."""
+    """The step sizes are not in the order that the proof of convergence asks for.
+
+    It asks for α_θ < α_z < α_w. The paper's own settings have α_z = α_w, so equal ones pass. Schedules are looked at in
+    the first episode and in episode 10 000.
+    """
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,11 @@ class Options:
     form: Literal["corrected", "published"] = "corrected"
     """The actor's formula: the gradient, or the paper's."""
     variance_of: Literal["action", "state", "return"] = "action"
-    """Which variance the corrected form penalises: given the first state and action, given the first state, or all."""
+    """Which variance the corrected form penalises: given the first state and action, given the first state, or all. The
+    published form has no choice and ignores it."""
     baseline: bool = True
-    """Subtract state averages from the actor's weights: the same on average, much less noise."""
+    """Subtract state averages from the actor's weights: much less noise, and the same on average if the actor's ratios are
+    on-policy or plain. With clipped ratios the average changes, too: Σ_a b min(1, π/b) ∇log π is not zero."""
     max_episode_steps: int | None = None
     """Cut episodes off after so many steps; default: the environment's own limit."""
     start_policy: Literal["zero", "uniform"] = "zero"
@@ -64,20 +71,30 @@ class Options:
             if str(field.type).startswith("Literal"):
                 words = [word.strip(" \"'") for word in str(field.type)[8:-1].split(",")]
                 one_of(getattr(self, field.name), words, field.name)
-        if not 0.0 <= self.gamma <= 1.0:
+        if not 0.0 <= real(self.gamma, "gamma", "a number from 0 to 1") <= 1.0:
             raise UserError(f"gamma must be a number from 0 to 1, got {self.gamma!r}")
-        if not (np.isfinite(self.temperature) and self.temperature > 0.0):
+        if real(self.temperature, "temperature", "a positive number") <= 0.0:
             raise UserError(f"temperature must be a positive number, got {self.temperature!r}")
-        if self.max_episode_steps is not None and self.max_episode_steps < 1:
-            raise UserError(f"max_episode_steps must be a whole number from 1 up, got {self.max_episode_steps!r}")
-        first = {name: as_schedule(getattr(self, name), name).values(1)[0] for name in RATES}
-        if not first["alpha_theta"] <= first["alpha_z"] <= first["alpha_w"]:
-            warnings.warn(
-                "the proof of convergence wants α_θ < α_z < α_w (Algorithm 1, line 3), so that the value settles first and "
-                f"the policy last; got α_θ = {first['alpha_theta']:g}, α_z = {first['alpha_z']:g}, α_w = {first['alpha_w']:g}",
-                StepSizeOrder,
-                stacklevel=4,
-            )
+        if not isinstance(self.baseline, bool | np.bool_):
+            raise UserError(f"baseline must be true or false, got {self.baseline!r}")
+        for name in ("max_episode_steps", "tilings", "tiles", "hash_size"):
+            if getattr(self, name) is not None or name in ("tilings", "tiles"):
+                whole(getattr(self, name), name, 1)
+        self._warn_of_order()
+
+    def _warn_of_order(self) -> None:
+        """Look at the step sizes in the first episode, and far on, where schedules may have crossed."""
+        rates = {name: as_schedule(getattr(self, name), name) for name in RATES}
+        for episode in (0, FAR_ON):
+            theta, z, w = (rates[name].values(1, episode)[0] for name in ("alpha_theta", "alpha_z", "alpha_w"))
+            if not theta <= z <= w:
+                warnings.warn(
+                    "the proof of convergence wants α_θ < α_z < α_w (Algorithm 1, line 3), so that the value settles first "
+                    f"and the policy last; got α_θ = {theta:g}, α_z = {z:g}, α_w = {w:g} in episode {episode}",
+                    StepSizeOrder,
+                    stacklevel=5,
+                )
+                return
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Options:
@@ -94,7 +111,7 @@ class Options:
         """Plain data; schedules as text."""
         return {name: value.as_text() if isinstance(value, Schedule) else value for name, value in asdict_flat(self)}
 
-    def compile(self, critic: int, limit: int) -> Settings:
+    def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
         """The same as numbers, for compiled code."""
         return Settings(
             critic=critic,
@@ -110,9 +127,11 @@ class Options:
             epsilon=0.0,
             ratios=codes.IMPORTANCE,
             clip_actor=False,
+            limited=limited,
         )
 
 
+FAR_ON = 9_999
 RATES = ("psi", "alpha_theta", "alpha_z", "alpha_w")
 
 
@@ -134,13 +153,13 @@ class OffPolicyOptions(Options):
     return (Theorem 3); "clipped": with ρ = min(1, π/b), as published, which the paper calls Retrace."""
     ratios: Literal["clipped", "plain"] = "clipped"
     """The actor's ratios with expected critics. The products of plain ratios are unbiased and explode in long episodes;
-    clipped ones are neither. The other critics bring their own."""
+    clipped ones are neither. The other critics bring their own, and this is ignored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.behaviour, str):
             one_of(self.behaviour, BEHAVIOURS, "behaviour policy")
-        if not 0.0 < self.epsilon <= 1.0:
+        if not 0.0 < real(self.epsilon, "epsilon", "a number above 0 and at most 1") <= 1.0:
             raise UserError(
                 f"epsilon must be above 0 and at most 1, got {self.epsilon!r}: the behaviour must cover the target"
             )
@@ -157,13 +176,13 @@ class OffPolicyOptions(Options):
             plain["behaviour"] = np.asarray(self.behaviour).tolist()
         return plain
 
-    def compile(self, critic: int, limit: int) -> Settings:
+    def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
         """The same as numbers, for compiled code."""
         kind = self.behaviour if isinstance(self.behaviour, str) else "table"
         clip = self.critics == "clipped" or (self.critics == "expected" and self.ratios == "clipped")
         return (
             super()
-            .compile(critic, limit)
+            .compile(critic, limit, limited)
             ._replace(
                 on_policy=False,
                 behaviour=BEHAVIOURS.get(kind, codes.TABLE),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from vpac.learners.actor_critic import train
 from vpac.learners.compiled import compiled, inlined
 from vpac.learners.generator import Words, pick
@@ -91,9 +93,10 @@ def train_and_look(
             history.effective[e : e + 1],
             history.clipped[e : e + 1],
         )
-        found, _, step = train(world, settings, weights, weights.theta, now, table, words, work, tape, one)
+        found, done, step = train(world, settings, weights, weights.theta, now, table, words, work, tape, one)
         if found != GOOD:
-            return found, e, step
+            returns[e] = math.nan
+            return found, e + done, step
         returns[e] = play_once(
             world, weights.theta, 1.0 / settings.temperature, False, settings.gamma, settings.limit, eyes, work
         )

@@ -47,6 +47,8 @@ class Settings(NamedTuple):
     """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
     clip_actor: bool
     """Whether the actor's ratios are min(1, ρ)."""
+    limited: bool = True
+    """Whether `limit` is somebody's choice; otherwise an episode that reaches it is taken for one that never ends."""
 
 
 @inlined
@@ -54,5 +56,5 @@ def as_on_policy(s: Settings) -> Settings:
     """Settings of an on-policy learner, in code that is compiled for nothing else."""
     return Settings(
         s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
-        CLIPPED, False,
+        CLIPPED, False, s.limited,
     )  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
@@ -16,12 +18,12 @@ from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.tables import make_env
 from vpac.errors import UserError
 from vpac.learners.compiled import compiled
-from vpac.learners.features import Tiles, fill_tiles, tile_coder
+from vpac.learners.features import Tiles, fill_tiles, squash, tile_coder, unbounded
 from vpac.learners.options import Options
 from vpac.learners.worlds import World, compile_mdp, compile_puddle
-from vpac.typing import FloatArray, IntArray
+from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Sight", "look_at"]
+__all__ = ["Sight", "look_at", "remake"]
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
 """Wrappers that do not change what an environment does."""
@@ -55,17 +57,43 @@ class Sight:
     """The compiled world, if there is one."""
     env: gymnasium.Env[Any, Any] | None
     """The environment, if it is not compiled."""
+    first_action: int = 0
+    """The smallest action."""
+    squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+    """Which coordinates of point observations have no bounds."""
+    arguments: dict[str, Any] | None = None
+    """What `gymnasium.make` needs beside the name to make it again; None: it cannot."""
 
     def features(self, observation: Any) -> IntArray:
-        """The active features of an observation."""
-        active = np.zeros(self.n_active, np.int64)
+        """The active features of an observation, which compiled code takes as they are: so they are checked here."""
         if len(self.tiles.offset):
-            point = np.asarray(observation, np.float64).ravel()
-            if not np.isfinite(point).all():
-                raise UserError(f"{self.name} gave an observation that is not finite: {observation!r}")
-            _fill_tiles(self.tiles, point, active)
-        else:
-            active[0] = int(observation) - self.first
+            return self._tiles_of(observation)
+        try:
+            feature = index(observation) - self.first
+        except TypeError:
+            feature = -1
+        if not 0 <= feature < self.n_features:
+            last = self.first + self.n_features - 1
+            raise UserError(
+                f"{observation!r} is not an observation of {self.name}: expected a whole number from {self.first} to {last}"
+            )
+        return np.array([feature], np.int64)
+
+    def _tiles_of(self, observation: Any) -> IntArray:
+        size = len(self.tiles.low)
+        try:
+            point = np.asarray(observation, np.float64)
+        except (TypeError, ValueError):
+            point = np.zeros(0)
+        if point.size != size or point.ndim > 1:
+            raise UserError(f"{observation!r} is not an observation of {self.name}: expected {size} numbers")
+        if not np.isfinite(point).all():
+            raise UserError(f"{observation!r} is not an observation of {self.name}: it is not finite")
+        point = point.ravel()
+        if len(self.squashed):
+            point = squash(point, self.squashed)
+        active = np.zeros(self.n_active, np.int64)
+        _fill_tiles(self.tiles, point, active)
         return active
 
 
@@ -75,13 +103,39 @@ def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
 
 
 def look_at(env: Any, options: Options) -> Sight:
-    """Understand an environment: an id, an environment object or a `FiniteMDP`."""
+    """Understand an environment: an id, a specification, an environment object or a `FiniteMDP`."""
     if isinstance(env, str):
         env = make_env(env)
+    if isinstance(env, EnvSpec):
+        env = remake(env)
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"expected a Gymnasium environment, its id or a FiniteMDP, got {type(env).__name__}")
+    return replace(_see(env, options), arguments=_arguments(env))
+
+
+def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
+    """An environment from its specification: a new one, with the same arguments and wrappers."""
+    reason: object = "it has no specification, because it was not made with gymnasium.make"
+    if spec is not None:
+        try:
+            return gymnasium.make(spec)
+        except Exception as error:  # whatever constructors and wrappers make of it
+            reason = error
+    raise UserError(f"this environment cannot be made again ({reason}){why}")
+
+
+def _arguments(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
+    """The arguments it was made with, if an id and they are all it takes."""
+    spec = env.spec
+    if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
+        return None
+    own = spec.max_episode_steps != gymnasium.registry[spec.id].max_episode_steps
+    return spec.kwargs | ({"max_episode_steps": spec.max_episode_steps} if own else {})
+
+
+def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:
     limit, inner = options.max_episode_steps, env
     while isinstance(inner, TRANSPARENT):
         if isinstance(inner, TimeLimit):
@@ -94,8 +148,6 @@ def look_at(env: Any, options: Options) -> Sight:
         raise UserError(
             f"{name} has {env.action_space} actions: these learners need Discrete actions; the PPO family takes Box"
         )
-    if env.action_space.start != 0:
-        raise UserError(f"{name} numbers its actions from {env.action_space.start}: expected from 0")
     if isinstance(inner, ContinuousPuddleWorld):
         tiles = tile_coder(np.zeros(2), np.ones(2), options.tilings, options.tiles, options.hash_size)
         world = compile_puddle(inner, tiles)
@@ -109,14 +161,24 @@ def _see_finite(mdp: FiniteMDP, name: str, limit: int | None, options: Options) 
 
 
 def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, options: Options) -> Sight:
-    seen, n_actions = env.observation_space, int(env.action_space.n)  # type: ignore[attr-defined]
+    seen, acts = env.observation_space, env.action_space
+    assert isinstance(acts, spaces.Discrete)
+    n_actions, first_action = int(acts.n), int(acts.start)
     if isinstance(seen, spaces.Discrete):
-        return Sight(name, int(seen.n), 1, n_actions, *_limit(limit), Tiles.none(), int(seen.start), None, None, env)
+        first = int(seen.start)
+        none = Tiles.none()
+        return Sight(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
     if isinstance(seen, spaces.Box):
         if len(seen.shape) > 1:
             raise UserError(f"{name} has observations of shape {list(seen.shape)}: tile coding needs a vector")
-        tiles = tile_coder(seen.low, seen.high, options.tilings, options.tiles, options.hash_size)
-        return Sight(name, tiles.size, len(tiles.offset), n_actions, *_limit(limit), tiles, 0, None, None, env)
+        low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
+        which = unbounded(low, high)
+        low, high = squash(low, which), squash(high, which)
+        tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
+        n_active = len(tiles.offset)
+        return Sight(
+            name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which
+        )
     raise UserError(f"{name} has {type(seen).__name__} observations: these learners need Discrete or Box observations")
 
 

@@ -12,8 +12,10 @@ from vpac.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["History", "Rates", "Weights", "Workspace", "in_registers"]
 
-GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR = 0, 1, 2, 3, 4
-"""What a step may find: all is well, or the first quantity that is not finite."""
+GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
+"""What a step may find: all is well, the first quantity that is not finite, or that an episode does not end."""
+LARGEST = 1e150
+"""Estimates and updates beyond this are taken for infinite: what has been learned stays finite, and so do its squares."""
 
 
 class Weights(NamedTuple):

@@ -11,7 +11,7 @@ from vpac.learners.critics import td_errors
 from vpac.learners.penalty import actor_weight
 from vpac.learners.settings import PUBLISHED, Settings
 from vpac.learners.softmax import add_score, mean_value, value
-from vpac.learners.state import BAD_ACTOR, BAD_REWARD, BAD_SPREAD, BAD_VALUE, GOOD, Weights
+from vpac.learners.state import BAD_ACTOR, BAD_REWARD, BAD_SPREAD, BAD_VALUE, GOOD, LARGEST, Weights
 from vpac.learners.trace import Trace, advance
 from vpac.typing import FloatArray, IntArray
 
@@ -39,13 +39,21 @@ def learn_step(
     rho_next: float,
     actor_rho_next: float,
 ) -> tuple[int, Trace]:
-    """Critics, actor, trace. Returns what it found, and the next trace; a number that is not finite changes nothing."""
+    """Critics, actor, trace. Returns what it found, and the next trace; a number that is not finite is not learned."""
     w, z = weights.w, weights.z
     q, s = value(w, here, action), value(z, here, action)
     delta, delta_bar = td_errors(settings, w, z, reward, terminated, q, s, there, next_action, rho_next, policy_next)
-    if not math.isfinite(s + len(here) * alpha_z * delta_bar):  # what the spread is about to become
-        found = BAD_REWARD if not math.isfinite(reward) else BAD_VALUE if not math.isfinite(delta) else BAD_SPREAD
-        return found, trace
+    q_after, s_after = (
+        q + len(here) * alpha_w * delta,
+        s + len(here) * alpha_z * delta_bar,
+    )  # what they are about to become
+    good = abs(q_after) + abs(s_after) < LARGEST
+    if len(here) > 1:  # a sum may hide large parts that cancel
+        good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST
+    if not good:
+        if not math.isfinite(reward):
+            return BAD_REWARD, trace
+        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST else BAD_VALUE), trace
     delta_v = 0.0
     if settings.baseline and settings.form != PUBLISHED:
         ahead = 0.0 if terminated else settings.gamma * mean_value(w, there, policy_next)
@@ -54,8 +62,7 @@ def learn_step(
         feature, column = np.uint64(here[index]), np.uint64(action)
         w[feature, column] += alpha_w * delta
         z[feature, column] += alpha_z * delta_bar
-    q, s = q + len(here) * alpha_w * delta, s + len(here) * alpha_z * delta_bar  # the same as looking them up again
-    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
+    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q_after, s_after)
     return found, advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
 
 
@@ -80,7 +87,8 @@ def move_actor(
         if settings.form == PUBLISHED:
             s_mean = mean_value(weights.z, here, policy)
     weight = actor_weight(settings, trace, psi, q, v, s, s_mean)
-    if not math.isfinite(weight):
-        return BAD_VALUE if not math.isfinite(q) else BAD_SPREAD if not math.isfinite(s) else BAD_ACTOR
-    add_score(ascent, here, policy, action, alpha_theta * settings.score * weight)
+    amount = alpha_theta * settings.score * weight
+    if not abs(amount) < LARGEST:
+        return BAD_ACTOR
+    add_score(ascent, here, policy, action, amount)
     return GOOD

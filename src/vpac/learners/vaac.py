@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from vpac.errors import UserError
 from vpac.learners import settings as codes
 from vpac.learners.learner import Learner, OffPolicyLearner
 
@@ -41,12 +42,20 @@ class VAACTD(Learner):
 
 
 class OffPolicyVAAC(OffPolicyLearner):
-    """VAAC with importance sampling, Monte-Carlo critics."""
+    """VAAC with importance sampling, Monte-Carlo critics. Whole returns carry ratios: there are no expected critics."""
 
     critic = codes.MONTE_CARLO
     defaults: ClassVar[dict[str, Any]] = {
         "psi": 0.0015, "alpha_theta": 0.005, "alpha_w": 0.01, "alpha_z": 0.01, "critics": "importance",
     }  # fmt: skip
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        if settings.get("critics") == "expected":
+            raise UserError(
+                "OffPolicyVAAC learns from whole returns, which carry ratios: its critics are 'importance' or 'clipped'; "
+                "OffPolicyVAACTD has expected ones"
+            )
+        super().__init__(env, seed=seed, **settings)
 
 
 class OffPolicyVAACTD(OffPolicyLearner):

@@ -31,7 +31,7 @@ def as_dict(training: Training) -> dict[str, Any]:
     return {
         "algorithm": type(first).__name__, "env": first.sight.name, "runs": len(training.learners),
         "episodes": first.episodes, "policy": training.policy if training.curves else "training",
-        "options": first.options.as_dict(), **final,
+        "options": first.options.as_dict(), "diverged": [str(error) for error in training.diverged], **final,
     }  # fmt: skip
 
 
@@ -54,13 +54,15 @@ def table(training: Training) -> Any:
 
 
 def write(training: Training, folder: Path) -> list[Path]:
-    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`.
+    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`; removes those of an earlier
+    training that this one does not replace.
 
     Off-policy, `returns.parquet` also says of each episode what the ratios did: its `effective` share of steps and its
     `clipped` mass (see `History`).
     """
     import polars as pl
 
+    _remove_stale(training, folder)
     paths = []
     returns = pl.concat(
         [
@@ -91,6 +93,18 @@ def write(training: Training, folder: Path) -> list[Path]:
     with figure_style() as plt:
         paths.append(save_figure(_draw(plt, training), folder / "training.png"))
     return paths
+
+
+def _remove_stale(training: Training, folder: Path) -> None:
+    if not training.curves:
+        (folder / "curves.parquet").unlink(missing_ok=True)
+    for old in folder.glob("run-*"):
+        number = old.name.removeprefix("run-")
+        if number.isdecimal() and int(number) >= len(training.learners) and not old.is_symlink():
+            for name in ("agent.json", "weights.safetensors"):
+                (old / name).unlink(missing_ok=True)
+            if not any(old.iterdir()):  # nothing of somebody else's
+                old.rmdir()
 
 
 def _ratios(learner: Learner) -> dict[str, FloatArray]:

@@ -1,0 +1,56 @@
+"""What users give to learners, checked before compiled code sees it: compiled code asks no questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from vpac.errors import UserError
+from vpac.typing import FloatArray
+
+__all__ = ["positive_rows", "real", "seeds_of", "whole"]
+
+
+def whole(value: Any, name: str, least: int = 0) -> int:
+    """A whole number from `least` up."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise UserError(f"{name} must be a whole number from {least} up, got {value!r}")
+    return int(value)
+
+
+def real(value: Any, name: str, expected: str) -> float:
+    """A finite number; `expected` is what the message says it should be."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+        raise UserError(f"{name} must be {expected}, got {value!r}")
+    return float(value)
+
+
+def seeds_of(seeds: Iterable[Any]) -> list[int]:
+    """At least one seed, from anything that can be gone through."""
+    try:
+        found = list(seeds)
+    except TypeError:
+        raise UserError(f"seeds must be whole numbers, one for each run, got {seeds!r}") from None
+    if not found:
+        raise UserError("expected at least one seed, got none")
+    return [whole(seed, "seed") for seed in found]
+
+
+def positive_rows(table: Any, shape: tuple[int, int]) -> FloatArray:
+    """A behaviour table b[s, a]: each row a distribution that takes every action, as the target policy does."""
+    try:
+        found = np.asarray(table, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"a behaviour policy must be a table of numbers of shape {list(shape)}") from None
+    if found.shape != shape:
+        raise UserError(f"the behaviour policy must have shape {list(shape)}, got {list(found.shape)}")
+    if not (np.isfinite(found).all() and np.allclose(found.sum(axis=1), 1.0, rtol=0.0, atol=1e-6)):
+        raise UserError("the behaviour policy must hold probabilities: the sum over actions must be 1 in every state")
+    if not (found > 0.0).all():
+        raise UserError(
+            "the behaviour policy does not cover the target policy, which takes every action: expected positive "
+            f"probabilities of shape {list(shape)}"
+        )
+    return found
