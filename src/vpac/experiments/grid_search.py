@@ -13,8 +13,8 @@ from vpac.experiments.spec import Arm, Experiment, Figure, arms_of_grid
 __all__ = ["EXPERIMENTS"]
 
 RULE = (
-    "The best mean wins; among means within two standard errors of the best, the least variance. The values that the paper tried "
-    "are not published."
+    "The best mean wins; among means within two standard errors of the best, the least variance. The values that the paper "
+    "tried are not published."
 )
 STEPS: dict[str, list[Any]] = {"alpha_theta": [0.001, 0.01, 0.1], "alpha_w": [0.05, 0.5], "alpha_z": [0.005, 0.05, 0.5]}
 FIGURES = (
@@ -38,8 +38,8 @@ def _arms(grids: dict[str, tuple[str, dict[str, list[Any]]]]) -> tuple[Arm, ...]
 ROOMS = Experiment(
     name="grid-search/four-rooms",
     title="Grid search in four rooms (Table 2)",
-    about=f"{RULE} It chose α_θ = 0.01, α_w = 0.5 for AC; ψ = 0.015, α_θ = 0.01, α_w = α_z = 0.5 for VPAC; ψ = 0.01 and the same "
-    "for VAAC_TD; ψ = 0.01, α_θ = 0.001, α_w = 0.05, α_z = 0.005 for VAAC.",
+    about=f"{RULE} It chose α_θ = 0.01, α_w = 0.5 for AC; ψ = 0.015, α_θ = 0.01, α_w = α_z = 0.5 for VPAC; ψ = 0.01 and the "
+    "same for VAAC_TD; ψ = 0.01, α_θ = 0.001, α_w = 0.05, α_z = 0.005 for VAAC.",
     paper="Table 2",
     runs=10,
     on_demand=True,
@@ -81,8 +81,8 @@ CONTINUOUS = puddle_world.CONTINUOUS.model_copy(
         "name": "grid-search/continuous-puddle-world",
         "title": "Grid search in the continuous puddle world (Table 4)",
         "paper": "Table 4",
-        "about": f"{RULE} It chose α_θ = 0.1, α_w = 0.5 for AC; ψ = 0.001 and 0.005, α_θ = 0.1, α_w = 0.5, α_z = 0.25 for VPAC; "
-        "ψ = 0.0015, α_θ = 0.005, α_w = α_z = 0.05 for VAAC.",
+        "about": f"{RULE} It chose α_θ = 0.1, α_w = 0.5 for AC; ψ = 0.001 and 0.005, α_θ = 0.1, α_w = 0.5, α_z = 0.25 for "
+        "VPAC; ψ = 0.0015, α_θ = 0.005, α_w = α_z = 0.05 for VAAC.",
         "runs": 3,
         "usual_runs": None,
         "every": 1000,

@@ -14,6 +14,8 @@ from vpac.risk.intervals import mean_interval
 
 __all__ = ["chart_of", "file_name"]
 
+FEW = 5
+"""Arms that a note names one by one."""
 LABELS = {
     "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
     "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
@@ -29,7 +31,8 @@ def chart_of(results: Results, number: int) -> Chart | None:
     panels, notes = KINDS[figure.kind](results, figure, arms)
     missing = [arm.label for arm in results.study.experiment.arms if not results.records[arm.label]]
     if missing:
-        notes = [*notes, f"Without runs, and so not shown: {', '.join(missing)}."]
+        named = ", ".join(missing) if len(missing) <= FEW else f"{len(missing)} arms"
+        notes = [*notes, f"Without a finished run, and so not shown: {named}."]
     if results.study.scale != 1.0:
         notes = [*notes, f"Scaled down: {results.study.scale:g} times the episodes of the full experiment."]
     columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None

@@ -18,6 +18,10 @@ from vpac.typing import FloatArray
 __all__ = ["Curve", "Results", "read_results"]
 
 
+LISTED = 20
+"""Failures of a study that are shown one by one."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A quantity along the runs of an arm."""
@@ -108,6 +112,11 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
                     failures[name] = failure
                 case None:
                     missing += 1
+    listed = dict(list(failures.items())[:LISTED])
+    if len(failures) > LISTED:
+        words = f"{len(failures) - LISTED} more runs failed or diverged"
+        listed["more"] = Failure(study.experiment.name, words, command=study.command)
+    failures = listed
     if missing:
         words = f"{missing} runs are still to be carried out"
         failures[""] = Failure(study.experiment.name, words, command=study.command)
