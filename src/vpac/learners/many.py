@@ -17,6 +17,7 @@ from vpac.learners.sight import remake
 
 __all__ = ["learn_many"]
 
+ADVICE = ": pass its id or its specification, so that every run has its own"
 L = TypeVar("L", bound=Learner)
 
 
@@ -61,18 +62,11 @@ def learn_many(
             return error
 
     def make(seed: int) -> L:
-        return kind(own(), seed=seed, **settings)
+        return kind(remake(env.spec, ADVICE) if stepped else env, seed=seed, **settings)
 
-    def own() -> Any:
-        if not shared and isinstance(env, gymnasium.Env):
-            return remake(env.spec, ": pass its id or its specification, so that every run has its own")
-        return env
-
-    shared = True
-    first = make(chosen[0])
-    if len(chosen) > 1 and first.sight.world is None:
-        shared = False
-        first = make(chosen[0])
+    first = kind(env, seed=chosen[0], **settings)
+    stepped = isinstance(env, gymnasium.Env) and first.sight.world is None and len(chosen) > 1
+    first = make(chosen[0]) if stepped else first
     bar = Bar(whole(episodes, "episodes") * len(chosen)) if progress else None
     with bar or nullcontext():
         found = [run(first)]  # compiles, if need be, before the threads start
