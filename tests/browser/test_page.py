@@ -165,8 +165,10 @@ def test_the_theme_is_chosen_by_keyboard_and_figures_follow(visit, demo_page):
 
 def test_the_systems_theme_is_followed(visit, demo_page):
     page = visit(demo_page, color_scheme="light").see_all().page
+    ink = "document.querySelector('.plot').layout.font.color"
+    assert page.evaluate(ink) == "rgb(28, 34, 48)"
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("() => document.querySelector('.plot').layout.font.color === 'rgb(230, 233, 239)'")
+    page.wait_for_function(f"() => {ink} === 'rgb(230, 233, 239)'")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,50 @@ def test_a_study_is_checked_before_anything_is_run(capsys, spec, tmp_path, old, 
     assert not (tmp_path / "results").exists()
 
 
+FAR_AWAY = """
+env = "{env}"
+algorithm = "ac"
+episodes = 60
+every = 20
+runs = 2
+{more}
+[grid]
+alpha_theta = [0.001, 0.01]
+"""
+
+
+def test_an_environment_that_is_not_compiled_is_measured_by_its_returns(capsys, tmp_path):
+    path, store = tmp_path / "cart.toml", tmp_path / "results"
+    path.write_text(FAR_AWAY.format(env="CartPole-v1", more=""), encoding="utf-8")
+    code, _, err = run(capsys, "sweep", path, "--store", store)
+    assert code == 2
+    assert 'policies of CartPole-v1 cannot be measured: write evaluate = "returns"' in err
+    path.write_text(FAR_AWAY.format(env="CartPole-v1", more='evaluate = "returns"'), encoding="utf-8")
+    code, _, _ = run(capsys, "sweep", path, "--store", store, "--executor", "serial", "--json")
+    assert code == 0
+    _, out, _ = run(capsys, "runs", "--store", store, "--json")
+    rows = json.loads(out)
+    assert len(rows) == 4
+    assert all(row["mean"] > 1.0 and row["variance"] > 0.0 for row in rows)
+    assert "mean, training episodes" in (store / "figures" / "cart.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "message"),
+    [
+        ("paths", "vpac/RiskyShortcut-v0", "paths are drawn of the continuous puddle world only"),
+        ("maps", "vpac/ContinuousPuddleWorld-v0", "cannot be drawn as a map"),
+    ],
+)
+def test_a_figure_of_the_wrong_world_is_refused(capsys, tmp_path, kind, env, message):
+    path = tmp_path / "wrong.toml"
+    figure = f'[[figures]]\nkind = "{kind}"\ntitle = "It"\n'
+    path.write_text(FAR_AWAY.format(env=env, more="") + figure, encoding="utf-8")
+    code, _, err = run(capsys, "sweep", path, "--store", tmp_path / "results")
+    assert code == 2
+    assert message in err
+
+
 def test_a_quick_look_does_not_replace_the_result(capsys, spec, tmp_path):
     store = tmp_path / "a store"
     arguments = ("sweep", spec, "--store", store, "--executor", "serial", "--json")
@@ -114,6 +158,7 @@ def test_a_scaled_experiment_says_so(capsys, tmp_path):
     assert "Scaled down: 0.002 times the episodes" in (store / "report" / "index.html").read_text(encoding="utf-8")
     code, out, _ = run(capsys, *arguments)
     assert "verdict" in out
+    assert "scaled down: no number here is one of the full experiment" in out
 
 
 def test_experiments_are_listed(capsys):

@@ -280,3 +280,15 @@ class Odd(gymnasium.Env):
 def test_environments_that_do_not_fit_are_named(env, message):
     with pytest.raises(UserError, match=message):
         AC(env)
+
+
+def test_a_return_that_does_not_vary_has_no_variance_at_all():
+    """Not what rounding leaves of a difference of equal numbers: a Sharpe ratio of it would be of the order of 10⁷."""
+    from vpac.envs import RiskyShortcut
+
+    mdp = RiskyShortcut().mdp
+    found = [oracle.frontier(mdp, [psi], 0.95).policies[0] for psi in (0.0, 5.0)]
+    mean, variance = exact_moments(mdp, np.stack(found), 0.95, 200)
+    assert variance[0] > 10.0
+    assert variance[1] == 0.0
+    assert mean[1] > 5.0

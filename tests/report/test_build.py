@@ -20,7 +20,7 @@ from vpac.report.figures import _merged, styles
 from vpac.report.judge import score, verdict
 from vpac.report.look import NAMES
 from vpac.report.markdown import claims_as_markdown
-from vpac.report.places import learner_of
+from vpac.report.places import stored_learner
 from vpac.report.results import read_results
 from vpac.report.search import winner
 from vpac.risk.intervals import Interval
@@ -121,6 +121,16 @@ def test_runs_that_are_missing_are_counted_not_invented(little_store, tmp_path):
     assert "damaged" in messages
 
 
+def test_a_figure_that_cannot_be_drawn_hides_nothing_else(tmp_path):
+    store = Store(tmp_path)
+    wrong = little(name="wrong", runs=1, figures=[{"kind": "paths", "title": "Nowhere"}])
+    carry_out_studies([plan(wrong), plan(little(runs=1))], store, Serial())
+    page, document = build(store, quiet=True)
+    assert page.is_file()
+    assert [len(section.charts) for section in document.sections] == [1, 0]
+    assert "the figure 'Nowhere' cannot be drawn" in " ".join(failure.message for failure in document.failures)
+
+
 def test_a_figure_that_was_spoilt_is_drawn_again(little_store):
     build(little_store, quiet=True)
     path = little_store.root / "figures" / "little.png"
@@ -181,7 +191,7 @@ def test_a_stored_learner_is_the_one_that_was_trained(little_store):
     study_ = next(studies(little_store))
     results = read_results(little_store, study_, {})
     record = results.records["VPAC"][0]
-    learner = learner_of(record)
+    learner = stored_learner(record)
     from vpac.execution.training import algorithm
 
     fresh = algorithm("vpac")("vpac/RiskyShortcut-v0", seed=record.run.seed, gamma=0.95, psi=0.1).learn(40)

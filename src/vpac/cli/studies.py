@@ -132,6 +132,8 @@ def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
+    if any(plan.scale != 1.0 for plan in plans):
+        say("scaled down: no number here is one of the full experiment", quiet)
     say(f"look at {page}", quiet)
     if failed:
         first = next(tally.failed[0] for tally in tallies.values() if tally.failed)

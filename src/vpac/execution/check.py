@@ -1,30 +1,38 @@
-"""A look at a study before anything is run: whether its arms can be made at all."""
+"""A look at a study before anything is run: whether its arms can be made, measured and drawn at all."""
 
 from __future__ import annotations
 
-import warnings
-
+from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.errors import UserError
-from vpac.execution.perform import world_of
+from vpac.execution.making import learner_of, world_of
 from vpac.execution.run import runs_of
-from vpac.execution.training import algorithm
-from vpac.experiments.spec import Experiment
-from vpac.learners.options import StepSizeOrder
+from vpac.experiments.spec import Experiment, Figure
+from vpac.learners.learner import Learner
 
 __all__ = ["check"]
 
 
 def check(experiment: Experiment) -> None:
-    """Raise a `UserError` that names the arm whose algorithm, environment or settings are wrong."""
+    """Raise a `UserError` that names the arm or the figure that is wrong."""
     if experiment.kind != "training":
         return
     for arm in experiment.arms:
         (run,) = runs_of(experiment, arm, 1)
         try:
-            kind = algorithm(run.task["algorithm"])
-            env, limit = world_of(run.task)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", StepSizeOrder)
-                kind(env, **({"max_episode_steps": limit} if limit else {}) | run.task["settings"])
+            learner = learner_of(run.task, run.seed)
+            if learner.sight.world is None and experiment.evaluate != "returns":
+                raise UserError(f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns"')
         except UserError as error:
             raise UserError(f"arm {arm.label!r}: {error}") from None
+        continuous = isinstance(getattr(world_of(run.task)[0], "unwrapped", None), ContinuousPuddleWorld)
+        for figure in experiment.figures:
+            if not figure.arms or arm.label in figure.arms:
+                _check_figure(figure, learner, continuous)
+
+
+def _check_figure(figure: Figure, learner: Learner, continuous: bool) -> None:
+    mdp = learner.sight.mdp
+    if figure.kind == "maps" and (mdp is None or mdp.layout is None):
+        raise UserError(f"figure {figure.title!r}: {learner.sight.name} cannot be drawn as a map")
+    if figure.kind == "paths" and not continuous:
+        raise UserError(f"figure {figure.title!r}: paths are drawn of the continuous puddle world only")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.tables import make_env
-from vpac.execution.run import Run, canonical
+from vpac.execution.making import learner_of, process_of
+from vpac.execution.run import Run
 from vpac.execution.store import Result
 from vpac.typing import FloatArray
 
@@ -23,41 +20,21 @@ def perform(run: Run) -> Result:
     return KINDS[run.task["kind"]](run)
 
 
-def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
-    """A task's environment and its step limit; environments with a transition table become finite processes."""
-    key = canonical([task["env"], task.get("env_settings", {})])
-    if key not in WORLDS:
-        env = make_env(task["env"], **task.get("env_settings", {}))
-        limit = env.spec.max_episode_steps if env.spec else None
-        if not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
-            return env, limit
-        WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
-    return WORLDS[key]
-
-
-WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
-"""Finite processes that runs of this process have met."""
-
-
 def train(run: Run) -> Result:
     """Train a tabular or linear learner and measure its policies along the way."""
-    from vpac.execution.training import algorithm
+    from vpac.execution.training import late_returns
     from vpac.learners.evaluation import Snapshots
-    from vpac.learners.options import StepSizeOrder
 
     task = run.task
-    env, limit = world_of(task)
-    settings = {**({"max_episode_steps": limit} if limit else {}), **task["settings"]}
-    kept = Snapshots()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
-        learner = algorithm(task["algorithm"])(env, seed=run.seed, **settings)
+    kept, learner = Snapshots(), learner_of(task, run.seed)
     learner.learn(task["episodes"], callback=kept, every=task["every"])
     episodes = np.array(kept.episodes)
-    metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes)}
-    metrics["length"] = _windows(learner.history.lengths, episodes)
-    final: dict[str, float | None] = {}
-    if learner.sight.world is not None:
+    metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes, np.mean)}
+    metrics["length"] = _windows(learner.history.lengths, episodes, np.mean)
+    if task["evaluate"] == "returns":
+        metrics |= {"mean": metrics["return"], "variance": _windows(learner.returns, episodes, np.var)}
+        final = _of_moments(*late_returns(learner))
+    else:
         horizon = task["horizon"] or learner.sight.limit
         curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
         metrics |= {"mean": curve.mean, "variance": curve.variance}
@@ -66,9 +43,16 @@ def train(run: Run) -> Result:
     return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()}, final)
 
 
-def _windows(values: Any, ends: Any) -> FloatArray:
-    """Means of the values up to each end."""
-    return np.array([part.mean() for part in np.split(np.asarray(values, np.float64), ends)[:-1]])
+def _windows(values: Any, ends: Any, statistic: Callable[[FloatArray], Any]) -> FloatArray:
+    """A statistic of the values from one end to the next."""
+    return np.array([statistic(part) for part in np.split(np.asarray(values, np.float64), ends)[:-1]])
+
+
+def _of_moments(mean: float, variance: float) -> dict[str, float | None]:
+    """Mean, variance and Sharpe ratio; what is not known, or not finite, is None."""
+    if not np.isfinite(variance):
+        return {"mean": mean, "variance": None, "sharpe": None}
+    return {"mean": mean, "variance": variance, "sharpe": mean / variance**0.5 if variance > 0.0 else None}
 
 
 def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> dict[str, float | None]:
@@ -76,12 +60,10 @@ def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> di
     from vpac.execution.risky import risky_share
     from vpac.oracle.policies import greedy
 
-    mean, variance = float(metrics["mean"][-1]), float(metrics["variance"][-1])
     table = None
     if learner.sight.mdp is not None:
         table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
-    return {
-        "mean": mean, "variance": variance, "sharpe": mean / variance**0.5 if variance > 0.0 else None,
+    return _of_moments(float(metrics["mean"][-1]), float(metrics["variance"][-1])) | {
         "within": _within(learner, table, horizon), "risky": risky_share(learner, table, kind, horizon),
     }  # fmt: skip
 
@@ -95,17 +77,6 @@ def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | No
     mdp = learner.sight.mdp
     value, moment = exact_state_moments(mdp, policy[None], learner.options.gamma, horizon)
     return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
-
-
-def process_of(task: dict[str, Any]) -> FiniteMDP:
-    """A task's environment as a finite process; `random-process` is one drawn with its settings' `world_seed`."""
-    if task["env"] == "random-process":
-        from vpac.execution.theorems import random_process
-
-        given = {"n_states": 6, "n_actions": 3, "noise": 0.0, "ends": True} | task["env_settings"]
-        return random_process(np.random.default_rng(given.pop("seed", 0)), **given)
-    env, _ = world_of(task)
-    return env if isinstance(env, FiniteMDP) else env.unwrapped.mdp
 
 
 def predict(run: Run) -> Result:

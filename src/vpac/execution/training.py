@@ -49,6 +49,12 @@ def algorithm(name: str) -> type[Learner]:
     return ALGORITHMS[folded]
 
 
+def late_returns(learner: Learner) -> tuple[float, float]:
+    """Mean and variance of the last tenth of a learner's returns, for policies that cannot be measured."""
+    tail = learner.returns[-max(2, learner.episodes // 10) :]
+    return float(np.mean(tail)), float(np.var(tail, ddof=1)) if len(tail) > 1 else float("nan")
+
+
 @dataclass(frozen=True)
 class Training:
     """What came of it."""
@@ -68,9 +74,7 @@ class Training:
             means = np.array([curve.mean[-1] for curve in self.curves])
             variances = np.array([curve.variance[-1] for curve in self.curves])
         else:
-            tails = [learner.returns[-max(2, learner.episodes // 10) :] for learner in self.learners]
-            means = np.array([np.mean(tail) for tail in tails])
-            variances = np.array([np.var(tail, ddof=1) if len(tail) > 1 else np.nan for tail in tails])
+            means, variances = np.array([late_returns(learner) for learner in self.learners]).T
         return {"mean": mean_interval(means), "variance": mean_interval(variances)}
 
 

@@ -163,8 +163,10 @@ class Experiment(Data):
     """Which policy of the learner is looked at."""
     horizon: Count | None = None
     """Evaluation episodes are cut off after so many steps; None: after as many as in training."""
-    evaluate: Literal["exact", "rollouts"] = "exact"
-    """Policies are measured exactly, or by 800 rollouts as in the paper."""
+    evaluate: Literal["exact", "rollouts", "returns"] = "exact"
+    """Policies are measured exactly, by 800 rollouts as in the paper, or not at all: then mean and variance are those of the
+    returns of training episodes since the last time, at the end those of the last tenth. Environments that are not compiled
+    need "returns"."""
     runs: Count = 10
     """Independent runs of each arm at full size."""
     usual_runs: Count | None = None

@@ -23,6 +23,8 @@ __all__ = ["exact_moments", "exact_state_moments"]
 MOST_LANES = 64
 """Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
 SETTLED = 1e-15
+ROUNDING = 1e-12
+"""A variance below this share of the second moment is what is left of a difference of equal numbers: zero."""
 
 
 class _Model(NamedTuple):
@@ -59,8 +61,9 @@ def exact_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and total variance of the return of each policy, [N] and [N], of policies [N, S, A]."""
     value, moment = exact_state_moments(mdp, policies, gamma, horizon, threads)
-    mean = (value * mdp.start).sum(axis=-1)
-    return mean, np.maximum((moment * mdp.start).sum(axis=-1) - mean**2, 0.0)
+    mean, second = (value * mdp.start).sum(axis=-1), (moment * mdp.start).sum(axis=-1)
+    variance = second - mean**2
+    return mean, np.where(variance > ROUNDING * second, variance, 0.0)
 
 
 def exact_state_moments(

@@ -60,7 +60,7 @@ def document_of(store: Store, found: list[Study], step: Callable[[str], None] = 
         results = read_results(store, study, known)
         claims += judge(results)
         sections.append(section_of(results))
-        failures |= {failure.run: failure for failure in results.failures}
+        failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
         if study.experiment.name == "four-rooms/frontier" and results.arms:
             explorer = explorer_of(results)
         if study.experiment.kind == "theorems":

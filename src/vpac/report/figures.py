@@ -64,7 +64,8 @@ def styles(labels: Iterable[str]) -> dict[str, int | str]:
 
 def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Mean over runs with its 95 % interval; the paper's final numbers as dashed lines."""
-    policy = results.study.experiment.policy
+    experiment = results.study.experiment
+    whose = "training episodes" if experiment.evaluate == "returns" else f"{experiment.policy} policy"
     panels: list[Panel] = []
     looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("mean", "variance"):
@@ -77,7 +78,7 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
             if shown in arm.paper:
                 references.append(Reference(arm.paper[shown], arm.label, style=style))
-        title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {policy} policy"
+        title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {whose}"
         log_y, label = figure.log_y and shown == "variance", LABELS.get(shown, shown)
         panels.append(Lines(lines, "episodes", label, title, figure.log_x, log_y, _merged(references)))
     return panels, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.execution.perform import process_of
+from vpac.execution.making import process_of
 from vpac.oracle.frontier import Frontier
 from vpac.report.chart import Chart, Points, Spots
 from vpac.report.document import Explorer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,11 @@ import numpy as np
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import GridMap
-from vpac.execution.perform import world_of
+from vpac.execution.making import learner_of
 from vpac.execution.risky import risky_states
 from vpac.execution.store import Record
-from vpac.execution.training import algorithm
 from vpac.experiments.spec import Arm, Figure
 from vpac.learners.learner import Learner
-from vpac.learners.options import StepSizeOrder
 from vpac.learners.watching import paths
 from vpac.oracle import evaluate
 from vpac.report.chart import Arrow, Grid, Panel, Plane, Rectangle, Region, Trajectory
@@ -24,7 +21,7 @@ from vpac.report.explorer import policy_arrows
 from vpac.report.results import Results, table_of
 from vpac.typing import FloatArray
 
-__all__ = ["learner_of", "maps", "planes"]
+__all__ = ["maps", "planes", "stored_learner"]
 
 TRAJECTORIES = 10_000
 """Over which visits are counted, as in the paper."""
@@ -36,14 +33,9 @@ VALUES = {
 }  # fmt: skip
 
 
-def learner_of(record: Record) -> Learner:
+def stored_learner(record: Record) -> Learner:
     """The learner of a stored run, as it was at the end."""
-    task = record.run.task
-    env, limit = world_of(task)
-    settings = {**({"max_episode_steps": limit} if limit else {}), **task["settings"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StepSizeOrder)
-        learner = algorithm(task["algorithm"])(env, seed=record.run.seed, **settings)
+    learner = learner_of(record.run.task, record.run.seed)
     for name, array in record.policy().items():
         getattr(learner.weights, name)[...] = array
     return learner
@@ -54,7 +46,7 @@ def maps(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
     panels: list[Panel] = []
     for arm in arms:
         records = results.records[arm.label]
-        learner = learner_of(records[0])
+        learner = stored_learner(records[0])
         mdp, policy = learner.sight.mdp, results.study.experiment.policy
         if mdp is None or mdp.layout is None:
             raise ValueError(f"{learner.sight.name} cannot be drawn as a map")
@@ -134,7 +126,7 @@ def planes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
     low, high = puddle.puddle
     panels: list[Panel] = []
     for arm in arms:
-        learner = learner_of(results.records[arm.label][0])
+        learner = stored_learner(results.records[arm.label][0])
         walks = paths(learner, results.study.experiment.policy, 400, 5000, np.random.SeedSequence([learner.seed, 3]))
         beyond = sorted((walk for walk in walks if walk[0].max() < low), key=len) or sorted(walks, key=len)
         ways = [Trajectory(f"episode {n + 1}", w[:LONGEST].round(3).tolist(), n) for n, w in enumerate(beyond[:WAYS])]

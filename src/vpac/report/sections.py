@@ -8,7 +8,7 @@ import numpy as np
 
 from vpac.execution.store import Record
 from vpac.report.chart import Chart
-from vpac.report.document import Section
+from vpac.report.document import Failure, Section
 from vpac.report.figures import LABELS, chart_of
 from vpac.report.judge import anchor
 from vpac.report.results import Results
@@ -48,8 +48,15 @@ def _charts(results: Results) -> Iterator[Chart]:
 
         yield frontier_chart(results)
         return
-    for number in range(len(results.study.experiment.figures)):
-        if (chart := chart_of(results, number)) is not None:
+    experiment = results.study.experiment
+    for number, figure in enumerate(experiment.figures):
+        try:
+            chart = chart_of(results, number)
+        except (LookupError, TypeError, ValueError) as error:  # the studies beside it shall still be seen
+            words = f"the figure {figure.title!r} cannot be drawn: {error}"
+            results.failures.append(Failure(experiment.name, words, command=results.study.command))
+            continue
+        if chart is not None:
             yield chart
 
 

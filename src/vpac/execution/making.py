@@ -1,0 +1,56 @@
+"""From a task to its world and its learner."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.tables import make_env
+from vpac.errors import UserError
+from vpac.execution.run import canonical
+from vpac.execution.training import algorithm
+from vpac.learners.learner import Learner
+from vpac.learners.options import StepSizeOrder
+
+__all__ = ["learner_of", "process_of", "world_of"]
+
+WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
+"""Finite processes that runs of this process have met."""
+
+
+def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
+    """A task's environment and its step limit; environments with a transition table become finite processes."""
+    key = canonical([task["env"], task.get("env_settings", {})])
+    if key not in WORLDS:
+        env = make_env(task["env"], **task.get("env_settings", {}))
+        limit = env.spec.max_episode_steps if env.spec else None
+        if not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
+            return env, limit
+        WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
+    return WORLDS[key]
+
+
+def process_of(task: dict[str, Any]) -> FiniteMDP:
+    """A task's environment as a finite process; `random-process` is one drawn with the `seed` among its settings."""
+    if task["env"] == "random-process":
+        from vpac.execution.theorems import random_process
+
+        given = dict(task["env_settings"])
+        return random_process(np.random.default_rng(given.pop("seed", 0)), **given)
+    world, _ = world_of(task)
+    if not isinstance(world, FiniteMDP):
+        raise UserError(f"{task['env']} has no transition table: this needs a finite process")
+    return world
+
+
+def learner_of(task: dict[str, Any], seed: int) -> Learner:
+    """A task's learner, before it has learned."""
+    world, limit = world_of(task)
+    settings = ({"max_episode_steps": limit} if limit else {}) | task["settings"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
+        return algorithm(task["algorithm"])(world, seed=seed, **settings)
