@@ -1,0 +1,21 @@
+"""PPO, and VPAC and VAAC inside it, in JAX. Needs the extra `deep`; policies that were learned need only NumPy."""
+
+from typing import TYPE_CHECKING
+
+from vpac._lazy import lazily
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO, VAACPPO, VPACPPO
+    from vpac.deep.policy import NumpyPolicy, load_policy
+    from vpac.deep.rollout import NotFinite
+
+__all__ = ["PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "load_policy"]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        **dict.fromkeys(("PPO", "VAACPPO", "VPACPPO"), "vpac.deep.agent"),
+        **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
+        "NotFinite": "vpac.deep.rollout",
+    },
+)

@@ -1,0 +1,90 @@
+"""What a rollout says: errors, advantages, targets and the traces of an episode so far. MATH: one equation, one function.
+
+Arrays are [time, environment]. Row t holds what was seen at S_t and what the action A_t led to. `continues` is 0 where
+the episode terminated, `running` is 0 where it terminated or was cut off, and `valid` is 0 on steps on which an environment
+only started its next episode.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["Trace", "advantages", "moment_error", "td_error", "traces", "variance_error"]
+
+Array = jax.Array
+
+
+def td_error(reward: Array, value: Array, next_value: Array, continues: Array, gamma: float) -> Array:
+    """δ_t = R_{t+1} + γ V(S_{t+1}) − V(S_t); the end of an episode is worth nothing, a cut is worth V."""
+    return reward + gamma * continues * next_value - value
+
+
+def variance_error(delta: Array, variance: Array, next_variance: Array, continues: Array, gamma: float) -> Array:
+    """δ̄_t = δ_t² + γ̄ σ(S_{t+1}) − σ(S_t), with γ̄ = γ² (Theorem 1 over states)."""
+    return delta**2 + gamma**2 * continues * next_variance - variance
+
+
+def moment_error(
+    reward: Array, next_value: Array, moment: Array, next_moment: Array, continues: Array, gamma: float
+) -> Array:
+    """R² + 2γ R V(S') + γ² M(S') − M(S): the error of the second moment, VAAC's critic."""
+    return reward**2 + continues * (2.0 * gamma * reward * next_value + gamma**2 * next_moment) - moment
+
+
+def advantages(error: Array, running: Array, valid: Array, discount: float, lam: float) -> Array:
+    """GAE: A_t = Σ_l (discount · λ)^l error_{t+l}, up to the end of the episode or of the rollout."""
+
+    def back(later: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        error, running, valid = row
+        here = valid * (error + discount * lam * running * later)
+        return here, here
+
+    return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, running, valid), reverse=True)[1]
+
+
+class Trace(NamedTuple):
+    """What an episode remembers from its start to step k, one number for each environment, in units of the raw reward."""
+
+    recent_luck: Array
+    """E_k = γ (E_{k−1} + δ_{k−1}): luck that fades."""
+    luck: Array
+    """D_k = D_{k−1} + γ^{k−1} δ_{k−1}: luck since the start, as seen from there."""
+    discount: Array
+    """γ^k."""
+    collected: Array
+    """Ḡ_k = Σ_{j<k} γ^{2j} R_{j+1}, as published VAAC weighs the reward collected so far."""
+    start_value: Array
+    """V(S_0), as it was estimated when the episode began."""
+
+    @staticmethod
+    def first(n: int) -> Trace:
+        """Of `n` environments that begin an episode."""
+        zero = jnp.zeros(n, jnp.float32)
+        return Trace(zero, zero, zero + 1.0, zero, zero)
+
+
+def traces(
+    carried: Trace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float
+) -> tuple[Trace, Trace]:
+    """The traces at each row, and those carried into the next rollout; they begin anew with each episode."""
+
+    def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
+        delta, reward, value, running, valid = row
+        begins = (trace.discount == 1.0) & (valid > 0.0)
+        here = trace._replace(start_value=jnp.where(begins, value, trace.start_value))
+        goes = Trace(
+            recent_luck=gamma * (here.recent_luck + delta),
+            luck=here.luck + here.discount * delta,
+            discount=here.discount * gamma,
+            collected=here.collected + here.discount**2 * reward,
+            start_value=here.start_value,
+        )
+        keep = running * valid
+        after = jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), goes, Trace.first(len(delta)))
+        return after, here
+
+    last, rows = jax.lax.scan(on, carried, (delta, reward, value, running, valid))
+    return rows, last

@@ -1,0 +1,176 @@
+"""The settings of the deep learners, and two presets: today's good practice, and the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from vpac.errors import UserError, one_of, suggestion
+from vpac.risk.schedules import Schedule, as_schedule
+
+__all__ = ["PRESETS", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of PPO, VPACPPO and VAACPPO. The defaults are the preset "default"."""
+
+    psi: float | str | Schedule = 0.0
+    """Price of variance ψ: a number, or a schedule over environment steps, e.g. "warm-up:0.2:300000:200000"."""
+    psi_units: Literal["raw", "scaled"] = "raw"
+    """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
+    form: Literal["corrected", "published"] = "corrected"
+    """The actor's formula: the gradient, or the paper's."""
+    weighting: Literal["uniform", "start"] = "uniform"
+    """Of the corrected form: the variance from every visited state alike, or from the start of the episode."""
+    gamma: float = 0.99
+    """Discount factor."""
+    gae_lambda: float = 0.95
+    """λ of the advantages."""
+    target_lambda: float | None = None
+    """λ of the critics' targets; None: that of the advantages. 1: returns, continued by the critic at the cut."""
+    envs: int = 16
+    """Environments stepped together."""
+    steps: int = 128
+    """Steps of each environment in an iteration."""
+    epochs: int = 10
+    """Passes over an iteration's samples."""
+    minibatch: int = 128
+    """Samples of one gradient step."""
+    minibatches: int | None = None
+    """Gradient steps of one epoch; None: as many as there are samples for."""
+    learning_rate: float = 3e-4
+    """Of the policy."""
+    critic_learning_rate: float | None = None
+    """Of both critics; None: that of the policy."""
+    decay_learning_rate: bool = True
+    """Lower the rates in a straight line to zero at the end of `learn`."""
+    weight_decay: float = 0.0
+    """Decoupled, as AdamW does it."""
+    adam_eps: float = 1e-5
+    """ε of Adam."""
+    clip: float = 0.2
+    """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
+    entropy: float = 0.0
+    """Bonus for the entropy of the policy."""
+    target_kl: float | None = None
+    """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
+    max_grad_norm: float | None = 0.5
+    """Longest gradient of the policy; None: any."""
+    critic_max_grad_norm: float | None = 0.5
+    """Longest gradient of a critic; None: any."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Sizes of the hidden layers of each network."""
+    closing_layer: bool = False
+    """One more hidden layer of √(128·d) units, d the size of the action (policy) or of the observation (critics)."""
+    activation: Literal["tanh", "relu", "silu"] = "tanh"
+    """Between the layers."""
+    initialisation: Literal["orthogonal", "uniform"] = "orthogonal"
+    """Orthogonal with gain √2 (0.01 for the policy's last layer, 1 for a critic's), or uniform in ±1/√inputs."""
+    log_std: float = 0.0
+    """Logarithm of the spread of Box actions at the start."""
+    normalise_observations: bool = True
+    """Subtract the running mean and divide by the running standard deviation; kept within ±10."""
+    reward_scale: float | None = None
+    """What rewards are multiplied by; None: 1 / the running standard deviation of the discounted return."""
+    reward_floor: float | None = None
+    """Rewards below are raised to this; None: none is."""
+    normalise_advantages: bool = True
+    """Give the weights of an iteration mean 0 and standard deviation 1."""
+    checkpoint_every: int = 10
+    """Iterations between checkpoints, after which the environments begin anew, so that a resumed run is the same run."""
+    reset_every_iteration: bool = False
+    """Begin all episodes anew in every iteration."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), str(field.type)
+            if kind.startswith("Literal"):
+                one_of(value, [word.strip(" \"'") for word in kind[8:-1].split(",")], field.name)
+            elif kind == "bool" and not isinstance(value, bool):
+                raise UserError(f"{field.name} must be true or false, got {value!r}")
+            elif field.name in RANGES and not (value is None and "None" in kind):
+                _check_range(field.name, value, "int" in kind)
+        hidden = self.hidden
+        if not (
+            isinstance(hidden, tuple | list)
+            and hidden
+            and all(_is_number(h) and h >= 1 and h == int(h) for h in hidden)
+        ):
+            raise UserError(f"hidden must be sizes of layers, e.g. (64, 64), got {hidden!r}")
+        object.__setattr__(self, "hidden", tuple(int(h) for h in hidden))
+        as_schedule(self.psi, "psi")
+
+    @classmethod
+    def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
+        """Options from keywords on top of a preset; an unknown one is named with the nearest that is known."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UserError(
+                    f"unknown setting {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
+                )
+        return cls(**{**PRESETS[one_of(preset, PRESETS, "preset")], **given})
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data; `read` takes it back."""
+        psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
+        return asdict(self) | {"psi": psi, "hidden": list(self.hidden)}
+
+
+RANGES: dict[str, tuple[float, float, str]] = {
+    "gamma": (0.0, 1.0, "a number from 0 to 1"),
+    "gae_lambda": (0.0, 1.0, "a number from 0 to 1"),
+    "target_lambda": (0.0, 1.0, "a number from 0 to 1"),
+    **dict.fromkeys(
+        ("envs", "steps", "epochs", "minibatch", "minibatches", "checkpoint_every"), (1, 1e9, "a whole number from 1 up")
+    ),
+    **dict.fromkeys(
+        ("learning_rate", "critic_learning_rate", "adam_eps", "clip", "target_kl", "max_grad_norm", "critic_max_grad_norm",
+         "reward_scale"),
+        (1e-300, 1e300, "a positive number"),
+    ),
+    **dict.fromkeys(("weight_decay", "entropy"), (0.0, 1e300, "a number that is not negative")),
+    **dict.fromkeys(("log_std", "reward_floor"), (-1e300, 1e300, "a finite number")),
+}  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_range(name: str, value: Any, whole: bool) -> None:
+    low, high, expected = RANGES[name]
+    if not (_is_number(value) and low <= value <= high and (not whole or value == int(value))):
+        raise UserError(f"{name} must be {expected}, got {value!r}")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "psi_units": "scaled",
+        "form": "published",
+        "target_lambda": 1.0,
+        "envs": 8,
+        "steps": 2048,
+        "epochs": 5,
+        "minibatch": 512,
+        "minibatches": 4,
+        "learning_rate": 9e-4,
+        "critic_learning_rate": 1e-3,
+        "decay_learning_rate": False,
+        "weight_decay": 0.01,
+        "adam_eps": 1e-8,
+        "max_grad_norm": 1.0,
+        "critic_max_grad_norm": None,
+        "hidden": (128, 64),
+        "closing_layer": True,
+        "initialisation": "uniform",
+        "normalise_observations": False,
+        "reward_scale": 0.01,
+        "reward_floor": -1000.0,
+        "normalise_advantages": False,
+        "reset_every_iteration": True,
+    },
+}
+"""What a preset changes in the defaults."""

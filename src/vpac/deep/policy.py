@@ -1,0 +1,139 @@
+"""A learned policy as NumPy sees it: what acts during learning, and what runs where JAX is not installed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vpac.deep.spaces import Interface
+from vpac.errors import UserError
+from vpac.files import make_folder, write_atomically, write_text
+from vpac.typing import Numbers
+
+__all__ = ["NumpyPolicy", "load_policy"]
+
+FORMAT = 1
+SEEN = 10.0
+"""Normalised observations are kept within ± this."""
+
+
+def _silu(x: Numbers) -> Numbers:
+    return x / (1.0 + np.exp(-x))
+
+
+def _relu(x: Numbers) -> Numbers:
+    return np.maximum(x, 0.0, out=x)
+
+
+def _tanh(x: Numbers) -> Numbers:
+    return np.tanh(x, out=x)
+
+
+ACTIVATIONS = {"tanh": _tanh, "relu": _relu, "silu": _silu}
+
+
+@dataclass(frozen=True)
+class NumpyPolicy:
+    """A policy in plain arrays. Call it with one observation, or `act` on many."""
+
+    interface: Interface
+    weights: list[Numbers]
+    biases: list[Numbers]
+    activation: str
+    log_std: Numbers | None
+    mean: Numbers
+    """Of observations, float32, for normalising."""
+    scale: Numbers
+    """1 / standard deviation of observations."""
+    normalised: bool
+
+    def __call__(self, observation: Any) -> Any:
+        """The most likely action."""
+        return self.act(np.asarray(observation)[None], None, True)[0]
+
+    def normalise(self, rows: Numbers) -> Numbers:
+        """Rows as the networks see them."""
+        return np.clip((rows - self.mean) * self.scale, -SEEN, SEEN) if self.normalised else rows
+
+    def outputs(self, x: Numbers) -> Numbers:
+        """The network's outputs for normalised rows: means or logits."""
+        f = ACTIVATIONS[self.activation]
+        for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = x @ W
+            x += b
+            x = f(x)
+        return x @ self.weights[-1] + self.biases[-1]
+
+    def sample(self, outputs: Numbers, noise: Numbers) -> Any:
+        """Actions from outputs: mean + spread · normal noise, or the largest logit after Gumbel noise."""
+        if self.log_std is None:
+            return (outputs + noise).argmax(axis=-1)
+        return outputs + np.exp(self.log_std) * noise
+
+    def noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+        """What `sample` needs, for the given batch shape."""
+        if self.log_std is None:
+            return generator.gumbel(size=(*shape, self.interface.actions)).astype(np.float32)
+        return generator.standard_normal((*shape, self.interface.actions), dtype=np.float32)
+
+    def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
+        """Actions for a batch of observations, as the environment takes them."""
+        outputs = self.outputs(self.normalise(self.interface.rows(observations)))
+        if deterministic or generator is None:
+            chosen = outputs.argmax(axis=-1) if self.log_std is None else outputs
+        else:
+            chosen = self.sample(outputs, self.noise(generator, (len(outputs),)))
+        return self.interface.commands(chosen)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write it as policy.json and policy.safetensors."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        make_folder(folder)
+        arrays = {"mean": self.mean, "scale": self.scale}
+        arrays |= {f"weight.{i}": W for i, W in enumerate(self.weights)}
+        arrays |= {f"bias.{i}": b for i, b in enumerate(self.biases)}
+        arrays |= {} if self.log_std is None else {"log_std": self.log_std}
+        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        about = {
+            "format": FORMAT, "interface": asdict(self.interface), "layers": len(self.weights),
+            "activation": self.activation, "normalised": self.normalised,
+        }  # fmt: skip
+        write_atomically(folder / "policy.safetensors", lambda path: save_file(arrays, path))
+        write_text(folder / "policy.json", json.dumps(about, indent=1))
+        return folder
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def load_policy(folder: Path | str) -> NumpyPolicy:
+    """A policy that `NumpyPolicy.save` wrote; needs neither JAX nor the environment, and runs no stored code."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise UserError(f"{folder} is in format {about['format']!r:.40}: this version reads format {FORMAT}")
+        arrays = load_file(folder / "policy.safetensors")
+        fields: dict[str, Any] = about["interface"]
+        interface = Interface(**{k: _tuple(v) for k, v in fields.items()})
+        layers = range(int(about["layers"]))
+        return NumpyPolicy(
+            interface, [arrays[f"weight.{i}"] for i in layers], [arrays[f"bias.{i}"] for i in layers],
+            about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"], bool(about["normalised"]),
+        )  # fmt: skip
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot read a policy from {folder}: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UserError(f"{folder} does not hold a policy: {type(error).__name__}: {error}") from None

@@ -1,0 +1,75 @@
+"""What networks see and say: observations become rows of numbers, actions come from numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from vpac.errors import UserError
+from vpac.typing import Numbers
+
+__all__ = ["Interface"]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How an environment's observations and actions are written as numbers. Plain data: it is stored with a policy."""
+
+    inputs: int
+    """Numbers of an observation; a Discrete one is one-hot."""
+    first_observation: int | None
+    """The smallest Discrete observation; None: a Box."""
+    actions: int
+    """Numbers of a Box action, or how many Discrete actions there are."""
+    first_action: int | None
+    """The smallest Discrete action; None: a Box."""
+    shape: tuple[int, ...]
+    """Of a Box action."""
+    low: tuple[float, ...]
+    """Smallest Box action, flattened."""
+    high: tuple[float, ...]
+    """Largest Box action, flattened."""
+
+    @classmethod
+    def of(cls, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> Interface:
+        """From an environment's two spaces."""
+        if isinstance(seen, spaces.Box):
+            if len(seen.shape) > 1 and seen.dtype == np.uint8:
+                raise UserError(
+                    f"{name} shows images {list(seen.shape)}: these networks read vectors; wrap it so that it does"
+                )
+            inputs, first_observation = max(1, math.prod(seen.shape)), None
+        elif isinstance(seen, spaces.Discrete):
+            inputs, first_observation = int(seen.n), int(seen.start)
+        else:
+            raise UserError(f"{name} has {type(seen).__name__} observations: PPO needs Box or Discrete observations")
+        if isinstance(acts, spaces.Discrete):
+            return cls(inputs, first_observation, int(acts.n), int(acts.start), (), (), ())
+        if not isinstance(acts, spaces.Box):
+            raise UserError(f"{name} has {type(acts).__name__} actions: PPO needs Box or Discrete actions")
+        low, high = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
+        return cls(inputs, first_observation, max(1, math.prod(acts.shape)), None, tuple(acts.shape), low, high)
+
+    @property
+    def discrete_actions(self) -> bool:
+        """Whether an action is one of a few."""
+        return self.first_action is not None
+
+    def rows(self, observations: Any) -> Numbers:
+        """A batch of observations as float32 rows."""
+        if self.first_observation is None:
+            found = np.asarray(observations, np.float32)
+            return found.reshape(len(found), -1)
+        one_hot: Numbers = np.eye(self.inputs, dtype=np.float32)[np.asarray(observations) - self.first_observation]
+        return one_hot
+
+    def commands(self, actions: Numbers) -> Any:
+        """A batch of the policy's actions as the environment takes them; Box actions within their bounds."""
+        if self.first_action is not None:
+            return actions + self.first_action
+        bounded = np.clip(actions, np.array(self.low, np.float32), np.array(self.high, np.float32))
+        return bounded.reshape(len(actions), *self.shape)

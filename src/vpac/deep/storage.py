@@ -1,0 +1,145 @@
+"""A saved agent: agent.json and weights.safetensors, which hold numbers and words and no code.
+
+Everything that decides how it goes on is in it: networks, optimisers, normalisers, random streams, traces and counters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vpac.deep.estimators import Trace
+from vpac.deep.normaliser import RunningMoments
+from vpac.errors import UserError
+from vpac.files import make_folder, write_atomically, write_text
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO
+
+T = TypeVar("T", bound="PPO")
+
+__all__ = ["FORMAT", "load", "read_agent", "save"]
+
+FORMAT = 1
+AGENT, WEIGHTS = "agent.json", "weights.safetensors"
+EXPECTED = {
+    "algorithm": str, "env": str, "arguments": dict, "seed": int, "options": dict, "counters": dict, "generators": dict,
+    "history": dict, "recent": list, "sha256": str,
+}  # fmt: skip
+
+
+def save(agent: PPO, folder: Path) -> Path:
+    """Write an agent. agent.json is written last and names the weights' checksum, so halves of two do not pass for one."""
+    from safetensors.numpy import save as as_bytes
+
+    make_folder(folder)
+    content = as_bytes(_numbers(agent))
+    names = list(agent.history[-1]) if agent.history else []
+    data = {
+        "format": FORMAT,
+        "algorithm": type(agent).__name__,
+        "env": agent.environments.name,
+        "arguments": agent.arguments,
+        "seed": agent.seed,
+        "preset": agent.preset,
+        "options": agent.options.as_dict(),
+        "counters": {
+            "timesteps": agent.timesteps, "iteration": agent.iteration, "episodes": agent.episodes, "span": agent.span,
+        },
+        "generators": {name: generator.bit_generator.state for name, generator in agent.generators.items()},
+        "recent": [list(episode) for episode in agent.recent],
+        "history": {name: [row[name] for row in agent.history] for name in names},
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }  # fmt: skip
+    try:
+        text = json.dumps(data)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
+    agent.policy().save(folder)
+    write_atomically(folder / WEIGHTS, lambda path: path.write_bytes(content))
+    write_text(folder / AGENT, text)
+    return folder
+
+
+def _numbers(agent: PPO) -> dict[str, Any]:
+    found = {f"networks.{i}": leaf for i, leaf in enumerate(jax.tree.leaves(agent.networks))}
+    found |= {f"trace.{name}": value for name, value in agent.trace._asdict().items()}
+    found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
+    found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
+    found["rewards.sums"] = agent.rewards.sums
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def read_agent(folder: Path) -> dict[str, Any]:
+    """agent.json, checked."""
+    path = folder / AGENT
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is not what was written: it is not JSON") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else None
+        raise UserError(f"{folder} is in format {found!r:.40}: this version reads format {FORMAT}")
+    for name, kind in EXPECTED.items():
+        if not isinstance(data.get(name), kind):
+            raise UserError(f"{folder} does not hold an agent: {name!r} in {AGENT} is {data.get(name)!r:.60}")
+    return data
+
+
+def load(kind: type[T], folder: Path, env: Any = None) -> T:
+    """An agent of this kind."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    data = read_agent(folder)
+    if data["algorithm"] != kind.__name__:
+        raise UserError(f"{folder} holds a {data['algorithm']}, not a {kind.__name__}: use {data['algorithm']}.load")
+    try:
+        content = (folder / WEIGHTS).read_bytes()
+        if hashlib.sha256(content).hexdigest() != data["sha256"]:
+            raise UserError(f"{folder / WEIGHTS} is not what was written: its checksum differs")
+        numbers = from_bytes(content)
+        arguments = data["arguments"] if env is None else None
+        agent = kind(env or data["env"], seed=data["seed"], arguments=arguments, **data["options"])
+        agent.preset = str(data.get("preset"))
+        _restore(agent, data, numbers, folder)
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error}") from None
+    return agent
+
+
+def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:
+    leaves, shape = jax.tree.flatten(agent.networks)
+    for i, mine in enumerate(leaves):
+        found = numbers[f"networks.{i}"]
+        if found.shape != mine.shape or found.dtype != mine.dtype:
+            raise UserError(
+                f"{folder}: network {i} has shape {list(found.shape)}, the environment needs {list(mine.shape)}"
+            )
+    agent.networks = jax.tree.unflatten(shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))])
+    agent.trace = Trace(*(jnp.asarray(numbers[f"trace.{name}"]) for name in Trace._fields))
+    agent.seen = RunningMoments.read({name: numbers[f"seen.{name}"] for name in ("mean", "variance", "count")})
+    agent.rewards.moments = RunningMoments.read({n: numbers[f"rewards.{n}"] for n in ("mean", "variance", "count")})
+    agent.rewards.sums = np.array(numbers["rewards.sums"])
+    counters = data["counters"]
+    agent.timesteps, agent.iteration, agent.episodes = (
+        int(counters[n]) for n in ("timesteps", "iteration", "episodes")
+    )
+    agent.span = (int(counters["span"][0]), int(counters["span"][1]))
+    for name, generator in agent.generators.items():
+        generator.bit_generator.state = data["generators"][name]
+    columns = data["history"]
+    agent.history = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    agent.recent.extend((float(a), float(b), float(c)) for a, b, c in data["recent"])

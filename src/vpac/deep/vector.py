@@ -1,0 +1,208 @@
+"""Many environments as one, whatever makes them: EnvPool, a Gymnasium vector environment, or our own loop.
+
+All follow one rule, the next-step rule of Gymnasium and EnvPool: the step that ends an episode returns its last observation,
+and the step after that takes no action and returns the first observation of the next episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from vpac.envs.tables import make_env
+from vpac.errors import UserError
+from vpac.typing import BoolArray, FloatArray
+
+__all__ = ["Environments", "Step", "environments", "has_envpool"]
+
+Backend = Literal["auto", "envpool", "gymnasium"]
+
+
+class Step(NamedTuple):
+    """What a step of all environments returned."""
+
+    observations: Any
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
+    successors: Any
+    """What the steps led to; other than `observations` only where an environment starts anew within the same step."""
+
+
+class Environments(Protocol):
+    """Several copies of one environment, stepped together."""
+
+    name: str
+    n: int
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    same_step: bool
+    """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Begin anew, from one seed for each; returns the observations."""
+
+    def step(self, actions: Any) -> Step:
+        """One step of each."""
+
+    def close(self) -> None:
+        """Let go of them."""
+
+
+def has_envpool(name: str) -> bool:
+    """Whether EnvPool is installed and has a MuJoCo task of this name."""
+    try:
+        import envpool
+    except ImportError:
+        return False
+    spec = gymnasium.registry.get(name)
+    return spec is not None and "mujoco" in str(spec.entry_point) and name in envpool.list_all_envs()
+
+
+def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
+    """`n` environments from an id, an environment, a function that makes one, or a vector environment (which has its own n)."""
+    if isinstance(env, VectorEnv):
+        return OfGymnasium(env)
+    if isinstance(env, str):
+        known = not arguments and has_envpool(env)
+        if backend == "envpool" and not known:
+            raise UserError(
+                f"EnvPool cannot make {env!r}{' with arguments' if arguments else ''}: it is the fast way for the MuJoCo "
+                "tasks (pip install 'vpac[envpool]'); use backend='gymnasium'"
+            )
+        if known and backend != "gymnasium":
+            return OfEnvPool(env, n)
+        return Loop([make_env(env, **(arguments or {})) for _ in range(n)], env)
+    if isinstance(env, gymnasium.Env):
+        return Loop(
+            [env, *(_again(env) for _ in range(n - 1))], env.spec.id if env.spec else type(env.unwrapped).__name__
+        )
+    if callable(env):
+        return Loop([env() for _ in range(n)], getattr(env, "__name__", "environment"))
+    raise UserError(f"expected a Gymnasium environment, its id, or a function that makes one, got {type(env).__name__}")
+
+
+def _again(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Another environment like this one."""
+    if env.spec is None:
+        raise UserError("this environment was not made with gymnasium.make: pass envs=1, or a function that makes one")
+    try:
+        return gymnasium.make(env.spec)
+    except Exception as error:  # whatever constructors and wrappers make of it
+        raise UserError(f"this environment cannot be made again ({error}): pass a function that makes one") from None
+
+
+class Loop:
+    """Gymnasium environments, one after the other; less work for each step than Gymnasium's own vector."""
+
+    same_step = False
+
+    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
+        self.envs, self.name, self.n = envs, name, len(envs)
+        self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
+        self._over = np.zeros(self.n, bool)
+        box = isinstance(self.observation_space, spaces.Box)
+        shape = self.observation_space.shape if box else ()
+        self._seen = np.zeros((self.n, *(shape or ())), self.observation_space.dtype)
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Begin anew."""
+        self._over[:] = False
+        for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
+            self._seen[i] = env.reset(seed=int(seed))[0]
+        return self._seen.copy()
+
+    def step(self, actions: Any) -> Step:
+        """One step of each; those whose episode is over begin the next."""
+        rewards, terminated, truncated = np.zeros(self.n), np.zeros(self.n, bool), np.zeros(self.n, bool)
+        for i, env in enumerate(self.envs):
+            if self._over[i]:
+                self._seen[i] = env.reset()[0]
+            else:
+                self._seen[i], rewards[i], terminated[i], truncated[i], _ = env.step(actions[i])
+        self._over = terminated | truncated
+        seen = self._seen.copy()
+        return Step(seen, rewards, terminated, truncated, seen)
+
+    def close(self) -> None:
+        """Let go of them."""
+        for env in self.envs:
+            env.close()
+
+
+class OfGymnasium:
+    """A vector environment of Gymnasium's, in any of its three ways to start episodes."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        self.env, self.n = env, env.num_envs
+        self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self.same_step = self._mode != AutoresetMode.NEXT_STEP
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Begin anew."""
+        each: Any = [int(seed) for seed in seeds]
+        return self.env.reset(seed=each)[0]
+
+    def step(self, actions: Any) -> Step:
+        """One step of each; what does not start its next episode by itself is told to."""
+        seen, rewards, terminated, truncated, info = self.env.step(actions)
+        successors, over = seen, np.asarray(terminated | truncated)
+        if self.same_step and over.any():
+            successors = np.array(seen)
+            if self._mode == AutoresetMode.DISABLED:
+                seen, _ = self.env.reset(options={"reset_mask": over})
+            else:
+                for i in np.flatnonzero(over):
+                    successors[i] = info["final_obs"][i]
+        return Step(seen, np.asarray(rewards, np.float64), terminated, truncated, successors)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.env.close()
+
+
+class OfEnvPool:
+    """EnvPool's copies of a MuJoCo task, made anew at each reset: their generators cannot be set otherwise."""
+
+    same_step = False
+
+    def __init__(self, name: str, n: int, threads: int | None = None) -> None:
+        self.name, self.n, self._threads = name, n, threads
+        self._make: Callable[[Sequence[int]], Any] = self._maker()
+        self.env = self._make(range(n))
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+
+    def _maker(self) -> Callable[[Sequence[int]], Any]:
+        import os
+
+        import envpool
+
+        threads = self._threads or min(self.n, len(os.sched_getaffinity(0)))
+
+        def make(seeds: Sequence[int]) -> Any:
+            seeds = [int(seed) % 2**31 for seed in seeds]
+            return envpool.make(self.name, env_type="gymnasium", num_envs=self.n, env_seed=seeds, num_threads=threads)
+
+        return make
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Begin anew."""
+        self.env.close()
+        self.env = self._make(seeds)
+        return self.env.reset()[0]
+
+    def step(self, actions: Any) -> Step:
+        """One step of each."""
+        seen, rewards, terminated, truncated, _ = self.env.step(actions)
+        return Step(seen, rewards, terminated, truncated, seen)
+
+    def close(self) -> None:
+        """Let go of them."""
+        self.env.close()

@@ -1,0 +1,149 @@
+"""The oracle judges the deep actors: with exact critics the mean of their update is the gradient, or provably is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulate import assert_mean, score_sums, simulate
+
+from vpac import FiniteMDP, oracle
+
+jnp = pytest.importorskip("jax.numpy")
+
+from vpac.deep.assessment import Scene, assess_spread, assess_value  # noqa: E402
+from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
+from vpac.deep.ppo import Lesson, policy_gradient  # noqa: E402
+
+GAMMA, PSI, SCALE = 0.8, 0.7, 0.5
+
+
+def process(rng, ends: bool, noise: float = 0.0) -> FiniteMDP:
+    """Four states and two actions; risk comes from the dynamics. If it ends, from each state with some probability."""
+    S, A = 5 if ends else 4, 2
+    P = rng.dirichlet(np.full(S, 0.5), (S, A))
+    if ends:
+        P[..., -1] += 0.25
+        P /= P.sum(-1, keepdims=True)
+    terminal = np.zeros(S, bool)
+    terminal[-1] = ends
+    start = np.full(S, 1.0) * ~terminal
+    return FiniteMDP(P, rng.normal(0.5, 1.0, (S, A, S)), np.full((S, A, S), noise), start / start.sum(), terminal)
+
+
+def table(numbers, positive: bool = False) -> Critic:
+    """A critic that is a table over one-hot observations."""
+    numbers = np.asarray(numbers, np.float64)
+    if positive:  # the inverse of softplus; a variance of nothing is as good as exp(-30)
+        numbers = np.where(numbers > 1e-12, np.log(np.expm1(np.maximum(numbers, 1e-12))), -30.0)
+    return Critic(MLP([jnp.asarray(numbers[:, None], jnp.float32)], [jnp.zeros(1)], "tanh"), positive)
+
+
+def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=1):
+    """The actor's weights in the units of the raw reward, with exact critics; the rollout may come in pieces."""
+    moments = oracle.evaluate(mdp, oracle.softmax(theta), GAMMA)
+    spread = moments.variance if kind == "variance" else moments.variance + moments.value**2
+    value_critic, spread_critic = table(moments.value * scale), table(spread * scale**2, positive=True)
+    T, n = episodes.state.shape
+    eye = np.eye(mdp.n_states, dtype=np.float32)
+    after = np.vstack([episodes.state[1:], episodes.state[-1:]])  # the last row is cut off and never looked at
+    alive = episodes.alive.astype(np.float32)
+    ended = mdp.terminal[after] & episodes.alive
+    trace, found = Trace.first(n), []
+    for part in np.array_split(np.arange(T), pieces):
+        last = part[-1] + 1
+        seen = np.concatenate([eye[episodes.state[part]], eye[after[last - 1 : last]]])
+        over = 1.0 - ended[part].astype(np.float32)
+        scene = Scene(
+            jnp.asarray(seen), None, jnp.asarray(episodes.reward[part] * scale * alive[part], jnp.float32), jnp.asarray(over),
+            jnp.asarray(over), jnp.asarray(alive[part]),
+        )  # fmt: skip
+        how = {"gamma": GAMMA, "lam": 0.9, "target_lam": 0.9}
+        values = assess_value(value_critic, scene, **how)
+        said = assess_spread(
+            spread_critic, scene, values, trace, jnp.float32(PSI / scale), jnp.float32(scale), kind=kind, form=form,
+            weighting=weighting, **how,
+        )  # fmt: skip
+        trace = said.trace
+        found.append(np.asarray(said.weights, np.float64) / scale)
+    return np.concatenate(found) * alive
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_start_weighting_is_the_exact_gradient(kind, noise, rng):
+    mdp = process(rng, ends=True, noise=noise)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    policy = oracle.softmax(theta)
+    exact = oracle.gradient(mdp, theta, GAMMA, PSI, form="exact", variance_of="state")
+    episodes = simulate(mdp, policy, 60_000, 60, rng)
+    weights = weights_of(mdp, theta, episodes, kind, "corrected", "start")
+    weights *= GAMMA ** np.arange(len(weights))[:, None]
+    assert_mean(score_sums(episodes, weights, policy), exact, k=4.0)
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_uniform_weighting_is_the_exact_gradient_of_the_visited_states(kind, noise, rng):
+    mdp = process(rng, ends=False, noise=noise)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    policy = oracle.softmax(theta)
+    stationary = mdp.with_start(oracle.stationary_distribution(mdp, policy))
+    exact = (1.0 - GAMMA) * oracle.gradient(stationary, theta, GAMMA, PSI, form="exact", variance_of="state")
+    samples = chains(stationary, policy, theta, kind, "corrected", rng)
+    assert_mean(samples, exact, k=4.0)
+
+
+def chains(mdp, policy, theta, kind, form, rng, n=4000, length=160, settled=60):
+    """Mean weighted score of each of n long chains, once the trace has forgotten its start."""
+    episodes = simulate(mdp, policy, n, length, rng)
+    weights = weights_of(mdp, theta, episodes, kind, form, "uniform")
+    weights[:settled] = 0.0
+    weights[-20:] = 0.0  # whose advantages look into the cut's made-up successor
+    return score_sums(episodes, weights, policy) / (length - settled - 20)
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+def test_published_forms_are_not_the_gradient(kind, rng):
+    mdp = process(rng, ends=False)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    policy = oracle.softmax(theta)
+    stationary = mdp.with_start(oracle.stationary_distribution(mdp, policy))
+    exact = (1.0 - GAMMA) * oracle.gradient(stationary, theta, GAMMA, PSI, form="exact", variance_of="state")
+    samples = chains(stationary, policy, theta, kind, "published", rng)
+    with pytest.raises(AssertionError, match="off by"):
+        assert_mean(samples, exact, k=10.0)
+    if kind == "variance":
+        published = oracle.state_critic_gradient(mdp, theta, GAMMA, PSI, form="published", weighting="uniform")
+        assert_mean(samples, published, k=4.0)
+
+
+def test_traces_go_on_where_a_rollout_is_cut(rng):
+    mdp = process(rng, ends=True)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    episodes = simulate(mdp, oracle.softmax(theta), 50, 12, rng)
+    for kind, form, weighting in (
+        ("variance", "corrected", "uniform"), ("variance", "corrected", "start"), ("moment", "published", "uniform"),
+    ):  # fmt: skip
+        whole = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=1)
+        parts = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=12)
+        one = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=12, scale=SCALE * 3.0)
+        assert whole.shape == parts.shape
+        # with pieces of one step the advantages are the TD errors: only the traces can agree, and the first rows do not need them
+        np.testing.assert_allclose(parts, one, rtol=2e-3, atol=2e-3)
+
+
+def test_the_policy_that_learns_climbs_that_weight(rng):
+    """The gradient of the surrogate, by automatic differentiation, is the mean weighted score."""
+    mdp = process(rng, ends=True)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    policy = oracle.softmax(theta)
+    episodes = simulate(mdp, policy, 200, 10, rng)
+    weights = rng.normal(size=episodes.state.shape)
+    net = Categorical(MLP([jnp.asarray(theta, jnp.float32)], [jnp.zeros(mdp.n_actions)], "tanh"))
+    seen = jnp.asarray(np.eye(mdp.n_states, dtype=np.float32)[episodes.state.ravel()])
+    actions, valid = jnp.asarray(episodes.action.ravel()), jnp.asarray(episodes.alive.ravel(), jnp.float32)
+    lesson = Lesson(seen, actions, net.log_prob(seen, actions), jnp.asarray(weights.ravel(), jnp.float32), valid)
+    found = policy_gradient(net, lesson).net.weights[0]
+    expected = score_sums(episodes, weights, policy).sum(axis=0) / episodes.alive.sum()
+    np.testing.assert_allclose(found, expected, atol=2e-5)
