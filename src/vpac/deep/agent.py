@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -71,7 +73,7 @@ class PPO:
         arguments: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        compilation.keep_compiled()
+        compilation.prepare()
         self.options = Options.read(settings, preset)
         self.seed, self.preset, self.arguments = whole(seed, "seed"), preset, arguments or {}
         self.environments = environments(env, self.options.envs, backend, arguments)
@@ -95,6 +97,8 @@ class PPO:
         self._stepper = Stepper(self.environments, self.options.gamma)
         self._fresh = True
         self._pending: dict[str, Any] = {}
+        self._threads = ThreadPoolExecutor(2, "critic")
+        self._learning: dict[str, Future[Any]] = {}
 
     def _first_networks(self) -> Networks:
         o, g = self.options, self.generators
@@ -247,23 +251,20 @@ class PPO:
         share = self._rate_share()
         rate = jnp.float32(o.learning_rate * share)
         critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
+        learn = partial(
+            self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=critic
+        )
+        self._learning["value"] = learn(old.value, old.value_state, targets=_flat(target), rows=self._rows("value"))
+        if old.spread is not None:
+            self._learning["spread"] = learn(
+                old.spread, old.spread_state, targets=_flat(spread_target), rows=self._rows("spread")
+            )
         policy, policy_state, told = improve_policy(
             old.policy, old.policy_state, lesson, self._rows("policy"), rate, optimiser=actor, clip=o.clip,
             entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
         )  # fmt: skip
-        value, value_state, value_told = regress(
-            old.value, old.value_state, seen, _flat(target), valid, self._rows("value"), critic_rate, optimiser=critic
-        )
-        told |= {f"value_{name}": number for name, number in value_told.items()}
-        spread, spread_state = old.spread, old.spread_state
-        if spread is not None:
-            spread, spread_state, spread_told = regress(
-                spread, spread_state, seen, _flat(spread_target), valid, self._rows("spread"), critic_rate,
-                optimiser=critic,
-            )  # fmt: skip
-            told |= {f"spread_{name}": number for name, number in spread_told.items()}
         self._good = old
-        self.networks = Networks(policy, value, spread, policy_state, value_state, spread_state)
+        self.networks = old._replace(policy=policy, policy_state=policy_state)
         self._pending = told | {"learning_rate": float(rate)}
 
     def _rate_share(self) -> float:
@@ -285,14 +286,18 @@ class PPO:
         """Wait for the critics of the last update, look at its numbers and write them down."""
         if not self._pending:
             return True
+        for name, learning in self._learning.items():
+            critic, state, said = learning.result()
+            self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
+            self._pending |= {f"{name}_{what}": number for what, number in said.items()}
         told = {name: float(number) for name, number in self._pending.items()}
-        self._pending = {}
+        self._pending, self._learning = {}, {}
         for name, number in told.items():
             if not np.isfinite(number):
                 self.networks = self._good
                 raise NotFinite(
-                    f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed {self.seed}); "
-                    "the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
+                    f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
+                    f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
                 )
         self.timesteps += self.per_iteration
         self.iteration += 1

@@ -119,7 +119,7 @@ def _traces(trace: Trace, scene: Scene, values: Values, scale: Array, gamma: flo
     """Traces in units of the scaled reward for these rows; carried ones in units of the raw reward, whose scale moves."""
 
     def times(trace: Trace, factor: Array) -> Trace:
-        return Trace(*(x * factor for x in trace))._replace(discount=trace.discount)
+        return Trace(*(x * factor for x in trace))._replace(discount=trace.discount, begun=trace.begun)
 
     rows, last = estimators.traces(
         times(trace, scale), values.delta, scene.rewards, values.value, scene.running, scene.valid, gamma

@@ -1,4 +1,8 @@
-"""Where compiled updates are kept from one process to the next."""
+"""How JAX computes for us: in the thread that asks, with the same rounding on any number of cores, compiled once.
+
+XLA splits sums among its threads, so its last digits depend on how many there are. With one each, and the networks learning
+in threads of their own, results do not depend on the machine's cores, and all cores have work.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["keep_compiled"]
+__all__ = ["prepare"]
 
 
 @cache
-def keep_compiled() -> None:
-    """Let JAX keep what it compiles, unless the user has told it where to."""
+def prepare() -> None:
+    """Tell JAX, before it first computes; what it was told already stays."""
+    os.environ.setdefault("PJRT_NPROC", "1")
     import jax
 
     config: Any = jax.config
+    config.update("jax_cpu_enable_async_dispatch", False)
     if config.jax_compilation_cache_dir or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -58,12 +58,14 @@ class Trace(NamedTuple):
     """Ḡ_k = Σ_{j<k} γ^{2j} R_{j+1}, as published VAAC weighs the reward collected so far."""
     start_value: Array
     """V(S_0), as it was estimated when the episode began."""
+    begun: Array
+    """Whether k > 0."""
 
     @staticmethod
     def first(n: int) -> Trace:
         """Of `n` environments that begin an episode."""
         zero = jnp.zeros(n, jnp.float32)
-        return Trace(zero, zero, zero + 1.0, zero, zero)
+        return Trace(zero, zero, zero + 1.0, zero, zero, zero)
 
 
 def traces(
@@ -73,14 +75,14 @@ def traces(
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
         delta, reward, value, running, valid = row
-        begins = (trace.discount == 1.0) & (valid > 0.0)
-        here = trace._replace(start_value=jnp.where(begins, value, trace.start_value))
+        here = trace._replace(start_value=jnp.where(trace.begun > 0.0, trace.start_value, value))
         goes = Trace(
             recent_luck=gamma * (here.recent_luck + delta),
             luck=here.luck + here.discount * delta,
             discount=here.discount * gamma,
             collected=here.collected + here.discount**2 * reward,
             start_value=here.start_value,
+            begun=jnp.ones_like(here.begun),
         )
         keep = running * valid
         after = jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), goes, Trace.first(len(delta)))

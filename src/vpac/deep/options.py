@@ -77,7 +77,7 @@ class Options:
     """Rewards below are raised to this; None: none is."""
     normalise_advantages: bool = True
     """Give the weights of an iteration mean 0 and standard deviation 1."""
-    checkpoint_every: int = 10
+    checkpoint_every: int = 50
     """Iterations between checkpoints, after which the environments begin anew, so that a resumed run is the same run."""
     reset_every_iteration: bool = False
     """Begin all episodes anew in every iteration."""
@@ -170,6 +170,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reward_scale": 0.01,
         "reward_floor": -1000.0,
         "normalise_advantages": False,
+        "checkpoint_every": 5,
         "reset_every_iteration": True,
     },
 }

@@ -6,6 +6,7 @@ and the step after that takes no action and returns the first observation of the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -69,14 +70,14 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     if isinstance(env, VectorEnv):
         return OfGymnasium(env)
     if isinstance(env, str):
-        known = not arguments and has_envpool(env)
+        known = has_envpool(env)
         if backend == "envpool" and not known:
             raise UserError(
-                f"EnvPool cannot make {env!r}{' with arguments' if arguments else ''}: it is the fast way for the MuJoCo "
-                "tasks (pip install 'vpac[envpool]'); use backend='gymnasium'"
+                f"EnvPool cannot make {env!r}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); "
+                "use backend='gymnasium'"
             )
         if known and backend != "gymnasium":
-            return OfEnvPool(env, n)
+            return OfEnvPool(env, n, arguments)
         return Loop([make_env(env, **(arguments or {})) for _ in range(n)], env)
     if isinstance(env, gymnasium.Env):
         return Loop(
@@ -173,22 +174,23 @@ class OfEnvPool:
 
     same_step = False
 
-    def __init__(self, name: str, n: int, threads: int | None = None) -> None:
-        self.name, self.n, self._threads = name, n, threads
+    def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
+        self.name, self.n, self._arguments = name, n, arguments or {}
         self._make: Callable[[Sequence[int]], Any] = self._maker()
         self.env = self._make(range(n))
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
 
     def _maker(self) -> Callable[[Sequence[int]], Any]:
-        import os
-
         import envpool
 
-        threads = self._threads or min(self.n, len(os.sched_getaffinity(0)))
+        options = {**self._arguments, "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
 
         def make(seeds: Sequence[int]) -> Any:
-            seeds = [int(seed) % 2**31 for seed in seeds]
-            return envpool.make(self.name, env_type="gymnasium", num_envs=self.n, env_seed=seeds, num_threads=threads)
+            each = [int(seed) % 2**31 for seed in seeds]
+            try:
+                return envpool.make(self.name, env_type="gymnasium", num_envs=self.n, env_seed=each, **options)
+            except (TypeError, ValueError, AssertionError, KeyError) as error:
+                raise UserError(f"EnvPool's {self.name} does not take these arguments ({error})") from None
 
         return make
 

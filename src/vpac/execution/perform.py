@@ -144,6 +144,14 @@ def try_theorems(run: Run) -> Result:
     return Result(rows, {}, {})
 
 
+def train_deep(run: Run) -> Result:
+    """Train one of the PPO family and measure its last policy."""
+    from vpac.execution.deep import train_deep
+
+    return train_deep(run)
+
+
 KINDS: dict[str, Callable[[Run], Result]] = {
+    "deep": train_deep,
     "training": train, "prediction": predict, "convergence": converge, "frontier": solve_frontier, "theorems": try_theorems,
 }  # fmt: skip

@@ -95,6 +95,11 @@ def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
             "every": min(episodes, max(1, round(experiment.every * scale))), "policy": experiment.policy,
             "horizon": experiment.horizon, "evaluate": experiment.evaluate,
         }  # fmt: skip
+    if experiment.kind == "deep":
+        task |= {
+            "algorithm": arm.algorithm or experiment.algorithm, "steps": max(1, round(experiment.steps * scale)),
+            "episodes": experiment.episodes, "fixed_start": experiment.fixed_start,
+        }  # fmt: skip
     if experiment.kind == "prediction" and scale != 1.0:
         task["scale"] = scale
     return task

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from vpac.errors import UserError, suggestion
-from vpac.experiments import corrected, critics, forms, four_rooms, grid_search, puddle_world, sensitivity, theorems
+from vpac.experiments import (
+    corrected,
+    critics,
+    forms,
+    four_rooms,
+    grid_search,
+    mujoco,
+    puddle_world,
+    sensitivity,
+    theorems,
+)
 from vpac.experiments.spec import Arm, Experiment, Figure
 
 __all__ = ["EXPERIMENTS", "chosen"]
@@ -39,6 +49,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *four_rooms.EXPERIMENTS,
         *sensitivity.EXPERIMENTS,
         *puddle_world.EXPERIMENTS,
+        *mujoco.EXPERIMENTS,
         FRONTIER,
         *critics.EXPERIMENTS,
         *forms.EXPERIMENTS,

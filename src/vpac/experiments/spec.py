@@ -17,7 +17,7 @@ __all__ = ["Arm", "Claim", "Experiment", "Figure", "Plain", "arms_of_grid"]
 Plain = bool | int | float | str | None | list[float]
 """What a setting may be: something that JSON and TOML can write."""
 Settings = dict[str, Plain]
-Kind = Literal["training", "prediction", "convergence", "frontier", "theorems"]
+Kind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -28,10 +28,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "convergence": ("value_error", "variance_error", "direction_norm", "gradient_norm", "mean", "variance", "objective"),
     "frontier": ("mean", "variance"),
     "theorems": (),
+    "deep": ("score_mean", "score_variance", "return_mean", "return_variance", "length_mean", "predicted_variance",
+             "measured_variance", "kl", "entropy", "clip_fraction", "value_loss", "spread_loss", "reward_scale"),
 }  # fmt: skip
 """What each kind of run measures along the way …"""
 FINAL: dict[str, tuple[str, ...]] = COLUMNS | {
     "training": ("mean", "variance", "sharpe", "within", "risky"), "prediction": ("direct", "indirect", "ratio"),
+    "deep": ("mean", "variance", "sharpe", "cvar", "discounted_mean", "discounted_variance", "discounted_sharpe",
+             "discounted_cvar", "fixed_mean", "fixed_variance", "fixed_discounted_variance", "length"),
 }  # fmt: skip
 """… and at the end."""
 MAPS = ("trajectory", "variance", "mean variance", "visits")
@@ -157,6 +161,10 @@ class Experiment(Data):
     """Settings of every arm."""
     episodes: Count = 1000
     """Episodes of a run."""
+    steps: Count = 1_000_000
+    """Environment steps of a run of the PPO family, whose `episodes` are those its last policy is measured in."""
+    fixed_start: Settings = {}
+    """Arguments of the environment that make all its episodes start alike, for the paper's way to measure."""
     every: Count = 50
     """After how many episodes the policy is measured."""
     policy: Literal["greedy", "softmax"] = "greedy"

@@ -1,0 +1,58 @@
+"""Episodes of a policy that stays as it is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from vpac.deep.policy import NumpyPolicy
+from vpac.deep.vector import Environments
+from vpac.typing import FloatArray
+
+__all__ = ["Played", "play"]
+
+
+class Played(NamedTuple):
+    """One number for each episode."""
+
+    scores: FloatArray
+    """Undiscounted returns."""
+    returns: FloatArray
+    """Discounted returns."""
+    lengths: FloatArray
+
+
+def play(
+    policy: NumpyPolicy,
+    envs: Environments,
+    episodes: int,
+    seed: np.random.SeedSequence,
+    gamma: float,
+    deterministic: bool = False,
+) -> Played:
+    """Play so many episodes, the same number in each environment but for one: to stop at the first that end would count short
+    episodes more often than long ones."""
+    wanted = np.full(envs.n, episodes // envs.n) + (np.arange(envs.n) < episodes % envs.n)
+    starts, acts = seed.spawn(2)
+    seen, generator = envs.reset(starts.generate_state(envs.n).tolist()), np.random.default_rng(acts)
+    found: list[list[tuple[float, float, float]]] = [[] for _ in range(envs.n)]
+    score, total, length, over = np.zeros(envs.n), np.zeros(envs.n), np.zeros(envs.n), np.zeros(envs.n, bool)
+    left = int(wanted.sum())
+    with threadpool_limits(1, "blas"):
+        while left:
+            step = envs.step(policy.act(seen, generator, deterministic))
+            valid = ~over
+            score += step.rewards * valid
+            total += gamma**length * step.rewards * valid
+            length += valid
+            seen, ended = step.observations, step.terminated | step.truncated
+            for i in np.flatnonzero(ended):
+                if len(found[i]) < wanted[i]:
+                    found[i].append((float(score[i]), float(total[i]), float(length[i])))
+                    left -= 1
+                score[i] = total[i] = length[i] = 0.0
+            if not envs.same_step:
+                over = ended
+    return Played(*np.array([episode for each in found for episode in each]).reshape(-1, 3).T)

@@ -1,0 +1,111 @@
+"""A run of the PPO family: it learns, and its last policy is measured in the paper's way and in an honest one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpac.errors import UserError, suggestion
+from vpac.execution.run import Run
+from vpac.execution.store import Result
+from vpac.risk import metrics as risk
+from vpac.typing import FloatArray
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO
+    from vpac.deep.playing import Played
+
+__all__ = ["DEEP", "deep_algorithm", "train_deep"]
+
+DEEP = {"ppo": "PPO", "vpac-ppo": "VPACPPO", "vaac-ppo": "VAACPPO"}
+"""Names on the command line and of the classes."""
+FIXED_EPISODES = 100
+"""Episodes of the paper's evaluation: every one from the same start, so that only the policy's own noise is left."""
+ROWS = 1000
+"""Rows of the curve that are stored of a long run."""
+PLAYERS = 64
+"""Environments that evaluation episodes are played in."""
+
+
+def deep_algorithm(name: str) -> type[PPO]:
+    """An algorithm of the family by its name on the command line."""
+    import vpac.deep
+
+    folded = name.casefold().replace("_", "-")
+    if folded not in DEEP:
+        raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(DEEP)}{suggestion(folded, DEEP)}")
+    found: type[PPO] = getattr(vpac.deep, DEEP[folded])
+    return found
+
+
+def train_deep(run: Run, scratch: Path | None = None) -> Result:
+    """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed.
+
+    Args:
+        run: the task and its seed.
+        scratch: a folder for checkpoints; with one in it, the run goes on from there.
+    """
+    task = run.task
+    agent = _agent(task, run.seed, scratch)
+    agent.learn(task["steps"], checkpoints=scratch, resuming=agent.timesteps > 0)
+    agent.environments.close()
+    final, samples = measure(agent, task)
+    policy = agent.policy()
+    arrays: dict[str, Any] = {f"weight.{i}": W for i, W in enumerate(policy.weights)}
+    arrays |= {f"bias.{i}": b for i, b in enumerate(policy.biases)} | {"mean": policy.mean, "scale": policy.scale}
+    arrays |= {} if policy.log_std is None else {"log_std": policy.log_std}
+    return Result(curve(agent), arrays | samples, final)
+
+
+def _agent(task: dict[str, Any], seed: int, scratch: Path | None) -> PPO:
+    kind = deep_algorithm(task["algorithm"])
+    if scratch is not None:
+        from vpac.deep.checkpoint import latest_checkpoint
+
+        found = latest_checkpoint(kind, scratch)
+        if found is not None:
+            return found[0]
+    return kind(task["env"], seed=seed, arguments=task.get("env_settings") or None, **task["settings"])
+
+
+def curve(agent: PPO) -> dict[str, FloatArray]:
+    """The numbers of the iterations, at most `ROWS` of them."""
+    rows = agent.history
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).round().astype(int))
+    return {name: np.array([rows[i][name] for i in chosen]) for name in rows[-1]}
+
+
+def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Final numbers by name, and the samples behind them."""
+    from vpac.deep.playing import play
+    from vpac.deep.vector import environments
+
+    arguments = task.get("env_settings") or {}
+    starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
+    envs = environments(task["env"], PLAYERS, "auto", arguments)
+    played = play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma)
+    envs.close()
+    final = _numbers(played)
+    samples: dict[str, Any] = {"scores": played.scores, "returns": played.returns, "lengths": played.lengths}
+    if task["fixed_start"]:
+        envs = environments(task["env"], PLAYERS, "auto", {**arguments, **task["fixed_start"]})
+        again = play(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma)
+        envs.close()
+        final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": float(again.scores.var(ddof=1))}
+        final |= {"fixed_discounted_variance": float(again.returns.var(ddof=1))}
+        samples |= {"fixed_scores": again.scores, "fixed_returns": again.returns}
+    return final, samples
+
+
+def _numbers(played: Played) -> dict[str, float | None]:
+    found: dict[str, float | None] = {"length": float(played.lengths.mean())}
+    for prefix, sample in (("", played.scores), ("discounted_", played.returns)):
+        variance = float(sample.var(ddof=1))
+        found |= {
+            f"{prefix}mean": float(sample.mean()), f"{prefix}variance": variance,
+            f"{prefix}sharpe": float(sample.mean()) / variance**0.5 if variance > 0.0 else None,
+            f"{prefix}cvar": float(risk.cvar(sample, 0.1)),
+        }  # fmt: skip
+    return found
