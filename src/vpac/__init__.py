@@ -7,14 +7,15 @@ from vpac._version import __version__
 from vpac.envs.registration import register
 
 if TYPE_CHECKING:
-    from vpac import envs, learners, oracle, risk
+    from vpac import deep, envs, learners, oracle, risk
+    from vpac.deep import PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
     from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
 __all__ = [
-    "AC", "VAAC", "VAACTD", "VPAC", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC",
-    "UserError", "__version__", "envs", "learners", "oracle", "risk",
+    "AC", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
+    "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "deep", "envs", "learners", "oracle", "risk",
 ]  # fmt: skip
 
 LEARNERS = ("AC", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
@@ -23,6 +24,8 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         **dict.fromkeys(LEARNERS, "vpac.learners"),
+        **dict.fromkeys(("PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
+        "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "UserError": "vpac.errors",
         "envs": "vpac.envs",

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from vpac.errors import UserError
+
 __all__ = ["Train"]
 
 TEXT = str | None
@@ -21,11 +23,21 @@ class Train:
     """
 
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
-    """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it."""
+    """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it; ppo, vpac-ppo, vaac-ppo."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of an environment with Discrete actions and Discrete or Box observations."""
     episodes: int = 1000
-    """Episodes of each run."""
+    """Episodes of each run; the PPO family counts steps."""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Environment steps of the PPO family. Default: a million; with --resume: as first asked for."""
+    envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Environments that the PPO family steps together."""
+    preset: Annotated[TEXT, tyro.conf.arg(metavar="default|paper")] = None
+    """Settings of the PPO family: today's good practice, or the paper's."""
+    weighting: Annotated[TEXT, tyro.conf.arg(metavar="uniform|start")] = None
+    """Of the PPO family's corrected form: variance from every visited state, or from the start."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Go on with a run of the PPO family from its last checkpoint."""
     runs: int = 1
     """Independent runs."""
     seed: int = 0
@@ -61,6 +73,35 @@ class Train:
 
     def run(self) -> int:
         """Train, measure, write, show."""
+        from vpac.execution.deep import DEEP
+
+        if self.algorithm.casefold().replace("_", "-") in DEEP or self.resume is not None:
+            return self._run_deep()
+        self._refuse(("steps", "envs", "preset", "weighting"), "the PPO family")
+        return self._run_tabular()
+
+    def _refuse(self, names: tuple[str, ...], whose: str) -> None:
+        """Options that the chosen algorithm does not read are mistakes."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise UserError(f"--{name.replace('_', '-')} is an option of {whose}, not of {self.algorithm}")
+
+    def _run_deep(self) -> int:
+        from vpac.cli import deep
+        from vpac.cli.reading import key_values
+        from vpac.execution.deep import deep_algorithm
+
+        tabular = ("alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads")
+        self._refuse(tabular, "the tabular and linear learners")
+        if self.resume is not None:
+            return deep.resume(self.resume, self.steps, self.json)
+        named = ("psi", "gamma", "form", "weighting", "envs", "preset")
+        settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        settings |= key_values(self.option) | {"arguments": key_values(self.set) or None}
+        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{self.env.rpartition('/')[2]}"
+        return deep.train(deep_algorithm(self.algorithm), self.env, self.steps, self.seed, folder, self.json, settings)
+
+    def _run_tabular(self) -> int:
         from vpac.cli.output import refuse, say, show
         from vpac.cli.reading import key_values
         from vpac.envs.tables import make_env

@@ -1,6 +1,6 @@
 """PPO, and VPAC and VAAC inside it, in JAX. Needs the extra `deep`; policies that were learned need only NumPy."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vpac._lazy import lazily
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "load_policy"]
 
-__getattr__, __dir__ = lazily(
+_find, __dir__ = lazily(
     __name__,
     {
         **dict.fromkeys(("PPO", "VAACPPO", "VPACPPO"), "vpac.deep.agent"),
@@ -19,3 +19,14 @@ __getattr__, __dir__ = lazily(
         "NotFinite": "vpac.deep.rollout",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _find(name)
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("jax", "jaxlib", "optax", "equinox"):
+            raise
+        from vpac.errors import UserError
+
+        raise UserError(f"{name} needs {error.name}, of the extra `deep`: pip install 'vpac[deep]'") from None

@@ -238,6 +238,9 @@ class PPO:
             weights, self.trace = spread.weights, spread.trace
         self._improve(rollout, scene, weights, values.target, None if spread is None else spread.target)
         self._pending |= {"reward_scale": scale, "psi": self.psi, "steps": float(rollout.valid.sum())}
+        self._pending["explained_variance"] = values.explained
+        if isinstance(old.policy, Gaussian):
+            self._pending["std"] = jnp.exp(old.policy.log_std).mean()
         if spread is not None:
             self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
@@ -313,8 +316,8 @@ class PPO:
         """Mean and variance of recent episodes; NaN before the first has ended."""
         score, sums, lengths = np.array(self.recent).reshape(-1, 3).T if self.recent else np.full((3, 1), np.nan)
         return {
-            "score_mean": score.mean(), "score_variance": score.var(), "return_mean": sums.mean(),
-            "return_variance": sums.var(), "length_mean": lengths.mean(),
+            "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
+            "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
         }  # fmt: skip
 
     def save(self, path: Path | str) -> Path:

@@ -36,6 +36,8 @@ class Values(NamedTuple):
     delta: Array
     advantage: Array
     target: Array
+    explained: Array
+    """Share of the targets' variance that the critic explains."""
 
 
 class Spread(NamedTuple):
@@ -68,7 +70,18 @@ def assess_value(critic: Critic, scene: Scene, *, gamma: float, lam: float, targ
     ahead = (
         advantage if lam == target_lam else estimators.advantages(delta, scene.running, scene.valid, gamma, target_lam)
     )
-    return Values(value, next_value, delta, advantage, ahead + value)
+    return Values(value, next_value, delta, advantage, ahead + value, _explained(ahead, ahead + value, scene.valid))
+
+
+def _explained(error: Array, target: Array, valid: Array) -> Array:
+    """1 − Var(error) / Var(target)."""
+    count = jnp.maximum(valid.sum(), 1.0)
+
+    def variance(rows: Array) -> Array:
+        mean = (valid * rows).sum() / count
+        return (valid * (rows - mean) ** 2).sum() / count
+
+    return 1.0 - variance(error) / jnp.maximum(variance(target), 1e-12)
 
 
 @partial(jax.jit, static_argnames=("kind", "form", "weighting", "gamma", "lam", "target_lam"))

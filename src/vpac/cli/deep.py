@@ -1,0 +1,83 @@
+"""`vpac train` for the PPO family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vpac.errors import UserError
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO
+
+__all__ = ["DEFAULT_STEPS", "resume", "train"]
+
+DEFAULT_STEPS = 1_000_000
+CHECKPOINTS = "checkpoints"
+
+
+def train(
+    kind: type[PPO], env: Any, steps: int | None, seed: int, folder: Path, quiet: bool, settings: dict[str, Any]
+) -> int:
+    """Train from the beginning; a folder that holds a run already is not written over."""
+    if (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
+        raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
+    agent = kind(env, seed=seed, **settings)
+    return _learn(agent, DEFAULT_STEPS if steps is None else steps, folder, quiet)
+
+
+def resume(folder: Path, steps: int | None, quiet: bool) -> int:
+    """Go on from a run's last checkpoint to its end, or to a later one."""
+    import vpac.deep
+    from vpac.cli.output import say
+    from vpac.deep.checkpoint import latest_checkpoint
+    from vpac.deep.storage import read_agent
+    from vpac.execution.deep import DEEP
+
+    places = sorted((folder / CHECKPOINTS).glob("[0-9]*")) if folder.is_dir() else []
+    if not places:
+        raise UserError(f"there is no checkpoint in {folder / CHECKPOINTS} to go on from")
+    word = read_agent(places[-1])["algorithm"]
+    if word not in DEEP.values():
+        raise UserError(f"{folder} holds a {word!r:.40}, which cannot be resumed")
+    found = latest_checkpoint(getattr(vpac.deep, word), folder / CHECKPOINTS)
+    assert found is not None
+    agent, damaged = found
+    for words in damaged:
+        say(f"passed over a damaged checkpoint: {words}", quiet=True)
+    begin, end = agent.span
+    return _learn(agent, end - begin if steps is None else steps, folder, quiet)
+
+
+def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> int:
+    """Learn, with records and a display; then save, draw and show."""
+    from vpac.cli.output import say, show
+    from vpac.deep.display import Display
+    from vpac.deep.records import JsonLines, TensorBoard
+    from vpac.files import make_folder
+    from vpac.report import deep as report
+
+    make_folder(folder)
+    already = agent.timesteps - agent.span[0]
+    with ExitStack() as stack:
+        watchers: list[Callable[[PPO], Any]] = [
+            stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))
+        ]
+        try:
+            watchers.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
+        except ModuleNotFoundError:
+            say("no TensorBoard files: pip install 'vpac[tensorboard]'", quiet=True)
+
+        def watch(agent: PPO) -> None:
+            for watcher in watchers:
+                watcher(agent)
+
+        display = watch if quiet else stack.enter_context(Display(agent, steps, watch, already))
+        agent.learn(steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0)
+    agent.save(folder)
+    report.write(agent, folder)
+    show(report.as_dict(agent) if quiet else None, report.table(agent))
+    say(f"wrote {folder}", quiet=quiet)
+    return 0

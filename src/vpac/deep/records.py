@@ -1,0 +1,98 @@
+"""What learning leaves for others to read: JSON lines, and TensorBoard files with the tags of Stable-Baselines3."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vpac.files import make_folder, write_text
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO
+
+__all__ = ["TAGS", "JsonLines", "TensorBoard", "as_json"]
+
+TAGS = {
+    "rollout/ep_rew_mean": "score_mean",
+    "rollout/ep_len_mean": "length_mean",
+    "train/approx_kl": "kl",
+    "train/clip_fraction": "clip_fraction",
+    "train/explained_variance": "explained_variance",
+    "train/learning_rate": "learning_rate",
+    "train/policy_gradient_loss": "policy_loss",
+    "train/value_loss": "value_loss",
+    "rollout/ep_rew_variance": "score_variance",
+    "rollout/return_mean": "return_mean",
+    "rollout/return_variance": "return_variance",
+    "variance/psi": "psi",
+    "variance/predicted": "predicted_variance",
+    "variance/measured": "measured_variance",
+    "variance/loss": "spread_loss",
+}
+"""TensorBoard's names of our numbers; those of the first eight are Stable-Baselines3's, as are the ones written below."""
+
+
+def as_json(row: dict[str, float]) -> str:
+    """A row as one line of JSON; what is not known yet is null."""
+    return json.dumps({name: value if math.isfinite(value) else None for name, value in row.items()}, allow_nan=False)
+
+
+class JsonLines:
+    """One line for each iteration. What an agent remembers is written first, so that a resumed run has one file."""
+
+    def __init__(self, path: Path, agent: PPO) -> None:
+        write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
+        self._file = path.open("a", encoding="utf-8")
+
+    def __call__(self, agent: PPO) -> None:
+        """An iteration has ended."""
+        self._file.write(f"{as_json(agent.history[-1])}\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """No more."""
+        self._file.close()
+
+
+class TensorBoard:
+    """Files for TensorBoard; needs the extra `tensorboard`."""
+
+    def __init__(self, folder: Path, agent: PPO) -> None:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        make_folder(folder)
+        self._writer = EventFileWriter(str(folder))
+        self._last = (time.monotonic(), agent.timesteps)
+
+    def __call__(self, agent: PPO) -> None:
+        """An iteration has ended."""
+        row, now = agent.history[-1], time.monotonic()
+        before, steps = self._last
+        self._last = (now, agent.timesteps)
+        numbers: dict[str, Any] = {tag: row[name] for tag, name in TAGS.items() if name in row}
+        numbers |= {
+            "time/fps": (agent.timesteps - steps) / max(now - before, 1e-9),
+            "time/iterations": agent.iteration,
+            "time/total_timesteps": agent.timesteps,
+            "train/n_updates": agent.iteration * agent.options.epochs,
+            "train/clip_range": agent.options.clip,
+            "train/entropy_loss": -row["entropy"],
+            "train/loss": row["policy_loss"] + row["value_loss"],
+        }
+        if "std" in row:
+            numbers["train/std"] = row["std"]
+        self._write({tag: float(value) for tag, value in numbers.items() if math.isfinite(value)}, agent.timesteps)
+
+    def _write(self, numbers: dict[str, float], step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
+        self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()

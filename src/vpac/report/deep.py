@@ -1,0 +1,75 @@
+"""A training of the PPO family as a table and a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpac.report.chart import Chart, Line, Lines
+
+if TYPE_CHECKING:
+    from vpac.deep.agent import PPO
+
+__all__ = ["as_dict", "chart_of", "table", "write"]
+
+SHOWN = {
+    "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
+    "return_mean": "mean discounted return", "return_variance": "variance of it", "length_mean": "steps of an episode",
+    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+}  # fmt: skip
+"""The numbers of the last iteration that are shown at the end."""
+
+
+def as_dict(agent: PPO) -> dict[str, Any]:
+    """The outcome as plain data; numbers that are not known become null."""
+    last = agent.history[-1]
+    return {
+        "algorithm": type(agent).__name__, "env": agent.environments.name, "timesteps": agent.timesteps,
+        "episodes": agent.episodes, "seed": agent.seed, "options": agent.options.as_dict(),
+        **{name: last[name] if np.isfinite(last[name]) else None for name in SHOWN if name in last},
+    }  # fmt: skip
+
+
+def table(agent: PPO) -> Any:
+    """The outcome for the terminal."""
+    from rich.table import Table
+
+    shown = Table(
+        title=f"{type(agent).__name__} on {agent.environments.name}: {agent.timesteps:,} steps", title_justify="left"
+    )
+    shown.add_column("at the end of training")
+    shown.add_column("", justify="right")
+    for name, words in SHOWN.items():
+        if name in agent.history[-1]:
+            shown.add_row(words, f"{agent.history[-1][name]:.5g}")
+    return shown
+
+
+def chart_of(agent: PPO) -> Chart:
+    """Scores with a band of one standard deviation, the variance of the return, and what the critic says of it."""
+
+    def column(name: str) -> Any:
+        return np.array([row[name] for row in agent.history])
+
+    steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
+    panels = [
+        Lines([Line("score", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
+        Lines(
+            [Line("discounted return", steps, column("return_variance"))], "steps", "variance",
+            "variance of recent discounted returns",
+        ),
+    ]  # fmt: skip
+    if "measured_variance" in agent.history[-1]:
+        lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
+        panels.append(Lines(lines, "steps", "variance", "variance of the return ahead: the critic's calibration"))
+    caption = "Recent: the last 100 episodes of training. The band is one standard deviation."
+    return Chart("training", f"{type(agent).__name__} on {agent.environments.name}", caption, panels)
+
+
+def write(agent: PPO, folder: Path) -> list[Path]:
+    """`training.png`."""
+    from vpac.report.draw import write as draw
+
+    return draw(chart_of(agent), folder, ("png",))
