@@ -101,7 +101,7 @@ def improve_policy(
     def step(carry: tuple[Policy, Any, Array], which: Array) -> tuple[Any, tuple[Array, ...]]:
         policy, state, going = carry
         (loss, (kl, clipped, spread)), gradient = slope(policy, jax.tree.map(lambda x: x[which], lesson), clip, entropy)
-        norm = optax.global_norm(gradient)
+        norm = optax.tree.norm(gradient)
         if target_kl is None:
             policy, state = optimiser.step(policy, state, gradient, rate)
         else:
@@ -138,7 +138,7 @@ def regress(
     def step(carry: tuple[Critic, Any], which: Array) -> tuple[Any, tuple[Array, Array]]:
         critic, state = carry
         error, gradient = eqx.filter_value_and_grad(loss)(critic, which)
-        return optimiser.step(critic, state, gradient, rate), (error, optax.global_norm(gradient))
+        return optimiser.step(critic, state, gradient, rate), (error, optax.tree.norm(gradient))
 
     (critic, state), (errors, norms) = jax.lax.scan(step, (critic, state), rows)
     return critic, state, {"loss": errors.mean(), "gradient": norms.mean()}
