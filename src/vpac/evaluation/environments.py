@@ -18,8 +18,8 @@ from vpac.learners.sight import remake
 
 __all__ = ["Several", "one_environment", "several", "what_it_is"]
 
-COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.mujoco.")
-"""Where environments come from that are known to be independent of their deep copies."""
+COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
+"""Where environments come from whose deep copies are independent of them and keep what a user has changed."""
 
 
 @dataclass(frozen=True)
