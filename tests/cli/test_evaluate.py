@@ -133,7 +133,7 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
     for text, message in (
         ("{", "does not hold an agent"),
         ('{"algorithm": "VPCA"}', "did you mean 'VPAC'"),
-        ("3", "unknown kind"),
+        ("3", "is not an object"),
     ):
         (tmp_path / "agent.json").write_text(text)
         with pytest.raises(UserError, match=message):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vpac.envs.tables import make_env
 from vpac.errors import UserError, suggestion
-from vpac.evaluation.loading import load_agent
+from vpac.evaluation.loading import load_agent, saved_environment
 from vpac.execution.making import learner_of
 from vpac.execution.store import Damaged, Record, Store
 from vpac.learners.learner import Learner
@@ -28,7 +29,8 @@ def find_agents(name: str, store: Path, env: Any = None) -> dict[str, tuple[Any,
     runs = sorted((p.parent for p in folder.glob("run-*/agent.json")), key=lambda p: (len(p.name), p.name))
     if runs:
         return {_short(run) if len(runs) > 1 else folder.name: _loaded(run, env) for run in runs}
-    return {name: _stored(name, store)}
+    agent, own = _stored(name, store)
+    return {name: (agent, own if env is None else env)}
 
 
 def _short(folder: Path) -> str:
@@ -38,18 +40,7 @@ def _short(folder: Path) -> str:
 
 
 def _loaded(folder: Path, env: Any) -> tuple[Any, Any]:
-    agent = load_agent(folder, env)
-    return agent, env if env is not None else environment_of(agent)
-
-
-def environment_of(agent: Any) -> Any:
-    """The environment that an agent was loaded with."""
-    sight = getattr(agent, "sight", None)
-    if sight is None:
-        return agent.env
-    from vpac.envs.tables import make_env
-
-    return sight.env if sight.env is not None else make_env(sight.name, **(sight.arguments or {}))
+    return load_agent(folder, env), saved_environment(folder) if env is None else env
 
 
 def _stored(name: str, root: Path) -> tuple[Learner, Any]:
@@ -76,7 +67,5 @@ def _trained(record: Record) -> Learner:
 
 
 def _world(record: Record) -> Any:
-    from vpac.envs.tables import make_env
-
     task = record.run.task
     return make_env(task["env"], **task.get("env_settings", {}))
