@@ -5,19 +5,19 @@ import pytest
 
 from risk.test_sample import sample_of
 from vpac.errors import UserError
-from vpac.risk import ReturnSample, compare, difference_of_means
+from vpac.risk import ReturnSample, compare_samples, difference_of_means
 
 RNG = np.random.default_rng(7)
 CALM, WILD = sample_of(RNG.normal(1.0, 1.0, 400)), sample_of(RNG.normal(1.0, 2.0, 400))
 
 
 def test_calm_against_wild():
-    found = compare(CALM, WILD)
+    found = compare_samples(CALM, WILD)
     assert found.difference_of_means == difference_of_means(CALM.returns, WILD.returns)
     assert found.ratio_of_variances.high < 1.0
     assert found.ratio_of_variances.low < 0.25 < found.ratio_of_variances.high
     assert found.varies_less > 0.999
-    assert compare(WILD, CALM).varies_less < 0.001
+    assert compare_samples(WILD, CALM).varies_less < 0.001
     assert found.better_episode.low < 0.5 < found.better_episode.high
 
 
@@ -46,29 +46,33 @@ def test_the_ratio_is_covered():
 
 def test_dominance():
     x = np.arange(50.0)
-    better = compare(sample_of(x + 20.0), sample_of(x))
+    better = compare_samples(sample_of(x + 20.0), sample_of(x))
     assert better.first_order == better.second_order == (True, False)
     assert better.first_order_share[0] > 0.9
-    safer = compare(sample_of(0.1 * x + 22.5), sample_of(x))
+    safer = compare_samples(sample_of(0.1 * x + 22.5), sample_of(x))
     assert safer.first_order == (False, False)
     assert safer.second_order == (True, False)
 
 
 def test_the_seed_decides_and_nothing_else():
-    assert compare(CALM, WILD, seed=1) == compare(CALM, WILD, seed=1) != compare(CALM, WILD, seed=2)
+    assert (
+        compare_samples(CALM, WILD, seed=1)
+        == compare_samples(CALM, WILD, seed=1)
+        != compare_samples(CALM, WILD, seed=2)
+    )
 
 
 def test_a_policy_without_variance_varies_less():
     flat = sample_of([1.0] * 20)
-    assert compare(flat, CALM).varies_less == 1.0
-    assert compare(CALM, flat).varies_less == 0.0
-    assert np.isnan(compare(flat, flat).varies_less)
+    assert compare_samples(flat, CALM).varies_less == 1.0
+    assert compare_samples(CALM, flat).varies_less == 0.0
+    assert np.isnan(compare_samples(flat, flat).varies_less)
 
 
 def test_unlike_discounts_are_refused():
     other = ReturnSample(CALM.returns, CALM.returns, CALM.lengths, CALM.terminated, 0.5)
     with pytest.raises(UserError, match="same gamma"):
-        compare(CALM, other)
+        compare_samples(CALM, other)
     with pytest.raises(UserError, match="cannot compare"):
-        compare(CALM, CALM.undiscounted)
-    compare(CALM.undiscounted, other.undiscounted)
+        compare_samples(CALM, CALM.undiscounted)
+    compare_samples(CALM.undiscounted, other.undiscounted)

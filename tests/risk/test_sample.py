@@ -177,8 +177,10 @@ TRUTHS = {
     },
     "students": {"mean": 0.0, "variance": 5 / 3, "semivariance": 5 / 6, "sharpe": 0.0, "quantile": 0.0},
 }  # fmt: skip
-MEASURED = {("losses", "variance"): 0.90, ("losses", "sharpe"): 0.87, ("waits", "sharpe"): 0.925, ("students", "variance"): 0.93,
-            ("students", "semivariance"): 0.925}  # fmt: skip
+MEASURED = {
+    ("losses", "variance"): 0.90, ("losses", "sharpe"): 0.87, ("waits", "sharpe"): 0.925, ("students", "variance"): 0.93,
+    ("students", "semivariance"): 0.925,
+}  # fmt: skip
 """Coverage below the nominal 95 %, as docs/measuring.md says; of other trials than these."""
 
 

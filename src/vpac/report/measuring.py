@@ -12,7 +12,7 @@ import numpy as np
 from vpac.evaluation.sources import PARTS, Sources
 from vpac.report.chart import Chart, Line, Lines, Reference
 from vpac.report.tables import Table, shown
-from vpac.risk.comparison import Comparison, compare
+from vpac.risk.comparison import Comparison, compare_samples
 from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
@@ -27,7 +27,7 @@ def comparisons(samples: Mapping[str, ReturnSample], level: float, seed: int) ->
     """Every pair, up to four policies; of more, each with the first."""
     names = list(samples)
     pairs = combinations(names, 2) if len(names) <= 4 else ((names[0], other) for other in names[1:])
-    return {(a, b): compare(samples[a], samples[b], level=level, seed=seed) for a, b in pairs}
+    return {(a, b): compare_samples(samples[a], samples[b], level=level, seed=seed) for a, b in pairs}
 
 
 def measures_table(samples: Mapping[str, ReturnSample], level: float, alphas: Sequence[float]) -> Table:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         ratio_of_variances,
         second_order_dominates,
     )
-    from vpac.risk.comparison import Comparison, compare
+    from vpac.risk.comparison import Comparison, compare_samples
     from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
     from vpac.risk.metrics import (
         METRICS,
@@ -36,7 +36,7 @@ NAMES = {
         "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
         "second_order_dominates",
     ),
-    "comparison": ("Comparison", "compare"),
+    "comparison": ("Comparison", "compare_samples"),
     "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
     "metrics": (
         "METRICS", "cvar", "gini_deviation", "interquartile_mean", "mean", "quantile", "semivariance", "semivariance_below",
@@ -48,7 +48,7 @@ NAMES = {
 
 __all__ = [
     "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "Interval", "Linear", "ReturnSample",
-    "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_schedule", "bootstrap", "bootstrap_many", "compare", "cvar",
+    "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_schedule", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
     "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
     "probability_of_improvement", "quantile", "ratio_of_variances", "second_order_dominates", "semivariance",
     "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",

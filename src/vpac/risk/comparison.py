@@ -19,7 +19,7 @@ from vpac.risk.intervals import Interval, normal_quantile
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare_samples"]
 
 RESAMPLES = 200
 """How often the samples are drawn again to see whether a dominance is more than luck."""
@@ -49,7 +49,7 @@ class Comparison:
     """Share of resamples in which it is so."""
 
 
-def compare(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, seed: int = 0) -> Comparison:
+def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare two independent samples.
 
     The ratio of variances has the wider of two intervals at each end: `ratio_of_variances`, and the one that follows from
