@@ -24,13 +24,14 @@ LAYERS = (
     {"oracle"},
     {"risk"},
     {"learners", "deep"},
+    {"evaluation"},
     {"experiments"},
     {"execution"},
     {"report"},
     {"cli", "__init__", "__main__"},
 )
 """From the ground up; a module may import from its own layer and from those above it in this list."""
-PUBLIC = ("vpac", "vpac.envs", "vpac.oracle", "vpac.learners", "vpac.risk")
+PUBLIC = ("vpac", "vpac.envs", "vpac.oracle", "vpac.learners", "vpac.risk", "vpac.evaluation")
 
 
 def layer(module: str) -> int:

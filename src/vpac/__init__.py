@@ -7,15 +7,17 @@ from vpac._version import __version__
 from vpac.envs.registration import register
 
 if TYPE_CHECKING:
-    from vpac import deep, envs, learners, oracle, risk
+    from vpac import deep, envs, evaluation, learners, oracle, risk
     from vpac.deep import PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
+    from vpac.evaluation.measure import evaluate
     from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
 __all__ = [
     "AC", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
-    "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "deep", "envs", "learners", "oracle", "risk",
+    "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "deep", "envs", "evaluate", "evaluation", "learners",
+    "oracle", "risk",
 ]  # fmt: skip
 
 LEARNERS = ("AC", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
@@ -29,6 +31,8 @@ __getattr__, __dir__ = lazily(
         "FiniteMDP": "vpac.envs.finite_mdp",
         "UserError": "vpac.errors",
         "envs": "vpac.envs",
+        "evaluate": "vpac.evaluation.measure",
+        "evaluation": "vpac.evaluation",
         "learners": "vpac.learners",
         "oracle": "vpac.oracle",
         "risk": "vpac.risk",

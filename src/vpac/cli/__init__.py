@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import gymnasium
 import tyro
 
+from vpac.cli.evaluating import Evaluate
 from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
@@ -110,11 +111,12 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "solve", "train", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = ("list", "solve", "train", "evaluate", "reproduce", "sweep", "runs", "report", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]

@@ -20,7 +20,7 @@ from vpac.learners.sight import Sight, look_at
 from vpac.learners.state import History, Rates, Weights, Workspace
 from vpac.oracle.policies import softmax
 from vpac.risk.schedules import as_schedule
-from vpac.typing import FloatArray
+from vpac.typing import FloatArray, IntArray
 
 __all__ = ["Diverged", "Learner"]
 
@@ -219,6 +219,22 @@ class Learner:
             return int(np.argmax(preferences)) + self.sight.first_action, None
         chances = softmax(preferences, self.options.temperature)
         return int(self._resets.choice(self.sight.n_actions, p=chances)) + self.sight.first_action, None
+
+    def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> IntArray:
+        """An action for each of several observations, drawn from the policy with the given random numbers.
+
+        Args:
+            observations: as a vector environment gives them, the first axis counting environments.
+            generator: where the randomness comes from; one number an observation is taken from it.
+            deterministic: the most preferred actions (the first of equals) instead; nothing is drawn.
+        """
+        features = np.stack([self.sight.features(one) for one in observations])
+        preferences = self.weights.theta[features].sum(axis=1)
+        if deterministic:
+            return np.asarray(np.argmax(preferences, axis=1) + self.sight.first_action, np.int64)
+        up_to = np.cumsum(softmax(preferences, self.options.temperature), axis=1)[:, :-1]
+        drawn = (generator.random((len(features), 1)) >= up_to).sum(axis=1)
+        return np.asarray(drawn + self.sight.first_action, np.int64)
 
     def save(self, path: str | Path) -> Path:
         """Write `agent.json` and `weights.safetensors` into the folder `path`."""

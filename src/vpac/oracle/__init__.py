@@ -8,6 +8,7 @@ from vpac.oracle.moments import Moments, evaluate
 from vpac.oracle.off_policy import OffPolicyMoments, evaluate_off_policy
 from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.oracle.sources import VarianceSources, variance_sources
 from vpac.oracle.state_critics import state_critic_gradient, stationary_distribution
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Moments",
     "OffPolicyMoments",
     "OracleError",
+    "VarianceSources",
     "best_policy",
     "complex_step_gradient",
     "evaluate",
@@ -27,4 +29,5 @@ __all__ = [
     "state_critic_gradient",
     "stationary_distribution",
     "uniform",
+    "variance_sources",
 ]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         ratio_of_variances,
         second_order_dominates,
     )
+    from vpac.risk.comparison import Comparison, compare_samples
     from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
     from vpac.risk.metrics import (
         METRICS,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         value_at_risk,
         variance,
     )
+    from vpac.risk.sample import MEASURES, ReturnSample, Row
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 NAMES = {
@@ -34,20 +36,22 @@ NAMES = {
         "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
         "second_order_dominates",
     ),
+    "comparison": ("Comparison", "compare_samples"),
     "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
     "metrics": (
         "METRICS", "cvar", "gini_deviation", "interquartile_mean", "mean", "quantile", "semivariance", "semivariance_below",
         "sharpe", "std", "value_at_risk", "variance",
     ),
+    "sample": ("MEASURES", "ReturnSample", "Row"),
     "schedules": ("Constant", "Exponential", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule"),
 }  # fmt: skip
 
 __all__ = [
-    "METRICS", "Constant", "Exponential", "Interval", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule",
-    "bootstrap", "bootstrap_many", "cvar", "difference_of_means", "first_order_dominates", "gini_deviation",
-    "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "quantile", "ratio_of_variances",
-    "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance",
-    "variance_interval",
+    "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "Interval", "Linear", "ReturnSample",
+    "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_schedule", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
+    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
+    "probability_of_improvement", "quantile", "ratio_of_variances", "second_order_dominates", "semivariance",
+    "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -1,0 +1,146 @@
+"""`vpac evaluate`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vpac.errors import UserError
+
+if TYPE_CHECKING:
+    from vpac.report.tables import Table
+
+__all__ = ["Evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure what was trained: mean, variance, tails, each with an interval. Several runs are compared.
+
+    Example: vpac evaluate results/train/vpac-FourRooms-v0 --episodes 1000
+    """
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN …")]
+    """Folders of `vpac train`, or names of stored runs (`vpac runs` shows them)."""
+    episodes: int = 1000
+    """Episodes of each policy."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
+    """Measure in this environment. Default: the one it was trained in."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Arguments of that environment, e.g. --set slip=0.1."""
+    seed: int = 0
+    """Of everything random."""
+    gamma: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
+    """Discount factor. Default: the first agent's own."""
+    deterministic: bool = False
+    """The most preferred actions instead of drawn ones."""
+    undiscounted: bool = False
+    """Show the sums of rewards instead of the discounted returns."""
+    levels: tuple[float, ...] = (0.05,)
+    """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
+    sources: bool = False
+    """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where samples, summary and picture are written. Default: results/evaluate/RUN."""
+    store: Path = Path("results")
+    """Where stored runs are."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        """Load, measure, compare, write, show."""
+        from vpac.cli.output import say, show
+        from vpac.evaluation import evaluate, variance_sources
+        from vpac.evaluation.actors import gamma_of
+        from vpac.files import make_folder, write_text
+        from vpac.report import draw, measuring
+
+        self._check()
+        agents = self._agents()
+        folder = self.out or Path("results") / "evaluate" / _file_name(next(iter(agents)))
+        make_folder(folder)
+        gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
+        shared: dict[str, Any] = {
+            "gamma": gamma, "deterministic": self.deterministic, "progress": not self.json
+        }  # fmt: skip
+        samples, sources = {}, {}
+        for seed, (name, (agent, env)) in zip(self._seeds(len(agents)), agents.items(), strict=True):
+            samples[name] = evaluate(agent, env, self.episodes, seed=seed, **shared)
+            samples[name].save(folder / f"{_file_name(name)}.parquet")
+            if self.sources:
+                sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
+        chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
+        compared = measuring.comparisons(chosen, 0.95, self.seed)
+        data = measuring.as_dict(chosen, 0.95, self.levels, compared, sources)
+        write_text(folder / "summary.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        draw.write(measuring.chart(chosen), folder)
+        tables = [measuring.measures_table(chosen, 0.95, self.levels)]
+        tables += [measuring.comparison_table(*pair, found) for pair, found in compared.items()]
+        tables += [measuring.sources_table(sources)] if sources else []
+        show(data if self.json else None, *map(_rich, tables))
+        first = next(iter(chosen.values()))
+        say(
+            f"below the minimum and above the maximum lie at most {100 * first.unseen():.2g} % of episodes each "
+            "(95 % sure)", quiet=self.json,
+        )  # fmt: skip
+        for note in dict.fromkeys(note for found in sources.values() for note in found.notes):
+            say(f"note: {note}", quiet=self.json)
+        say(f"wrote {folder}", quiet=self.json)
+        return 0
+
+    def _seeds(self, count: int) -> list[int]:
+        """One for each policy, so that the samples are independent; the first is the seed itself."""
+        import numpy as np
+
+        others = np.random.SeedSequence(self.seed).generate_state(count)
+        return [self.seed, *(int(seed) for seed in others[1:])]
+
+    def _check(self) -> None:
+        from vpac.learners.checks import whole
+
+        if not self.runs:
+            raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
+        if self.set and self.env is None:
+            raise UserError("--set is for the environment that --env names: add --env ID")
+        whole(self.seed, "seed")
+        for alpha in self.levels:
+            if not 0.0 < alpha <= 1.0:
+                raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
+
+    def _agents(self) -> dict[str, tuple[Any, Any]]:
+        from vpac.cli.reading import key_values
+        from vpac.envs.tables import make_env
+        from vpac.execution.agents import find_agents
+
+        env = make_env(self.env, **key_values(self.set)) if self.env else None
+        found: dict[str, tuple[Any, Any]] = {}
+        for run in self.runs:
+            for name, one in find_agents(run, self.store, env).items():
+                unique, number = name, 2
+                while _file_name(unique) in map(_file_name, found):
+                    unique, number = f"{name} ({number})", number + 1
+                found[unique] = one
+        return found
+
+
+def _file_name(name: str) -> str:
+    """A name that is safe as the name of a file."""
+    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-.") or "sample"
+
+
+def _rich(table: Table) -> Any:
+    from rich.table import Table as Shown
+
+    from vpac.report.tables import shown
+
+    made = Shown(title=table.title, title_justify="left")
+    for column, heading in enumerate(table.columns):
+        words = column == 0 or heading in ("policy", "source")
+        made.add_column(heading, justify="left" if words else "right", overflow="fold")
+    for row in table.rows:
+        made.add_row(*("" if cell is None else shown(cell) for cell in row))
+    return made

@@ -1,0 +1,68 @@
+"""Agents from folders."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from vpac.envs.tables import make_env
+from vpac.errors import UserError, suggestion
+
+__all__ = ["KINDS", "load_agent", "saved_environment"]
+
+TABULAR = ("AC", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
+KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.learners")
+"""Where the class of each `"algorithm"` in agent.json lives. Its `load(path, env)` reads the rest of the folder."""
+
+
+def load_agent(path: str | Path, env: Any = None) -> Any:
+    """The agent that was saved to a folder, whatever its kind; nothing in the files is run.
+
+    Args:
+        path: the folder with `agent.json`, or one of `vpac train` that holds a single run.
+        env: the environment; default: the one that was saved.
+    """
+    folder = _folder(Path(path))
+    name = _described(folder).get("algorithm")
+    if not isinstance(name, str) or name not in KINDS:
+        raise UserError(
+            f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(KINDS)}"
+            f"{suggestion(str(name), KINDS)}"
+        )
+    return getattr(importlib.import_module(KINDS[name]), name).load(folder, env)
+
+
+def saved_environment(path: str | Path) -> Any:
+    """A new environment like the one that an agent in a folder was trained in: `"env"` and `"arguments"` of agent.json."""
+    folder = _folder(Path(path))
+    data = _described(folder)
+    name, arguments = data.get("env"), data.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise UserError(f"{folder} does not say how its environment was made: name one")
+    return make_env(name, **arguments)
+
+
+def _folder(folder: Path) -> Path:
+    """The folder itself, or that of the only run in it."""
+    if (folder / "agent.json").is_file():
+        return folder
+    runs = sorted(p.parent for p in folder.glob("run-*/agent.json"))
+    if len(runs) != 1:
+        found = f"it holds {len(runs)} runs, name one of them" if runs else "it has no agent.json"
+        raise UserError(f"cannot read an agent from {folder}: {found}")
+    return runs[0]
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """What agent.json says."""
+    try:
+        data = json.loads((folder / "agent.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{folder} does not hold an agent: {error}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{folder} does not hold an agent: agent.json is not an object")
+    return data

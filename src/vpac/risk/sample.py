@@ -1,0 +1,244 @@
+"""Returns of episodes of one policy, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vpac.errors import UserError, one_of
+from vpac.risk import influence, metrics
+from vpac.risk.intervals import Interval
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+__all__ = ["MEASURES", "ReturnSample", "Row"]
+
+Kind = Literal["discounted", "undiscounted"]
+MEASURES = (
+    "mean", "variance", "std", "semivariance", "sharpe", "quantile", "value_at_risk", "cvar", "gini_deviation", "minimum",
+    "maximum", "length",
+)  # fmt: skip
+"""What `ReturnSample.interval` knows."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table of a sample."""
+
+    name: str
+    """What is measured, in words."""
+    interval: Interval
+    """Its estimate and the ends of its interval; unknown ends are NaN."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnSample:
+    """One number an episode: the discounted return, the sum of rewards, the length. Numbers only, never agents.
+
+    Metrics are of the discounted returns; `sample.undiscounted` has the same metrics of the sums of rewards.
+    """
+
+    discounted_returns: FloatArray
+    """Σ γ^t R of each episode."""
+    undiscounted_returns: FloatArray
+    """Σ R of each episode."""
+    lengths: IntArray
+    """Steps of each episode."""
+    terminated: BoolArray
+    """Whether it ended by itself; otherwise it was cut off."""
+    gamma: float
+    """The discount factor."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """How the sample was made, as plain data."""
+    kind: Kind = "discounted"
+    """Which returns the metrics are of."""
+
+    def __post_init__(self) -> None:
+        one_of(self.kind, ("discounted", "undiscounted"), "kind of return")
+        types = {
+            "discounted_returns": np.float64,
+            "undiscounted_returns": np.float64,
+            "lengths": np.int64,
+            "terminated": bool,
+        }
+        for name, kind in types.items():
+            column = np.array(getattr(self, name), kind)
+            if column.ndim != 1 or len(column) != np.size(self.lengths) or not len(column):
+                raise UserError(
+                    f"expected one number an episode and at least one episode, {name} has shape {column.shape}"
+                )
+            if not np.isfinite(column).all():
+                raise UserError(
+                    f"{name} holds a number that is not finite, in episode {int(np.argmin(np.isfinite(column)))}"
+                )
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReturnSample):
+            return NotImplemented
+        columns = ("discounted_returns", "undiscounted_returns", "lengths", "terminated")
+        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
+        return same and (self.gamma, self.kind, dict(self.about)) == (other.gamma, other.kind, dict(other.about))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def returns(self) -> FloatArray:
+        """The returns that the metrics are of."""
+        return self.discounted_returns if self.kind == "discounted" else self.undiscounted_returns
+
+    @property
+    def discounted(self) -> ReturnSample:
+        """The same episodes, seen with discount."""
+        return replace(self, kind="discounted")
+
+    @property
+    def undiscounted(self) -> ReturnSample:
+        """The same episodes, rewards simply added up."""
+        return replace(self, kind="undiscounted")
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(metrics.mean(self.returns))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the return, unbiased; NaN of a single episode."""
+        return float(metrics.variance(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the return."""
+        return float(metrics.std(self.returns))
+
+    @property
+    def semivariance(self) -> float:
+        """The part of the variance that lies below the mean."""
+        return float(metrics.semivariance(self.returns))
+
+    @property
+    def sharpe(self) -> float:
+        """Mean over standard deviation."""
+        return float(metrics.sharpe(self.returns))
+
+    @property
+    def gini_deviation(self) -> float:
+        """Half the mean distance of two episodes' returns."""
+        return float(metrics.gini_deviation(self.returns))
+
+    @property
+    def minimum(self) -> float:
+        """The worst return that was seen."""
+        return float(self.returns.min())
+
+    @property
+    def maximum(self) -> float:
+        """The best return that was seen."""
+        return float(self.returns.max())
+
+    @property
+    def length(self) -> float:
+        """Mean length of an episode, in steps."""
+        return float(self.lengths.mean())
+
+    def quantile(self, share: float = 0.5) -> float:
+        """The return that a `share` of the episodes lies below."""
+        return float(metrics.quantile(self.returns, share))
+
+    def value_at_risk(self, alpha: float = 0.05) -> float:
+        """The best of the worst α share of the returns; a return, not a loss."""
+        return float(metrics.value_at_risk(self.returns, alpha))
+
+    def cvar(self, alpha: float = 0.05) -> float:
+        """The mean of the worst α share of the returns."""
+        return float(metrics.cvar(self.returns, alpha))
+
+    def unseen(self, level: float = 0.95) -> float:
+        """With confidence `level` at most this share of episodes ends below the minimum (and of others above the maximum)."""
+        return influence.unseen_share(len(self), level=level)
+
+    def interval(self, metric: str, level: float = 0.95, *, alpha: float = 0.05, share: float = 0.5) -> Interval:
+        """A metric and its confidence interval; docs/measuring.md has the measured coverage.
+
+        No sample says how far beyond its minimum or maximum returns go, so that end of theirs is unknown; see `unseen`.
+
+        Args:
+            metric: one of `MEASURES`.
+            level: the confidence.
+            alpha: the share that "value_at_risk" and "cvar" look at.
+            share: which "quantile".
+        """
+        x = self.returns
+        match one_of(metric, MEASURES, "metric"):
+            case "mean":
+                return influence.skewed_mean_interval(x, level=level)
+            case "variance":
+                return influence.skewed_variance_interval(x, level=level)
+            case "std":
+                found = influence.skewed_variance_interval(x, level=level)
+                return Interval(self.std, float(np.sqrt(found.low)), float(np.sqrt(found.high)))
+            case "semivariance":
+                return influence.semivariance_interval(x, level=level)
+            case "sharpe":
+                return influence.sharpe_interval(x, level=level)
+            case "quantile":
+                return influence.quantile_interval(x, share, level=level)
+            case "value_at_risk":
+                return influence.quantile_interval(x, alpha, level=level, lowest=True)
+            case "cvar":
+                return influence.cvar_interval(x, alpha, level=level)
+            case "gini_deviation":
+                return influence.gini_interval(x, level=level)
+            case "minimum":
+                return Interval(self.minimum, np.nan, self.minimum)
+            case "maximum":
+                return Interval(self.maximum, self.maximum, np.nan)
+            case _:
+                return influence.skewed_mean_interval(self.lengths, level=level)
+
+    def rows(
+        self, level: float = 0.95, alphas: Sequence[float] = (0.05,), quantiles: Sequence[float] = QUANTILES
+    ) -> list[Row]:
+        """Every metric with its interval; VaR and CVaR for each of `alphas`."""
+        plain = {name: name.replace("_", " ") for name in ("mean", "variance")} | {
+            "std": "standard deviation", "semivariance": "semi-variance below the mean", "sharpe": "Sharpe ratio",
+            "gini_deviation": "Gini deviation",
+        }  # fmt: skip
+        found = [Row(words, self.interval(name, level)) for name, words in plain.items()]
+        found += [Row(f"quantile {q:g}", self.interval("quantile", level, share=q)) for q in quantiles]
+        for alpha in alphas:
+            found.append(Row(f"VaR {alpha:g}", self.interval("value_at_risk", level, alpha=alpha)))
+            found.append(Row(f"CVaR {alpha:g}", self.interval("cvar", level, alpha=alpha)))
+        words = {"minimum": "minimum", "maximum": "maximum", "length": "episode length"}
+        return found + [Row(word, self.interval(name, level)) for name, word in words.items()]
+
+    def table(self, level: float = 0.95) -> str:
+        """The rows as text."""
+        from vpac.risk.storage import as_text
+
+        return as_text(self, level)
+
+    def save(self, path: str | Path) -> Path:
+        """Write every episode to a .parquet or .json file, whole or not at all."""
+        from vpac.risk.storage import save
+
+        return save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> ReturnSample:
+        """Read a sample back; nothing in the file is run."""
+        from vpac.risk.storage import load
+
+        return load(Path(path))
+
+    def __repr__(self) -> str:
+        return f"ReturnSample({len(self)} episodes, {self.kind}, mean {self.mean:.5g}, variance {self.variance:.5g})"

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import vpac
+from cli.test_cli import run
+from vpac.evaluation import load_agent
+from vpac.risk import ReturnSample
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    for name, psi in (("calm", 1.0), ("bold", 0.0)):
+        vpac.VPAC("vpac/CatchUp-v0", gamma=0.95, psi=psi, seed=1).learn(60).save(folder / name / "run-0")
+    vpac.AC("vpac/CatchUp-v0", gamma=0.9, seed=2).learn(5).save(folder / "bold" / "run-1")
+    return folder
+
+
+def test_one_run_writes_sample_summary_and_picture(capsys, trained, tmp_path):
+    out = tmp_path / "out"
+    code, text, _ = run(capsys, "evaluate", trained / "calm", "--episodes", 200, "--levels", 0.1, 0.2, "--out", out)
+    assert code == 0
+    assert {p.name for p in out.iterdir()} == {
+        "calm.parquet", "summary.json", "returns.png", "returns.pdf", "returns.csv",
+    }  # fmt: skip
+    sample = ReturnSample.load(out / "calm.parquet")
+    assert len(sample) == 200
+    assert sample == vpac.evaluate(load_agent(trained / "calm"), "vpac/CatchUp-v0", 200)
+    for words in (
+        "Gini deviation",
+        "CVaR 0.1",
+        "CVaR 0.2",
+        "episode length",
+        "at most 1.5 % of episodes",
+        f"{sample.mean:.5g}",
+    ):
+        assert words in text
+    found = json.loads((out / "summary.json").read_text())
+    assert found["policies"]["calm"]["discounted"]["mean"]["estimate"] == sample.mean
+    assert found["policies"]["calm"]["discounted"]["minimum"]["low"] is None
+
+
+def test_several_runs_are_compared(capsys, trained, tmp_path):
+    arguments = ["evaluate", trained / "calm", trained / "bold", "--episodes", 100, "--out", tmp_path / "out"]
+    code, text, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "variance of A / variance of B" in text
+    assert {p.name for p in (tmp_path / "out").glob("*.parquet")} == {
+        "calm.parquet", "bold-run-0.parquet", "bold-run-1.parquet",
+    }  # fmt: skip
+    code, text, _ = run(capsys, *arguments, "--json", "--seed", 3, "--deterministic", "--undiscounted")
+    found = json.loads(text)
+    assert [(c["a"], c["b"]) for c in found["comparisons"]] == [
+        ("calm", "bold/run-0"), ("calm", "bold/run-1"), ("bold/run-0", "bold/run-1"),
+    ]  # fmt: skip
+    policies = found["policies"].values()
+    assert {p["gamma"] for p in policies} == {0.95}
+    assert {p["about"]["deterministic"] for p in policies} == {True}
+    assert len({p["about"]["seed"] for p in policies}) == 3  # independent samples
+
+
+def test_sources(capsys, trained, tmp_path):
+    arguments = ["evaluate", trained / "calm", "--episodes", 40, "--sources", "--out", tmp_path / "x"]
+    code, text, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "where the variance comes from, 20 starts" in text
+    found = json.loads(run(capsys, *arguments, "--json")[1])["sources"]["calm"]
+    assert set(found["exact"]) == set(found["shares"]) == {"start", "policy", "environment"}
+
+
+def test_another_environment(capsys, trained, tmp_path):
+    arguments = ["evaluate", trained / "calm", "--episodes", 50, "--out", tmp_path / "x", "--json"]
+    always = json.loads(run(capsys, *arguments, "--env", "vpac/CatchUp-v0", "--set", "luck=1.0")[1])
+    usual = json.loads(run(capsys, *arguments)[1])
+    first, second = (x["policies"]["calm"]["discounted"]["variance"]["estimate"] for x in (always, usual))
+    assert first < second
+
+
+def test_a_run_of_the_store(capsys, tmp_path):
+    from vpac.execution.executors import make_executor
+    from vpac.execution.store import Store
+    from vpac.execution.study import carry_out_studies, plan
+    from vpac.experiments.catalogue import EXPERIMENTS
+
+    store = Store(tmp_path / "results")
+    plans = [plan(EXPERIMENTS["four-rooms/performance"], full=False, runs=1, scale=0.01)]
+    hands = make_executor("serial", None)
+    carry_out_studies(plans, store, hands, lambda outcome: None, "again")
+    hands.close()
+    name = next(n for n in store.names() if n.startswith("vpac"))
+    arguments = ["--episodes", 8, "--store", store.root, "--out", tmp_path / "x", "--json"]
+    code, text, _ = run(capsys, "evaluate", name, *arguments)
+    assert code == 0
+    assert json.loads(text)["policies"][name]["about"]["env"] == "vpac/FourRooms-v0"
+    code, _, error = run(capsys, "evaluate", name[:-3], *arguments)
+    assert code == 2
+    assert f"did you mean '{name}'" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no agent 'nowhere'"),
+        ([], "expected at least one RUN"),
+        (["RUN", "--episodes", 0], "episodes must be a whole number from 1 up"),
+        (["RUN", "--levels", 2], "--levels must be above 0"),
+        (["RUN", "--set", "luck=1"], "add --env ID"),
+        (["RUN", "--env", "vpac/CatchUpp-v0"], "did you mean 'vpac/CatchUp-v0'"),
+        (["RUN", "--env", "vpac/FourRooms-v0"], "theta has shape"),
+        (["RUN", "--gamma", 2], "gamma must be"),
+        (["RUN", "--seed", -1], "seed must be"),
+    ],
+)
+def test_mistakes_are_named(capsys, trained, tmp_path, arguments, message):
+    given = [trained / "calm" if a == "RUN" else a for a in arguments]
+    code, _, error = run(capsys, "evaluate", *given, "--out", tmp_path / "x")
+    assert code == 2
+    assert message in error
+
+
+def test_folders_that_hold_no_agent(trained, tmp_path):
+    from vpac import UserError
+
+    assert isinstance(load_agent(trained / "bold" / "run-1"), vpac.AC)
+    with pytest.raises(UserError, match="it holds 2 runs"):
+        load_agent(trained / "bold")
+    with pytest.raises(UserError, match=r"it has no agent\.json"):
+        load_agent(tmp_path)
+    for text, message in (
+        ("{", "does not hold an agent"),
+        ('{"algorithm": "VPCA"}', "did you mean 'VPAC'"),
+        ("3", "is not an object"),
+    ):
+        (tmp_path / "agent.json").write_text(text)
+        with pytest.raises(UserError, match=message):
+            load_agent(tmp_path)
+
+
+def test_the_picture_of_policies_that_hardly_vary(tmp_path):
+    from vpac.report import draw, measuring
+
+    flat = ReturnSample(np.ones(20), np.ones(20), np.ones(20, int), np.ones(20, bool), 0.9)
+    chart = measuring.chart({"flat": flat, "_other $": flat})
+    (path,) = draw.write(chart, tmp_path, ("png",))
+    assert path.stat().st_size > 5000
+    density = chart.panels[0].series[0]
+    assert np.trapezoid(density.y, density.x) == pytest.approx(1.0, abs=0.01)
+    assert (chart.panels[1].series[0].y[0], chart.panels[1].series[0].y[-1]) == (0.0, 100.0)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import vpac
+from evaluation.worlds import Dice
+from vpac.errors import UserError
+from vpac.evaluation import variance_sources
+from vpac.oracle import softmax
+from vpac.oracle.sources import variance_sources as exact_sources
+
+
+def coin(observation):
+    return int(np.random.random() < 0.5)  # noqa: NPY002
+
+
+def near(found, exact, k=4.0):
+    """Each part within k standard errors of the truth; an interval is 1.96 of them wide to each side."""
+    for part, truth in exact.items():
+        interval = found.parts[part]
+        error = (interval.high - interval.estimate) / 1.96
+        assert abs(interval.estimate - truth) <= k * error + 1e-9, part
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.5])
+def test_three_sources_that_are_known(noise):
+    found = variance_sources(coin, lambda: Dice(noise), 300, gamma=1.0)
+    near(found, {"start": 36.0, "policy": 2.0, "environment": 2.0 * noise**2})
+    assert sum(i.estimate for i in found.parts.values()) == pytest.approx(found.total.estimate)
+    assert sum(i.estimate for i in found.shares.values()) == pytest.approx(1.0)
+    assert bool(found.notes) == (noise == 0.0)
+    assert found.exact is None
+
+
+def test_a_policy_that_draws_nothing_adds_nothing():
+    found = variance_sources(lambda x: 1, lambda: Dice(1.0), 100, gamma=1.0)
+    assert found.parts["policy"].estimate == pytest.approx(0.0, abs=1e-9)
+    assert found.parts["policy"].high == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_learner_in_a_finite_process(deterministic):
+    learner = vpac.VPAC("vpac/CatchUp-v0", gamma=0.95, psi=0.0).learn(100)
+    found = variance_sources(learner, "vpac/CatchUp-v0", 120, deterministic=deterministic, seed=3)
+    theta = learner.weights.theta
+    policy = vpac.oracle.greedy(theta) if deterministic else softmax(theta)
+    assert found.exact == exact_sources(learner.sight.mdp, policy, 0.95, 200)
+    near(found, found.exact._asdict())
+
+
+def test_the_seed_decides():
+    one, again, other = (variance_sources(coin, Dice, 20, seed=seed, gamma=1.0) for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_the_intervals_cover():
+    """30 estimates of the policy's part, nominally 95 %: not more than three standard errors below."""
+    truth, covered = 2.0, []
+    for seed in range(30):
+        found = variance_sources(coin, lambda: Dice(1.0), 50, seed=seed, gamma=1.0).parts["policy"]
+        covered.append(found.low <= truth <= found.high)
+    assert np.mean(covered) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 30)
+
+
+def test_what_cannot_be_separated_is_said():
+    with pytest.raises(UserError, match="does not repeat itself"):
+        variance_sources(coin, lambda: Dice(loose=True), 20)
+    from gymnasium.vector import SyncVectorEnv
+
+    with pytest.raises(UserError, match="not a vector environment"):
+        variance_sources(coin, SyncVectorEnv([Dice]), 20)
+    with pytest.raises(UserError, match="starts"):
+        variance_sources(coin, Dice, 1)
+
+    class Recurrent:
+        observation_space = Dice.observation_space
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.zeros(1, int), 1
+
+    with pytest.raises(UserError, match="without a memory"):
+        variance_sources(Recurrent(), Dice, 20)
