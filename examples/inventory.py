@@ -116,7 +116,6 @@ def frontier_chart(shop: Inventory, exact: Frontier, learned: dict[float, list[n
     """Mean against standard deviation of the season's profit: the oracle's best, and what was learned."""
     best = Spots(
         "best there is (oracle)", np.sqrt(exact.variances), exact.means, joined=True, style="oracle",
-        names=[f"ψ = {psi:g}" for psi in exact.psis],
     )  # fmt: skip
     rows = []
     for psi, policies in learned.items():
@@ -124,13 +123,13 @@ def frontier_chart(shop: Inventory, exact: Frontier, learned: dict[float, list[n
         mean = mean_interval([float(m.mean) for m in moments])
         std = mean_interval([float(m.total_variance) ** 0.5 for m in moments])
         ends = [(x.low, x.high) if np.isfinite(x.low) else (x.estimate, x.estimate) for x in (mean, std)]
-        rows.append((std.estimate, mean.estimate, *ends[0], *ends[1], f"{psi:g}"))
+        rows.append((std.estimate, mean.estimate, *ends[0], *ends[1], f"ψ = {psi:g}"))
     x, y, low, high, x_low, x_high, names = zip(*rows, strict=True)
     found = Spots("learned (AC, VPAC)", x, y, low, high, x_low, x_high, names=names, style="VPAC")
     return Chart(
         "inventory-frontier", "A shop's profit: mean against spread",
-        "Each point is a policy at its price of variance ψ. The line is the best that the oracle finds; points are learned, "
-        "with 95 % intervals over seeds of the exact mean and standard deviation of the greedy policies.",
+        "Each point is a policy at its price of variance ψ. The line is the best that the oracle finds at the same prices; "
+        "points are learned, with 95 % intervals over seeds of the exact mean and standard deviation of the greedy policies.",
         [Points([best, found], "standard deviation of the season's profit", "mean profit")],
     )  # fmt: skip
 
@@ -145,12 +144,12 @@ def behaviour_chart(shop: Inventory, learned: dict[float, list[np.ndarray]], sea
         stock = np.arange(shop.shelf + 1)
         met = evaluate(shop.mdp, policy, GAMMA).visitation[:-1].reshape(shop.weeks, -1)
         filled = (met * np.minimum(stock + order, shop.shelf)).sum(axis=1)
-        shelves.append(Line(label, np.arange(1, shop.weeks + 1), filled, style=style))
+        shelves.append(Spots(label, [str(w + 1) for w in range(shop.weeks)], filled, joined=True, style=style))
         week = min(1, shop.weeks - 1)
         seen = np.where(
             met[week] > 1e-3, order[week], np.nan
         )  # what is ordered in states that it never meets means nothing
-        orders.append(Line(label, stock, seen, style=style))
+        orders.append(Spots(label, [str(s) for s in stock[:6]], seen[:6], joined=True, style=style))
         profits = np.sort(play(shop, policy, seasons, np.random.default_rng(seed)))
         levels = np.linspace(0.005, 0.995, 100)
         spreads.append(Line(label, np.quantile(profits, levels), levels, style=style))
@@ -159,8 +158,8 @@ def behaviour_chart(shop: Inventory, learned: dict[float, list[np.ndarray]], sea
         "Risk-averse policies keep less on the shelf, most of all in the last week, when what is left is nearly worthless; "
         "they give up the best seasons and are spared the worst.",
         [
-            Lines(shelves, "week", "mean stock after ordering", "how full the shelf is kept"),
-            Lines(orders, "stock on the shelf", "items ordered", f"orders in week {min(2, shop.weeks)}"),
+            Points(shelves, "week", "mean stock after ordering", "how full the shelf is kept"),
+            Points(orders, "stock on the shelf", "items ordered", f"orders in week {min(2, shop.weeks)}"),
             Lines(spreads, "profit of a season", "share of seasons below", "how profits spread"),
         ],
     )  # fmt: skip

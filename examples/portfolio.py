@@ -120,11 +120,11 @@ def learned_policy(learner: Learner) -> Policy:
     return lambda observation: learner.predict(observation)[0]
 
 
-def play(policy: Policy, episodes: int) -> np.ndarray:
-    """Gains of so many times two years; every policy meets the same luck."""
+def play(policy: Policy, episodes: int, first: int = 0) -> np.ndarray:
+    """Gains of so many times two years, with the seeds from `first` on."""
     env, gains = Portfolio(), np.zeros(episodes)
     for episode in range(episodes):
-        (observation, _), over = env.reset(seed=episode), False
+        (observation, _), over = env.reset(seed=first + episode), False
         while not over:
             observation, gain, over, _, _ = env.step(np.int64(policy(observation)))
             gains[episode] += gain
@@ -135,20 +135,21 @@ def frontier_chart(learned: dict[float, list[np.ndarray]], rule: dict[float, np.
     """Mean against standard deviation of the gain: the learned policies and the textbook's."""
     yardstick = Spots(
         "textbook rule", [float(std(g)) for g in rule.values()], [float(g.mean()) for g in rule.values()],
-        joined=True, style="oracle", names=[f"ψ = {psi:g}" for psi in rule],
+        joined=True, style="oracle",
     )  # fmt: skip
     rows = []
     for psi, samples in learned.items():
         pooled = np.concatenate(samples)
         mean, spread = mean_interval(pooled), variance_interval(pooled)
         ends = (mean.low, mean.high, spread.low**0.5, spread.high**0.5)
-        rows.append((spread.estimate**0.5, mean.estimate, *ends, f"{psi:g}"))
+        rows.append((spread.estimate**0.5, mean.estimate, *ends, f"ψ = {psi:g}"))
     x, y, low, high, x_low, x_high, names = zip(*rows, strict=True)
     found = Spots("learned (AC, VPAC)", x, y, low, high, x_low, x_high, names=names, style="VPAC")
     return Chart(
         "portfolio-frontier", "A portfolio over two years: mean against spread",
-        "Each point is a price of variance ψ. The line is the textbook's rule, which looks at each quarter alone and knows the "
-        "premium and the volatility; the points were learned by trying, with 95 % intervals over the episodes played.",
+        "Each point is a price of variance ψ, the same on the line. The line is the textbook's rule, which looks at each "
+        "quarter alone and knows the premium and the volatility; the points were learned by trying: learners of several seeds "
+        "together, with 95 % intervals over the episodes they played.",
         [Points([yardstick, found], "standard deviation of the gain (%)", "mean gain (%)")],
     )  # fmt: skip
 
@@ -171,8 +172,8 @@ def behaviour_chart(learners: dict[float, list[Learner]], gains: dict[float, lis
         spreads.append(Line(label, np.quantile(np.concatenate(gains[psi]), levels), levels, style=style))
     return Chart(
         "portfolio-behaviour", "What a risk-averse investor does differently",
-        "The risk-neutral investor is always in stocks, since they earn more on average. The risk-averse ones stay in while "
-        "the market is calm and leave as it gets nervous: no loss of the premium where it is cheap, none of the storms.",
+        "The risk-neutral investor is always in stocks, since they earn more on average. The risk-averse ones hold "
+        "less the more nervous the market is: they take the premium where it is cheap and stay out of the storms.",
         [
             Lines(shares, "volatility of stocks (% a quarter)", "held in stocks (%)", "what is held", y_range=(-4.0, 104.0)),
             Lines(spreads, "gain over two years (%)", "share of times below", "how gains spread"),
@@ -189,7 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     given = parser.parse_args(arguments)
     episodes, played = max(30, int(6000 * given.scale)), max(30, int(1500 * given.scale))
     learners = {psi: train(psi, episodes, range(given.seeds)) for psi in PRICES}
-    gains = {psi: [play(learned_policy(agent), played) for agent in agents] for psi, agents in learners.items()}
+    gains = {
+        psi: [play(learned_policy(a), played, k * played) for k, a in enumerate(agents)]
+        for psi, agents in learners.items()
+    }
     rule = {psi: play(textbook(psi), played) for psi in PRICES}
     neutral, averse = (np.concatenate(gains[psi]) for psi in (0.0, 0.05))
     kept, cut = averse.mean() / neutral.mean(), 1.0 - float(std(averse) / std(neutral))
