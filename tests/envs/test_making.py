@@ -186,6 +186,14 @@ def test_a_file_does_not_say_what_is_imported(tmp_path):
     assert AC.load(tmp_path / "agent", "ours_for_tests:Parts").episodes == 2
 
 
+def test_a_file_that_names_a_module_does_not_get_it_imported(tmp_path):
+    AC("FrozenLake-v1", seed=0).learn(2).save(tmp_path / "agent")
+    written = (tmp_path / "agent" / "agent.json").read_text()
+    (tmp_path / "agent" / "agent.json").write_text(written.replace('"FrozenLake-v1"', '"crash_for_tests:X"'))
+    with pytest.raises(UserError, match=r"crash_for_tests:X, was made: pass it, AC.load"):
+        AC.load(tmp_path / "agent")
+
+
 def test_a_flattened_environment_with_an_id_is_found_again(tmp_path):
     AC("Blackjack-v1", seed=0, tilings=2).learn(2).save(tmp_path / "agent")
     assert AC.load(tmp_path / "agent").sight.arguments == {"natural": False, "sab": True}

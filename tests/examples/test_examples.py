@@ -39,6 +39,14 @@ def test_they_can_be_learned_from(example, path):
     assert check_env(make_env(path)).remarks == []
 
 
+def test_the_shop_of_the_documentation_can_be_learned_from(tmp_path, monkeypatch):
+    page = (FOLDER.parent / "docs" / "your-environment.md").read_text(encoding="utf-8")
+    (tmp_path / "shop_of_the_docs.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    assert check_env(make_env("shop_of_the_docs:Shop", weeks=4)).lengths == [4, 4, 4]
+    sys.modules.pop("shop_of_the_docs")
+
+
 def test_a_shop_of_one_week_is_the_newsvendor(example):
     """Order until the chance that one more is sold falls to (cost − salvage + holding) / (price − salvage + holding)."""
     shop = example("inventory").Inventory(
