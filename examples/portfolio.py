@@ -172,7 +172,7 @@ def behaviour_chart(learners: dict[float, list[Learner]], gains: dict[float, lis
         spreads.append(Line(label, np.quantile(np.concatenate(gains[psi]), levels), levels, style=style))
     return Chart(
         "portfolio-behaviour", "What a risk-averse investor does differently",
-        "The risk-neutral investor is always in stocks, since they earn more on average. The risk-averse ones hold "
+        "The risk-neutral investor is nearly always in stocks, since they earn more on average. The risk-averse ones hold "
         "less the more nervous the market is: they take the premium where it is cheap and stay out of the storms.",
         [
             Lines(shares, "volatility of stocks (% a quarter)", "held in stocks (%)", "what is held", y_range=(-4.0, 104.0)),
