@@ -271,8 +271,8 @@ class Odd(gymnasium.Env):
     ("env", "message"),
     [
         (Odd(spaces.Discrete(2), spaces.Box(-1, 1, (1,))), "need Discrete actions"),
-        (Odd(spaces.MultiBinary(3), spaces.Discrete(2)), "need Discrete or Box observations"),
-        (Odd(spaces.Box(0, 1, (2, 2)), spaces.Discrete(2)), "tile coding needs a vector"),
+        (Odd(spaces.Sequence(spaces.Discrete(3)), spaces.Discrete(2)), "use Box, Discrete"),
+        (Odd(spaces.Box(0, 255, (64, 64, 3), np.uint8), spaces.Discrete(2)), "is an image"),
         ("vpac/FourRoms-v0", "did you mean 'vpac/FourRooms-v0'"),
         (3, "expected a Gymnasium environment"),
     ],

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import gymnasium
 import tyro
 
+from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
 from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
@@ -52,7 +53,7 @@ class Solve:
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of an environment with a transition table; `vpac list` shows some."""
+    """Environment with a transition table: its Gymnasium id (`vpac list` shows some) or package.module:Class."""
     policy: Annotated[str, tyro.conf.arg(metavar="uniform|greedy|FILE")] = "uniform"
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
     gamma: float = 0.99
@@ -69,7 +70,7 @@ class Solve:
     def run(self) -> int:
         from vpac.cli.reading import key_values, read_policy
         from vpac.envs.finite_mdp import FiniteMDP
-        from vpac.envs.tables import make_env
+        from vpac.envs.making import make_env
         from vpac.files import make_folder
         from vpac.oracle import evaluate
         from vpac.report import solution
@@ -111,9 +112,10 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "solve", "train", "evaluate", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = ("list", "check", "solve", "train", "evaluate", "reproduce", "sweep", "runs", "report", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
@@ -133,7 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
         )
     gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
-    arguments = gather(arguments, ("--set", "--option", "--where"))
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the folder where one works, behind everything else
+    arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
     verb: Any = tyro.cli(
         Verb,
         prog="vpac",

@@ -19,15 +19,16 @@ OTHERS = {
 
 
 def environments() -> list[dict[str, Any]]:
-    """Our worlds and those of Gymnasium that have a transition table."""
+    """Our worlds and noisy tasks, and those of Gymnasium that have a transition table."""
     import gymnasium
 
-    from vpac.envs.registration import WORLDS
+    from vpac.envs.registration import NOISY_TASKS, WORLDS
 
     ours = [
         {"name": w.id, "exact": "Continuous" not in w.id, "limit": w.max_episode_steps, "about": w.about}
         for w in WORLDS
     ]
+    ours += [{"name": task.id, "exact": False, "limit": 1000, "about": task.about} for task in NOISY_TASKS]
     others = [
         {"name": name, "exact": True, "limit": gymnasium.registry[name].max_episode_steps, "about": about}
         for name, about in OTHERS.items()

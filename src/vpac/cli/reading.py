@@ -16,7 +16,7 @@ from vpac.typing import FloatArray
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
 
-__all__ = ["gather", "key_values", "read_policy"]
+__all__ = ["gather", "key_values", "read_policy", "wrappers"]
 
 WORDS = ("uniform", "greedy")
 
@@ -68,6 +68,19 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
             value = {"True": True, "False": False, "None": None}.get(text, text)
         found[key] = tuple(value) if isinstance(value, list) else value
     return found
+
+
+def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """["RewardNoise", "std=2", "my.module:Other"] → [("RewardNoise", {"std": 2}), ("my.module:Other", {})]."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if "=" not in word:
+            found.append((word, []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise UserError(f"--wrap begins with {word!r}: expected a wrapper, for example --wrap RewardNoise std=2")
+    return [(path, key_values(pairs)) for path, pairs in found]
 
 
 def gather(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -25,7 +27,7 @@ class Train:
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
     """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it; ppo, vpac-ppo, vaac-ppo."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of an environment with Discrete actions and Discrete or Box observations."""
+    """Gymnasium id, package.module:Name-v0 or package.module:Class; it needs Discrete actions."""
     episodes: int = 1000
     """Episodes of each run; the PPO family counts steps."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -68,6 +70,8 @@ class Train:
     """Any other setting of the learner, e.g. --option baseline=false temperature=2."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments of the environment, e.g. --set slip=0.1."""
+    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
+    """Wrappers around it, the innermost first, e.g. --wrap RewardNoise std=2 or package.module:Wrapper."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -103,8 +107,9 @@ class Train:
 
     def _run_tabular(self) -> int:
         from vpac.cli.output import refuse, say, show
-        from vpac.cli.reading import key_values
-        from vpac.envs.tables import make_env
+        from vpac.cli.reading import key_values, wrappers
+        from vpac.envs.checking import check_env
+        from vpac.envs.making import make_env, spec_of
         from vpac.execution.training import algorithm, train
         from vpac.files import make_folder
         from vpac.learners.progress import Bar
@@ -114,12 +119,17 @@ class Train:
         named = ("psi", "gamma", "alpha_theta", "alpha_w", "alpha_z", "form", "variance_of", "max_episode_steps")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= key_values(self.option)
-        env: Any = make_env(self.env, **key_values(self.set)) if self.set else self.env
-        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{self.env.rpartition('/')[2]}"
+        arguments, wrap = key_values(self.set), wrappers(self.wrap)
+        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        with closing(make_env(self.env, wrap, **{**limit, **arguments})) as trial:
+            for remark in check_env(trial).remarks:
+                say(f"{self.env}: {remark}", quiet=True)
+        recipe = spec_of(self.env, wrap, **arguments)
+        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
         make_folder(folder)
         with Bar(self.episodes * self.runs, quiet=self.json) as bar:
             result = train(
-                kind, env, self.episodes, self.runs, self.seed, policy=self.policy, threads=self.threads,
+                kind, recipe, self.episodes, self.runs, self.seed, policy=self.policy, threads=self.threads,
                 progress=bar.tell, **settings,
             )  # fmt: skip
         report.write(result, folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["WORLDS", "World", "register"]
+__all__ = ["NOISY_TASKS", "WORLDS", "NoisyTask", "World", "register"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,48 @@ WORLDS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class NoisyTask:
+    """A MuJoCo task of Gymnasium whose rewards are noisy in a region: its id, where its class lives, the noise."""
+
+    id: str
+    entry_point: str
+    noise: dict[str, Any]
+    """Arguments of `RegionalRewardNoise`."""
+    about: str
+
+
+NOISY_TASKS = (
+    NoisyTask(
+        "vpac/NoisyHalfCheetah-v0", "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv",
+        {"std": 10.0, "where": "x_position", "low": 5.0}, "HalfCheetah-v5, reward noise N(0, 10²) where x > 5",
+    ),
+    NoisyTask(
+        "vpac/NoisyHopper-v0", "gymnasium.envs.mujoco.hopper_v5:HopperEnv",
+        {"std": 3.0, "where": "x_position", "low": 2.0}, "Hopper-v5, reward noise N(0, 3²) where x > 2",
+    ),
+    NoisyTask(
+        "vpac/NoisyWalker2d-v0", "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv",
+        {"std": 3.0, "where": "x_position", "low": 2.0}, "Walker2d-v5, reward noise N(0, 3²) where x > 2",
+    ),
+)  # fmt: skip
+"""They show the position along x, 1000 steps at most, everything else as in Gymnasium. Nothing of MuJoCo is imported before
+one of them is made."""
+
+
 def register() -> None:
-    """Make our worlds known to `gymnasium.make`; doing it twice does no harm."""
+    """Make our worlds and noisy tasks known to `gymnasium.make`; doing it twice does no harm."""
     import gymnasium
+    from gymnasium.envs.registration import WrapperSpec
 
     for world in WORLDS:
         if world.id not in gymnasium.registry:
             gymnasium.register(world.id, world.entry_point, max_episode_steps=world.max_episode_steps)
+    for task in NOISY_TASKS:
+        if task.id not in gymnasium.registry:
+            noise = {"high": None, **task.noise}
+            gymnasium.register(
+                task.id, task.entry_point, max_episode_steps=1000,
+                kwargs={"exclude_current_positions_from_observation": False},
+                additional_wrappers=(WrapperSpec("RegionalRewardNoise", "vpac.envs.noise:RegionalRewardNoise", noise),),
+            )  # fmt: skip

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import load_env_creator
 from numpy.typing import ArrayLike
 
 from vpac.envs import checks
 from vpac.envs.finite_mdp import FiniteMDP, reachable
+from vpac.envs.making import make_env
 from vpac.envs.maps import GridMap
-from vpac.errors import UserError, suggestion
+from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["from_table", "make_env"]
-
-
-def make_env(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """`gymnasium.make` with our kind of error message: an unknown name suggests the nearest."""
-    try:
-        return gymnasium.make(name, **kwargs)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        if name in gymnasium.registry:
-            raise UserError(f"{name} cannot be made: {error}") from None
-        near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
-        raise UserError(
-            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}"
-        ) from None
-    except UserError:
-        raise
-    except Exception as error:  # whatever a constructor makes of arguments that it cannot use
-        reason = f"{type(error).__name__}: {str(error).split(' was raised from the environment creator')[0]}"
-        raise UserError(_unknown_argument(name, kwargs) or f"{name} does not take these arguments ({reason})") from None
-
-
-def _unknown_argument(name: str, kwargs: Mapping[str, Any]) -> str:
-    """What to say of the first argument that the environment's constructor does not know; empty if it knows all."""
-    entry_point = gymnasium.registry[name].entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    known = inspect.signature(creator).parameters if callable(creator) else {}
-    unknown = [key for key in kwargs if key not in known]
-    if not unknown or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return ""
-    return f"{name} has no argument {unknown[0]!r}{suggestion(unknown[0], known)}"
-
-
-def _nearest_stem(name: str) -> str:
-    """A suggestion for a name without the namespace and version that are most of what an id consists of."""
-    by_stem = {known.rpartition("/")[2].rpartition("-v")[0].casefold(): known for known in gymnasium.registry}
-    near = difflib.get_close_matches(name.casefold(), by_stem, n=1, cutoff=0.5)
-    return f"; did you mean {by_stem[near[0]]!r}?" if near else ""
+__all__ = ["from_table"]
 
 
 def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from vpac.envs.checking import check_env
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.errors import UserError
 from vpac.execution.making import learner_of, world_of
-from vpac.execution.run import runs_of
+from vpac.execution.run import canonical, runs_of
 from vpac.experiments.spec import Experiment, Figure
 from vpac.learners.learner import Learner
 
@@ -16,10 +17,15 @@ def check(experiment: Experiment) -> None:
     """Raise a `UserError` that names the arm or the figure that is wrong."""
     if experiment.kind != "training":
         return
+    checked = set()
     for arm in experiment.arms:
         (run,) = runs_of(experiment, arm, 1)
         try:
             learner = learner_of(run.task, run.seed)
+            world = canonical([run.task["env"], run.task.get("env_settings", {})])
+            if learner.sight.env is not None and world not in checked:
+                check_env(learner.sight.env)
+                checked.add(world)
             if learner.sight.world is None and experiment.evaluate != "returns":
                 raise UserError(f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns"')
         except UserError as error:

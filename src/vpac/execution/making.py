@@ -9,7 +9,7 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError
 from vpac.execution.run import canonical
 from vpac.execution.training import algorithm

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.experiments.theorems import SEED, WORLDS, TrialWorld
 from vpac.oracle import (
     evaluate,

@@ -15,7 +15,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError
 from vpac.learners.compiled import compiled
 from vpac.learners.features import Tiles, fill_tiles, squash, tile_coder, unbounded
@@ -103,16 +103,11 @@ def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
 
 
 def look_at(env: Any, options: Options) -> Sight:
-    """Understand an environment: an id, a specification, an environment object or a `FiniteMDP`."""
-    if isinstance(env, str):
-        env = make_env(env)
-    if isinstance(env, EnvSpec):
-        env = remake(env)
+    """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(f"expected a Gymnasium environment, its id or a FiniteMDP, got {type(env).__name__}")
-    return replace(_see(env, options), arguments=_arguments(env))
+    made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
+    return replace(_see(made, options), arguments=_arguments(made))
 
 
 def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
@@ -129,7 +124,10 @@ def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
 def _arguments(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
     """The arguments it was made with, if an id and they are all it takes."""
     spec = env.spec
-    if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
+    if spec is None or spec.id not in gymnasium.registry:
+        return None
+    wrappers = [wrapper for wrapper in spec.additional_wrappers if wrapper.name != "FlattenObservation"]
+    if wrappers != list(gymnasium.registry[spec.id].additional_wrappers):
         return None
     own = spec.max_episode_steps != gymnasium.registry[spec.id].max_episode_steps
     return spec.kwargs | ({"max_episode_steps": spec.max_episode_steps} if own else {})
@@ -168,18 +166,13 @@ def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, o
         first = int(seen.start)
         none = Tiles.none()
         return Sight(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
-    if isinstance(seen, spaces.Box):
-        if len(seen.shape) > 1:
-            raise UserError(f"{name} has observations of shape {list(seen.shape)}: tile coding needs a vector")
-        low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
-        which = unbounded(low, high)
-        low, high = squash(low, which), squash(high, which)
-        tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
-        n_active = len(tiles.offset)
-        return Sight(
-            name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which
-        )
-    raise UserError(f"{name} has {type(seen).__name__} observations: these learners need Discrete or Box observations")
+    assert isinstance(seen, spaces.Box)  # make_env has flattened or refused everything else
+    low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
+    which = unbounded(low, high)
+    low, high = squash(low, which), squash(high, which)
+    tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
+    n_active = len(tiles.offset)
+    return Sight(name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which)
 
 
 def _limit(limit: int | None) -> tuple[int, bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _check(data: Any, kind: type[Learner], folder: Path) -> None:
 def _environment(data: dict[str, Any], folder: Path) -> Any:
     """The environment it was saved with. Older versions did not write its arguments down."""
     arguments = data.get("arguments", {})
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or ":" in data["env"]:  # an import path: a file must not say what is imported
         raise UserError(
             f"{folder} does not say how its environment, {data['env']}, was made: pass it, {data['algorithm']}.load(path, env)"
         )

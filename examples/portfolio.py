@@ -1,0 +1,206 @@
+"""A portfolio over two years: cash or stocks, quarter by quarter, while the market's mood changes.
+
+Observations are continuous (how far the two years are, how nervous the market is), so learners use tile coding and nothing is
+exact; a rule from the textbook serves as the yardstick instead. Run
+
+    python examples/portfolio.py
+
+for two figures in results/portfolio: mean against spread, and how much each policy holds in stocks as the market gets nervous.
+Or use it as any other environment, from this folder: `vpac train vpac portfolio:Portfolio --psi 0.02 --gamma 1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from vpac import AC, VPAC
+from vpac.learners import Learner, learn_many
+from vpac.report.chart import Chart, Line, Lines, Points, Spots
+from vpac.report.draw import write
+from vpac.risk import mean_interval, std, variance_interval
+
+Policy = Callable[[np.ndarray], int]
+
+
+class Portfolio(gymnasium.Env[np.ndarray, np.int64]):
+    """Choose each quarter the share of your money that is in stocks; the rest earns interest.
+
+    The observation is (share of the time that is over, volatility of the market between its smallest and largest). Stocks earn
+    `premium` more than cash on average, whatever the volatility is: a nervous market pays no more, and varies more. The reward
+    is the quarter's gain in percent of the capital, which is filled up or skimmed to the same amount every quarter. The
+    volatility wanders: a normal step each quarter, between its bounds.
+
+    Args:
+        quarters: how long it goes.
+        shares: how many shares in stocks there are to choose from, evenly from 0 to 1.
+        interest: what cash earns in a quarter, in percent.
+        premium: what stocks earn more, on average, in percent.
+        calm: smallest volatility of stocks, in percent a quarter.
+        nervous: largest volatility.
+        render_mode: there is none; Gymnasium passes it.
+    """
+
+    def __init__(
+        self,
+        quarters: int = 8,
+        shares: int = 5,
+        interest: float = 0.5,
+        premium: float = 2.0,
+        calm: float = 2.0,
+        nervous: float = 12.0,
+        render_mode: str | None = None,
+    ) -> None:
+        self.quarters, self.shares = quarters, np.linspace(0.0, 1.0, shares)
+        self.interest, self.premium, self.calm, self.nervous = interest, premium, calm, nervous
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float64)
+        self.action_space = spaces.Discrete(shares)
+        self._quarter, self._mood = 0, 0.0
+
+    def volatility(self, mood: Any) -> Any:
+        """Standard deviation of a quarter's gain in stocks at a mood from 0 to 1."""
+        return self.calm + (self.nervous - self.calm) * mood
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """A new two years; the market's mood is anything."""
+        super().reset(seed=seed)
+        self._quarter, self._mood = 0, float(self.np_random.random())
+        return self._look(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """A quarter passes."""
+        luck, drift = self.np_random.standard_normal(), self.np_random.normal(0.0, 0.15)
+        gain = self.interest + self.shares[action] * (self.premium + self.volatility(self._mood) * luck)
+        self._mood = float(np.clip(self._mood + drift, 0.0, 1.0))
+        self._quarter += 1
+        return self._look(), float(gain), self._quarter == self.quarters, False, {}
+
+    def _look(self) -> np.ndarray:
+        return np.array([self._quarter / self.quarters, self._mood])
+
+
+PRICES = (0.0, 0.01, 0.02, 0.05, 0.1)
+"""Prices of variance, in 1 / percent."""
+
+
+def train(psi: float, episodes: int, seeds: Sequence[int]) -> list[Learner]:
+    """Learners with a price of variance, one for each seed; the actor waits until the critics know something."""
+    first = episodes // 10
+    settings = {
+        "gamma": 1.0, "alpha_theta": f"warm-up:0.005:{first}:{first}", "alpha_w": 0.05, "alpha_z": 0.05, "tilings": 8,
+        "tiles": 4, "hash_size": None, "max_episode_steps": 100,
+    }  # fmt: skip
+    if psi == 0.0:
+        return list(learn_many(AC, Portfolio, seeds, episodes, **settings))
+    return list(learn_many(VPAC, Portfolio, seeds, episodes, psi=psi, variance_of="return", **settings))
+
+
+def textbook(psi: float) -> Policy:
+    """The share that is best if each quarter is looked at alone: premium / (2 ψ volatility²), rounded to what can be chosen."""
+    env = Portfolio()
+
+    def act(observation: np.ndarray) -> int:
+        share = 1.0 if psi == 0.0 else env.premium / (2.0 * psi * env.volatility(observation[1]) ** 2)
+        return int(np.argmin(np.abs(env.shares - share)))
+
+    return act
+
+
+def learned_policy(learner: Learner) -> Policy:
+    """A learner's greedy policy; any other agent with a `predict` can take its place."""
+    return lambda observation: learner.predict(observation)[0]
+
+
+def play(policy: Policy, episodes: int, first: int = 0) -> np.ndarray:
+    """Gains of so many times two years, with the seeds from `first` on."""
+    env, gains = Portfolio(), np.zeros(episodes)
+    for episode in range(episodes):
+        (observation, _), over = env.reset(seed=first + episode), False
+        while not over:
+            observation, gain, over, _, _ = env.step(np.int64(policy(observation)))
+            gains[episode] += gain
+    return gains
+
+
+def frontier_chart(learned: dict[float, list[np.ndarray]], rule: dict[float, np.ndarray]) -> Chart:
+    """Mean against standard deviation of the gain: the learned policies and the textbook's."""
+    yardstick = Spots(
+        "textbook rule", [float(std(g)) for g in rule.values()], [float(g.mean()) for g in rule.values()],
+        joined=True, style="oracle",
+    )  # fmt: skip
+    rows = []
+    for psi, samples in learned.items():
+        pooled = np.concatenate(samples)
+        mean, spread = mean_interval(pooled), variance_interval(pooled)
+        ends = (mean.low, mean.high, spread.low**0.5, spread.high**0.5)
+        rows.append((spread.estimate**0.5, mean.estimate, *ends, f"ψ = {psi:g}"))
+    x, y, low, high, x_low, x_high, names = zip(*rows, strict=True)
+    found = Spots("learned (AC, VPAC)", x, y, low, high, x_low, x_high, names=names, style="VPAC")
+    return Chart(
+        "portfolio-frontier", "A portfolio over two years: mean against spread",
+        "Each point is a price of variance ψ, the same on the line. The line is the textbook's rule, which looks at each "
+        "quarter alone and knows the premium and the volatility; the points were learned by trying: learners of several seeds "
+        "together, with 95 % intervals over the episodes they played.",
+        [Points([yardstick, found], "standard deviation of the gain (%)", "mean gain (%)")],
+    )  # fmt: skip
+
+
+def behaviour_chart(learners: dict[float, list[Learner]], gains: dict[float, list[np.ndarray]]) -> Chart:
+    """How much is held in stocks as the market gets nervous, and how gains spread."""
+    env = Portfolio()
+    moods = np.linspace(0.0, 1.0, 41)
+    times = np.arange(env.quarters) / env.quarters
+    shown = [psi for psi in learners if psi in (0.0, 0.02, 0.1)]
+    shares, spreads = [], []
+    for style, psi in enumerate(shown):
+        label = "risk-neutral" if psi == 0.0 else f"ψ = {psi:g}"
+        held = [
+            [env.shares[agent.predict(np.array([time, mood]))[0]] for time in times for agent in learners[psi]]
+            for mood in moods
+        ]
+        shares.append(Line(label, env.volatility(moods), 100.0 * np.mean(held, axis=1), style=style))
+        levels = np.linspace(0.005, 0.995, 100)
+        spreads.append(Line(label, np.quantile(np.concatenate(gains[psi]), levels), levels, style=style))
+    return Chart(
+        "portfolio-behaviour", "What a risk-averse investor does differently",
+        "The risk-neutral investor is nearly always in stocks, since they earn more on average. The risk-averse ones hold "
+        "less the more nervous the market is: they take the premium where it is cheap and stay out of the storms.",
+        [
+            Lines(shares, "volatility of stocks (% a quarter)", "held in stocks (%)", "what is held", y_range=(-4.0, 104.0)),
+            Lines(spreads, "gain over two years (%)", "share of times below", "how gains spread"),
+        ],
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Train along ψ, play, draw, and say what the trade-off is."""
+    parser = argparse.ArgumentParser(description="A portfolio with risk: frontier and behaviour.")
+    parser.add_argument("--out", type=Path, default=Path("results/portfolio"), help="folder of the figures")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply episodes by this: a quick look")
+    parser.add_argument("--seeds", type=int, default=3, help="learners at each price")
+    given = parser.parse_args(arguments)
+    episodes, played = max(30, int(6000 * given.scale)), max(30, int(1500 * given.scale))
+    learners = {psi: train(psi, episodes, range(given.seeds)) for psi in PRICES}
+    gains = {
+        psi: [play(learned_policy(a), played, k * played) for k, a in enumerate(agents)]
+        for psi, agents in learners.items()
+    }
+    rule = {psi: play(textbook(psi), played) for psi in PRICES}
+    neutral, averse = (np.concatenate(gains[psi]) for psi in (0.0, 0.05))
+    kept, cut = averse.mean() / neutral.mean(), 1.0 - float(std(averse) / std(neutral))
+    print(f"ψ = 0.05 keeps {kept:.0%} of the mean gain and removes {cut:.0%} of its standard deviation")
+    charts = (frontier_chart(gains, rule), behaviour_chart(learners, gains))
+    return [path for chart in charts for path in write(chart, given.out, ("png", "csv"))]
+
+
+if __name__ == "__main__":
+    main()

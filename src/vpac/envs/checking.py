@@ -1,0 +1,194 @@
+"""Whether an environment keeps the rules that learners rely on; each message says what to change."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import FlattenObservation, PassiveEnvChecker
+
+from vpac.envs.answers import Broken, read_reset, read_step, same
+from vpac.envs.flattening import why_not_flat
+from vpac.errors import UserError
+
+__all__ = ["Findings", "check_env", "look_over"]
+
+EPISODES = 3
+"""Episodes that are looked at, if they end soon enough."""
+AGAIN = 200
+"""Steps of the first episode that are repeated with the same seed and actions."""
+
+
+@dataclass
+class Findings:
+    """What a look at an environment found."""
+
+    errors: list[str] = field(default_factory=list)
+    """What has to be changed before anything can learn from it."""
+    remarks: list[str] = field(default_factory=list)
+    """What works and may surprise."""
+    steps: int = 0
+    """Steps that were taken."""
+    lengths: list[int] = field(default_factory=list)
+    """Lengths of the episodes that ended, with random actions."""
+
+
+def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seconds: float = 5.0, seed: int = 0) -> Findings:
+    """Take random actions for a moment and raise a `UserError` with everything that is wrong; else return what was found.
+
+    Args:
+        env: the environment; it is reset and stepped, and left in the middle of an episode.
+        steps: at most so many.
+        seconds: after so many no further step is taken.
+        seed: of the resets and the actions.
+    """
+    found = look_over(env, steps, seconds, seed)
+    if found.errors:
+        listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
+        raise UserError(f"{_name(env)} cannot be learned from yet:\n{listed}")
+    return found
+
+
+def look_over(env: Any, steps: int = 20_000, seconds: float = 5.0, seed: int = 0) -> Findings:
+    """As `check_env`, without raising."""
+    found = Findings()
+    if isinstance(env, FlattenObservation):
+        env = env.env
+    if not isinstance(env, gymnasium.Env):
+        found.errors.append(
+            f"it is a {type(env).__module__}.{type(env).__name__}: derive its class from gymnasium.Env (the old gym.Env is "
+            "another class)"
+        )
+        return found
+    found.errors += [
+        reason for reason in (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if reason
+    ]
+    found.errors += _reset_signature(env)
+    if found.errors:
+        return found
+    for inner in _chain(env):  # its one-time assertions would come before our words
+        if isinstance(inner, PassiveEnvChecker):
+            inner.checked_reset = inner.checked_step = inner.checked_data_reuse = True
+    try:
+        _play(env, found, steps, time.monotonic() + seconds, seed)
+        _play_again(env, found, seed)
+    except Broken as error:
+        found.errors.append(str(error))
+    return found
+
+
+def _name(env: Any) -> str:
+    return env.spec.id if getattr(env, "spec", None) else type(getattr(env, "unwrapped", env)).__name__
+
+
+def _chain(env: gymnasium.Env[Any, Any]) -> list[gymnasium.Env[Any, Any]]:
+    found = [env]
+    while isinstance(found[-1], gymnasium.Wrapper):
+        found.append(found[-1].env)
+    return found
+
+
+def _actions(env: gymnasium.Env[Any, Any]) -> str:
+    space = getattr(env, "action_space", None)
+    if isinstance(space, spaces.Discrete):
+        return ""
+    if not isinstance(space, spaces.Space):
+        return f"action_space is {space!r}: set self.action_space in __init__ to gymnasium.spaces.Discrete(n) or Box(low, high)"
+    if not isinstance(space, spaces.Box):
+        return f"action_space is {space}: use Discrete (number the combinations) or Box"
+    if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
+        return f"action_space is {space}: a Box of actions is a vector of floats, Box(low, high, (n,), np.float32)"
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return f"action_space is {space}: give it finite bounds, for example Box(-1, 1, …), and scale inside step"
+    if not (space.low < space.high).all():
+        return f"action_space is {space}: every lower bound must be below its upper bound"
+    return ""
+
+
+def _reset_signature(env: gymnasium.Env[Any, Any]) -> list[str]:
+    known = inspect.signature(env.unwrapped.reset).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return []
+    missing = [name for name in ("seed", "options") if name not in known]
+    if not missing:
+        return []
+    return [
+        f"reset takes no {' and no '.join(missing)}: write def reset(self, *, seed=None, options=None), and begin it with "
+        "super().reset(seed=seed)"
+    ]
+
+
+def _play(env: gymnasium.Env[Any, Any], found: Findings, steps: int, until: float, seed: int) -> None:
+    """Random actions until a few episodes have ended or time is up."""
+    random = np.random.default_rng(seed)
+    while len(found.lengths) < EPISODES and found.steps < steps and time.monotonic() < until:
+        last = read_reset(env, int(random.integers(2**31)), found.remarks)
+        length = 0
+        while found.steps < steps and time.monotonic() < until:
+            step = read_step(env, _action(env, random), found.remarks)
+            found.steps, length = found.steps + 1, length + 1
+            if step.observation is last and isinstance(last, np.ndarray):
+                _remark(
+                    found, "step returns the same array every time and changes it: return a copy, observation.copy()"
+                )
+            last = step.observation
+            if step.over:
+                found.lengths.append(length)
+                break
+    limit = env.spec.max_episode_steps if env.spec else None
+    if not found.lengths and limit is None:
+        found.errors.append(
+            f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated or "
+            "truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
+        )
+
+
+def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int) -> None:
+    """The same seed and the same actions must give the same episode."""
+    one, two = (_episode(env, seed, min(found.steps, AGAIN)) for _ in range(2))
+    if not same(one[0][0], two[0][0]):
+        found.errors.append(
+            "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
+            "super().reset(seed=seed) and draw from self.np_random, not from random or np.random"
+        )
+        return
+    for number, (first, second) in enumerate(zip(one, two, strict=False)):
+        if not (same(first[0], second[0]) and first[1:] == second[1:]):
+            found.errors.append(
+                f"step {number} differs though seed and actions were the same: draw everything random from self.np_random, and "
+                "let reset set every attribute that step changes"
+            )
+            return
+
+
+def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[tuple[Any, ...]]:
+    random, remarks = np.random.default_rng(seed), list[str]()
+    seen: list[tuple[Any, ...]] = [(_kept(read_reset(env, seed, remarks)),)]
+    for _ in range(steps):
+        step = read_step(env, _action(env, random), remarks)
+        seen.append((_kept(step.observation), step.reward, step.over))
+        if step.over:
+            break
+    return seen
+
+
+def _kept(observation: Any) -> Any:
+    return observation.copy() if isinstance(observation, np.ndarray) else observation
+
+
+def _action(env: gymnasium.Env[Any, Any], random: np.random.Generator) -> Any:
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        return np.int64(space.start + random.integers(space.n))
+    assert isinstance(space, spaces.Box)
+    return random.uniform(space.low, space.high).astype(space.dtype)
+
+
+def _remark(found: Findings, text: str) -> None:
+    if text not in found.remarks:
+        found.remarks.append(text)

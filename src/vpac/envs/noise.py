@@ -1,0 +1,211 @@
+"""Noise that makes risk visible: wrappers for actions, rewards, rewards in a region of the state, and starts.
+
+All of it is drawn from the environment's own generator, so `reset(seed=…)` decides it. The wrappers record their arguments:
+an environment with them can be made again from its specification.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from vpac.errors import UserError
+
+__all__ = ["ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"]
+
+AnyEnv = gymnasium.Env[Any, Any]
+AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+class ActionNoise(AnyWrapper, RecordConstructorArgs):
+    """Adds N(0, std²) to each number of a Box action and clips the sum to the action space: motors that tremble.
+
+    Args:
+        env: an environment with Box actions.
+        std: standard deviation, in the units of the action.
+    """
+
+    def __init__(self, env: AnyEnv, std: float) -> None:
+        RecordConstructorArgs.__init__(self, std=std)
+        gymnasium.Wrapper.__init__(self, env)
+        self.std = _not_negative(std, "std")
+        if not isinstance(env.action_space, spaces.Box):
+            raise UserError(
+                f"ActionNoise needs Box actions, got {env.action_space}: Gaussian noise has no meaning there"
+            )
+        self._low, self._high = env.action_space.low, env.action_space.high
+
+    def step(self, action: Any) -> Step:
+        """Take the action that noise makes of this one."""
+        wanted = np.asarray(action)
+        noisy = wanted + self.std * self.np_random.standard_normal(wanted.shape)
+        return _plain(self.env.step(np.clip(noisy, self._low, self._high).astype(self._low.dtype)))
+
+
+class RewardNoise(AnyWrapper, RecordConstructorArgs):
+    """Adds N(0, std²) to every reward: the mean of the return stays, its variance grows for every policy alike.
+
+    Args:
+        env: any environment.
+        std: standard deviation, in the units of the reward.
+    """
+
+    def __init__(self, env: AnyEnv, std: float) -> None:
+        RecordConstructorArgs.__init__(self, std=std)
+        gymnasium.Wrapper.__init__(self, env)
+        self.std = _not_negative(std, "std")
+
+    def step(self, action: Any) -> Step:
+        """Take an action; its reward is noisy."""
+        observation, reward, terminated, truncated, info = _plain(self.env.step(action))
+        return observation, reward + self.std * self.np_random.standard_normal(), terminated, truncated, info
+
+
+class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
+    """Adds N(0, std²) to the rewards of steps that end in a region of the state, so that a policy can avoid the noise.
+
+    The region is where one number of the state lies strictly between `low` and `high`. Luo, Liu, Poupart and Pan (2023,
+    "An Alternative to Variance: Gini Deviation") make MuJoCo tasks risky in this way, by the position along x. A policy can
+    only avoid what it sees: MuJoCo tasks show that position if they are made with
+    exclude_current_positions_from_observation=False.
+
+    Args:
+        env: any environment.
+        std: standard deviation, in the units of the reward.
+        where: the number that is looked at: the name of an entry of `info`, or its place in the observation.
+        low: lower end of the region; None: there is none.
+        high: upper end of the region; None: there is none.
+    """
+
+    def __init__(
+        self,
+        env: AnyEnv,
+        std: float,
+        where: str | int = "x_position",
+        low: float | None = None,
+        high: float | None = None,
+    ) -> None:
+        RecordConstructorArgs.__init__(self, std=std, where=where, low=low, high=high)
+        gymnasium.Wrapper.__init__(self, env)
+        self.std, self.where = _not_negative(std, "std"), where
+        if low is None and high is None:
+            raise UserError("the region has no end: pass low=…, high=… or both; RewardNoise makes every reward noisy")
+        self.low, self.high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        if not self.low < self.high:
+            raise UserError(f"the region is empty: expected low < high, got low = {low}, high = {high}")
+        if not isinstance(where, str):
+            self._check_place(where)
+
+    def _check_place(self, place: int) -> None:
+        seen = self.env.observation_space
+        size = seen.shape[0] if isinstance(seen, spaces.Box) and len(seen.shape) == 1 else 0
+        if not 0 <= place < size:
+            expected = f"from 0 to {size - 1}" if size else "of a Box that is a vector"
+            raise UserError(f"where = {place} is no place in the observation {seen}: expected one {expected}")
+
+    def noisy(self, observation: Any, info: dict[str, Any]) -> bool:
+        """Whether a step that ended here has a noisy reward."""
+        if not isinstance(self.where, str):
+            value = float(observation[self.where])
+        elif self.where in info:
+            value = float(info[self.where])
+        else:
+            known = ", ".join(sorted(info)) or "nothing"
+            raise UserError(
+                f"the environment's info has no {self.where!r}: it holds {known}; where = 0 looks at observation[0]"
+            )
+        return self.low < value < self.high
+
+    def step(self, action: Any) -> Step:
+        """Take an action; `info["noisy"]` says whether the reward got noise. The noise is drawn anyway, so that the same seed
+        gives two policies the same luck."""
+        observation, reward, terminated, truncated, info = _plain(self.env.step(action))
+        noise = self.std * self.np_random.standard_normal()
+        noisy = self.noisy(observation, info)
+        return observation, reward + noise * noisy, terminated, truncated, {**info, "noisy": noisy}
+
+
+class RandomStart(AnyWrapper, RecordConstructorArgs):
+    """Spreads the first state of a MuJoCo task: adds N(0, std²) to every position and velocity of its joints.
+
+    MuJoCo tasks have a small spread of their own (`reset_noise_scale`); this is on top of it. Put it around the task
+    directly: wrappers of observations between the two would not see the new first state. For environments of other kinds
+    there is `RandomFirstSteps`.
+
+    Args:
+        env: a MuJoCo task of Gymnasium.
+        std: standard deviation, in the units of the joints (metres, radians, and these per second).
+    """
+
+    def __init__(self, env: AnyEnv, std: float) -> None:
+        RecordConstructorArgs.__init__(self, std=std)
+        gymnasium.Wrapper.__init__(self, env)
+        self.std = _not_negative(std, "std")
+        if not all(hasattr(env.unwrapped, name) for name in ("set_state", "data", "_get_obs")):
+            raise UserError(
+                f"RandomStart needs a MuJoCo task, got {type(env.unwrapped).__name__}: use RandomFirstSteps, which takes "
+                "random actions before an episode begins"
+            )
+        inner = env
+        while isinstance(inner, gymnasium.Wrapper):
+            if isinstance(inner, gymnasium.ObservationWrapper):
+                raise UserError(f"put RandomStart around the task first and {type(inner).__name__} around both")
+            inner = inner.env
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start somewhere near the task's own start."""
+        _, info = self.env.reset(seed=seed, options=options)
+        task: Any = self.unwrapped
+        position, velocity = task.data.qpos.copy(), task.data.qvel.copy()
+        position += self.std * self.np_random.standard_normal(position.shape)
+        velocity += self.std * self.np_random.standard_normal(velocity.shape)
+        task.set_state(position, velocity)
+        return task._get_obs(), info | task._get_reset_info()
+
+
+class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
+    """Takes 0 to `most` random actions before an episode begins: a spread of first states for any environment.
+
+    Their rewards are not part of the episode, though a step limit inside this wrapper counts them. If the environment ends
+    during them it is reset again.
+
+    Args:
+        env: any environment.
+        most: the largest number of random actions; each number up to it is equally likely.
+    """
+
+    def __init__(self, env: AnyEnv, most: int) -> None:
+        RecordConstructorArgs.__init__(self, most=most)
+        gymnasium.Wrapper.__init__(self, env)
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise UserError(f"most must be a whole number from 0 up, got {most!r}")
+        self.most = most
+        self._actions = deepcopy(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start, and stumble."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        count = int(self.np_random.integers(self.most + 1))
+        self._actions.seed(int(self.np_random.integers(2**31)))
+        for _ in range(count):
+            observation, _, terminated, truncated, info = self.env.step(self._actions.sample())
+            if terminated or truncated:
+                observation, info = self.env.reset(options=options)
+        return observation, info
+
+
+def _plain(step: tuple[Any, Any, bool, bool, dict[str, Any]]) -> Step:
+    observation, reward, terminated, truncated, info = step
+    return observation, float(reward), terminated, truncated, info
+
+
+def _not_negative(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (np.isfinite(value) and value >= 0.0):
+        raise UserError(f"{name} must be a finite number that is not negative, got {value!r}")
+    return float(value)

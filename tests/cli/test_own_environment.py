@@ -1,0 +1,147 @@
+"""Users' own environments and wrappers on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vpac
+from cli.test_cli import run
+from vpac.cli.reading import wrappers
+from vpac.errors import UserError
+
+MODULE = """
+import gymnasium
+from gymnasium import spaces
+
+class Coin(gymnasium.Env):
+    observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+
+    def __init__(self, stake=1.0, flips=3, honest=True):
+        self.stake, self.flips, self.honest = stake, flips, honest
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.flip = 0
+        return 0, {}
+
+    def step(self, action):
+        self.flip += 1
+        gain = self.stake * action * (1 if self.np_random.random() < 0.6 else -1) if self.honest else None
+        return min(self.flip, 2), gain, self.flip >= self.flips, False, {}
+
+class Twice(gymnasium.Wrapper):
+    def __init__(self, env, by=2.0):
+        super().__init__(env)
+        self.by = by
+
+    def step(self, action):
+        observation, reward, *rest = self.env.step(action)
+        return (observation, self.by * reward, *rest)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "coin_for_tests.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("coin_for_tests", None)
+
+
+def test_check_says_yes(capsys, folder):
+    code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--set", "flips=5")
+    assert code == 0
+    assert "coin_for_tests:Coin can be learned from" in " ".join(out.split())
+    assert "5, 5, 5" in out
+    code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--json")
+    assert code == 0
+    assert json.loads(out)["lengths"] == [3, 3, 3]
+    assert json.loads(out)["actions"] == "Discrete(2)"
+
+
+def test_check_says_what_to_change(capsys, folder):
+    code, out, err = run(capsys, "check", "coin_for_tests:Coin", "--set", "honest=false")
+    assert (code, out) == (2, "")
+    assert "cannot be learned from yet" in err
+    assert "1. step returned the reward None: return a number" in err
+    code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--set", "honest=false", "--json")
+    assert code == 2
+    assert len(json.loads(out)["errors"]) == 1
+
+
+def test_train_checks_first(capsys, folder):
+    code, _, err = run(capsys, "train", "ac", "coin_for_tests:Coin", "--set", "honest=false", "--episodes", 5)
+    assert code == 2
+    assert "the reward None" in err
+    assert not (folder / "results").exists()
+    code, _, err = run(capsys, "train", "ac", "coin_for_tests:Coin", "--set", "flips=1000000", "--episodes", 5)
+    assert code == 2
+    assert "no episode ended within 20000 random steps" in err
+
+
+def test_train_with_arguments_and_wrappers(capsys, folder):
+    arguments = [
+        "train",
+        "vpac",
+        "coin_for_tests:Coin",
+        "--psi",
+        0.1,
+        "--set",
+        "stake=2",
+        "--episodes",
+        40,
+        "--runs",
+        2,
+        "--json",
+    ]
+    found = {}
+    thrice = ("--wrap", "coin_for_tests:Twice", "by=3")
+    for name, wrap in {"plain": (), "thrice": thrice, "both": (*thrice, "--wrap", "RewardNoise", "std=0")}.items():
+        code, out, _ = run(
+            capsys, *arguments, *wrap, "--option", "alpha_w=0", "alpha_z=0", "alpha_theta=0", "--out", name
+        )
+        assert code == 0
+        found[name] = json.loads(out)["mean"]["mean"]
+    assert found["thrice"] == pytest.approx(3 * found["plain"])
+    assert found["both"] == found["thrice"]
+    code, *_ = run(capsys, "train", "ac", "coin_for_tests:Coin", "--episodes", 3, "--json")
+    assert (folder / "results" / "train" / "ac-Coin" / "run-0" / "agent.json").exists()
+
+
+def test_it_works_in_a_process_of_its_own(folder):
+    command = [sys.executable, "-m", "vpac", "check", "coin_for_tests:Coin"]
+    source = {"PYTHONPATH": str(Path(vpac.__file__).parent.parent)}
+    assert subprocess.run(command, capture_output=True, cwd=folder, env=os.environ | source).returncode == 0
+
+
+def test_solve_takes_import_paths(capsys):
+    code, out, _ = run(capsys, "solve", "vpac.envs:CatchUp", "--set", "lucky=3", "--json")
+    assert code == 0
+    assert json.loads(out)["env"] == "vpac.envs:CatchUp"
+
+
+def test_wrappers_are_read():
+    words = ["RewardNoise", "std=2", "a.b:C", "x=[1,2]", "y=no", "D"]
+    assert wrappers(words) == [("RewardNoise", {"std": 2}), ("a.b:C", {"x": (1, 2), "y": "no"}), ("D", {})]
+    with pytest.raises(UserError, match="--wrap begins with 'std=2': expected a wrapper"):
+        wrappers(["std=2"])
+
+
+def test_mistakes_are_named(capsys, folder):
+    for arguments, message in (
+        (["coin_for_tests:Con"], "did you mean 'Coin'"),
+        (["coin_for_tests:Coin", "--set", "stak=1"], "has no argument 'stak'; did you mean 'stake'"),
+        (["coin_for_tests:Coin", "--wrap", "coin_for_tests:Twise"], "did you mean 'Twice'"),
+        (["nowhere:Coin"], "run vpac in the folder that holds it"),
+        (["coin_for_tests:Coin", "--steps", 0], "steps must be a whole number from 1 up"),
+    ):
+        code, _, err = run(capsys, "check", *arguments)
+        assert code == 2
+        assert message in err

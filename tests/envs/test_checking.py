@@ -1,0 +1,173 @@
+"""The check of environments: one mistake at a time, each with its own word."""
+
+from __future__ import annotations
+
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from vpac.envs import check_env, look_over, make_env
+from vpac.errors import UserError
+
+
+class Right(gymnasium.Env):
+    """An environment that does everything right; tests put in what is wrong."""
+
+    def __init__(self, seen=None, acts=None, **wrong):
+        self.observation_space = spaces.Box(0, 1, (2,), np.float64) if seen is None else seen
+        self.action_space = spaces.Discrete(2) if acts is None else acts
+        self.wrong, self.steps = wrong, 0
+
+    def look(self):
+        return self.wrong["observation"] if "observation" in self.wrong else self.np_random.random(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.wrong["reset"] if "reset" in self.wrong else (self.look(), {})
+
+    def step(self, action):
+        self.steps += 1
+        answer = [self.look(), 1.0, self.steps >= 10, False, {}]
+        for place, name in enumerate(("later", "reward", "terminated", "truncated", "info")):
+            answer[place] = self.wrong.get(name, answer[place])
+        return tuple(answer[: self.wrong.get("parts", 5)])
+
+
+class Unseeded(Right):
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.random.default_rng().random(2), {}
+
+
+class SeededStartOnly(Right):
+    def step(self, action):
+        return np.random.default_rng().random(2), *super().step(action)[1:]
+
+
+class Forgetful(Right):
+    def reset(self, *, seed=None, options=None):
+        answer = super().reset(seed=seed)
+        self.resets = self.steps = getattr(self, "resets", 0) + 1
+        return answer
+
+
+class Old(Right):
+    def reset(self):
+        return np.zeros(2)
+
+
+class Crashing(Right):
+    def step(self, action):
+        return 1 / 0
+
+
+class OneBuffer(Right):
+    def look(self):
+        self.buffer = getattr(self, "buffer", np.zeros(2))
+        self.buffer[:] = self.np_random.random(2)
+        return self.buffer
+
+
+BOX = spaces.Box(0, 1, (2,), np.float64)
+DICT = spaces.Dict(a=spaces.Discrete(2), b=BOX)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (object(), r"it is a builtins.object: derive its class from gymnasium.Env"),
+        (Right(acts=spaces.MultiDiscrete([2, 2])), "use Discrete .number the combinations. or Box"),
+        (Right(acts=spaces.Box(-np.inf, np.inf, (1,))), "give it finite bounds"),
+        (Right(acts=spaces.Box(-1, 1, (2, 2))), "a Box of actions is a vector of floats"),
+        (Right(acts=spaces.Box(0, 9, (2,), np.int64)), "a Box of actions is a vector of floats"),
+        (Right(acts=spaces.Box(1, 1, (1,))), "every lower bound must be below its upper bound"),
+        (Right(acts=7), "action_space is 7: set self.action_space in __init__"),
+        (Right(seen=spaces.Box(0, 255, (32, 32, 3), np.uint8)), "is an image"),
+        (Old(), r"reset takes no seed and no options: write def reset\(self, \*, seed=None, options=None\)"),
+        (Right(reset=np.zeros(2)), "reset returned array.*: return two things, observation and a dictionary"),
+        (Right(reset=(np.zeros(2), None)), "reset returned a tuple of 2: return two things"),
+        (Right(parts=4), "step returned four things, as the old gym did: return five"),
+        (Right(parts=3), "step returned a tuple of 3"),
+        (Right(reward=None), "the reward None: return a number, on every path through step"),
+        (Right(reward="1"), "the reward '1': return a number"),
+        (Right(reward=np.ones(1)), r"an array: return a number, for example float\(reward\[0\]\)"),
+        (Right(reward=float("nan")), "the reward nan: return a finite number"),
+        (Right(reward=float("inf")), "the reward inf: return a finite number"),
+        (Right(terminated=0), "terminated = 0: return True or False"),
+        (Right(truncated=None), "truncated = None: return True or False"),
+        (Right(info=None), "the info None: return a dictionary"),
+        (Right(observation=np.zeros(3)), r"reset returned an array of shape \[3\], observation_space has \[2\]"),
+        (Right(observation=[0.0, 0.0]), "reset returned .0.0, 0.0. .list.: return an array"),
+        (Right(observation=np.array(["a", "b"])), "an array of <U1: return numbers"),
+        (Right(observation=np.array([0.0, np.nan])), "reset returned nan at place 1: every observation must be finite"),
+        (Right(later=np.array([0.0, 2.0])), "step returned 2 at place 1, outside its bounds 0 to 1: widen"),
+        (Right(seen=spaces.Discrete(3), observation=3), r"returned 3, outside Discrete\(3\): expected 0 to 2"),
+        (Right(seen=spaces.Discrete(3), observation=1.0), "return a whole number"),
+        (Right(seen=spaces.MultiDiscrete([2, 3]), observation=np.array([1, 3])), "3 at place 1, outside its bounds 0 to 2"),
+        (Right(seen=DICT, observation={"a": 1}), r"return a dictionary with the keys of the space, \['a', 'b'\]"),
+        (Right(seen=DICT, observation={"a": 1, "b": np.ones(3)}), r"observation\['b'\], returned an array of shape \[3\]"),
+        (Right(seen=spaces.Tuple((BOX,)), observation=(1, 2)), "return a tuple of 1 like observation_space"),
+        (Right(terminated=False), "no episode ended within 2000 random steps, and there is no step limit"),
+        (Unseeded(), "reset ignores its seed"),
+        (SeededStartOnly(), "step 1 differs though seed and actions were the same: draw everything random from"),
+        (Forgetful(), "let reset set every attribute that step changes"),
+        (Crashing(), "step with action .* raised ZeroDivisionError: division by zero .*test_checking.py, line"),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_word(env, message):
+    with pytest.raises(UserError, match=message):
+        check_env(env, steps=2000)
+
+
+def test_what_is_right_passes():
+    found = check_env(Right())
+    assert (found.errors, found.remarks, found.lengths) == ([], [], [10, 10, 10])
+    assert check_env(Right(acts=spaces.Box(-1, 1, (3,))), seed=4).steps == 30
+    assert check_env(Right(acts=spaces.Discrete(2, start=5))).errors == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CartPole-v1", "FrozenLake-v1", "Blackjack-v1", "Pendulum-v1", "CliffWalking-v1", "vpac/FourRooms-v0",
+     "vpac/ContinuousPuddleWorld-v0", "vpac.envs:CatchUp"],
+)  # fmt: skip
+def test_known_environments_pass(name):
+    assert check_env(make_env(name)).remarks == []
+
+
+def test_a_remark_does_not_stop_anything():
+    assert "step returns float64, observation_space says float32" in " ".join(
+        check_env(Right(seen=spaces.Box(0, 1, (2,), np.float32))).remarks
+    )
+    assert check_env(OneBuffer()).remarks == [
+        "step returns the same array every time and changes it: return a copy, observation.copy()"
+    ]
+
+
+def test_a_step_limit_makes_an_endless_task_fine():
+    spec = gymnasium.envs.registration.EnvSpec("Endless-v0", entry_point=lambda: Right(terminated=False))
+    env = gymnasium.make(spec, max_episode_steps=50)
+    assert check_env(env, steps=400).lengths == [50, 50, 50]
+    assert check_env(env, steps=20).lengths == []
+
+
+def test_it_is_quick_even_if_the_environment_is_not():
+    class Slow(Right):
+        def step(self, action):
+            time.sleep(0.02)
+            return super().step(action)
+
+    began = time.monotonic()
+    assert look_over(Slow(terminated=False), seconds=0.2).steps < 15
+    assert time.monotonic() - began < 2.0
+
+
+def test_all_mistakes_that_can_be_seen_at_once_are_listed():
+    found = look_over(Right(seen=spaces.Text(3), acts=spaces.MultiBinary(2)))
+    assert len(found.errors) == 2
+    with pytest.raises(UserError, match=r"Right cannot be learned from yet:\n  1\. .*\n  2\. "):
+        check_env(Right(seen=spaces.Text(3), acts=spaces.MultiBinary(2)))

@@ -1,0 +1,95 @@
+"""The worked examples: right as environments, and run at small scale."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vpac.envs import check_env, make_env
+from vpac.oracle import evaluate, optimal_policy
+
+FOLDER = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def example():
+    """Loads an example by its name, once."""
+    names = []
+
+    def load(name):
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            names.append(name)
+        return sys.modules[name]
+
+    yield load
+    for name in names:
+        sys.modules.pop(name)
+
+
+@pytest.mark.parametrize("path", ["inventory:Inventory", "portfolio:Portfolio"])
+def test_they_can_be_learned_from(example, path):
+    example(path.partition(":")[0])
+    assert check_env(make_env(path)).remarks == []
+
+
+def test_the_shop_of_the_documentation_can_be_learned_from(tmp_path, monkeypatch):
+    page = (FOLDER.parent / "docs" / "your-environment.md").read_text(encoding="utf-8")
+    (tmp_path / "shop_of_the_docs.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    assert check_env(make_env("shop_of_the_docs:Shop", weeks=4)).lengths == [4, 4, 4]
+    sys.modules.pop("shop_of_the_docs")
+
+
+def test_a_shop_of_one_week_is_the_newsvendor(example):
+    """Order until the chance that one more is sold falls to (cost − salvage + holding) / (price − salvage + holding)."""
+    shop = example("inventory").Inventory(
+        weeks=1, shelf=8, order=8, demand=3.0, price=10.0, cost=6.0, holding=0.5, salvage=2.0
+    )
+    chances = np.exp(-3.0) * np.cumprod([1.0, *(3.0 / k for k in range(1, 40))])
+    best = next(q for q in range(9) if chances[q + 1 :].sum() < (6.0 - 2.0 + 0.5) / (10.0 - 2.0 + 0.5))
+    assert np.argmax(optimal_policy(shop.mdp, 1.0)[0]) == best
+    sold = np.minimum(np.arange(40), best)
+    profit = 10.0 * sold - 6.0 * best + (2.0 - 0.5) * (best - sold)
+    moments = evaluate(shop.mdp, np.eye(9)[np.full(shop.mdp.n_states, best)], 1.0)
+    assert moments.mean == pytest.approx(chances @ profit)
+    assert moments.total_variance == pytest.approx(chances @ profit**2 - (chances @ profit) ** 2)
+
+
+def test_a_portfolio_in_stocks_has_the_moments_it_should(example):
+    module = example("portfolio")
+    gains = module.play(lambda observation: 4, 3000)
+    assert abs(gains.mean() - 8 * 2.5) < 4 * gains.std() / 3000**0.5
+    assert np.all(module.play(lambda observation: 0, 5) == pytest.approx(8 * 0.5))
+    assert module.textbook(0.0)(np.array([0.0, 1.0])) == 4
+    assert [module.textbook(0.05)(np.array([0.0, mood])) for mood in (0.0, 0.25, 1.0)] == [4, 4, 1]
+
+
+def test_a_risk_averse_shopkeeper_keeps_less(example):
+    module = example("inventory")
+    shop = module.Inventory(weeks=2, shelf=5, order=4, demand=2.0)
+    (neutral,), (averse,) = (module.train(shop, psi, 30_000, [0]) for psi in (0.0, 0.2))
+    one, other = (evaluate(shop.mdp, policy, 1.0) for policy in (neutral, averse))
+    assert other.total_variance < 0.7 * one.total_variance
+    assert one.mean > other.mean > 0.5 * one.mean
+    assert one.mean > 0.9 * evaluate(shop.mdp, optimal_policy(shop.mdp, 1.0), 1.0).mean
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("inventory", ["--weeks", "1", "--seeds", "2", "--scale", "0.01"]),
+                            ("portfolio", ["--seeds", "1", "--scale", "0.005"])],
+)  # fmt: skip
+def test_they_draw_their_figures(example, tmp_path, capsys, monkeypatch, name, arguments):
+    monkeypatch.setattr(example(name), "PRICES", (0.0, 0.05))
+    written = example(name).main([*arguments, "--out", str(tmp_path)])
+    assert {path.name for path in written} == {
+        f"{name}-{what}.{kind}" for what in ("frontier", "behaviour") for kind in ("png", "csv")
+    }
+    assert all(path.stat().st_size > 100 for path in written)
+    assert "keeps" in capsys.readouterr().out
