@@ -89,15 +89,16 @@ class Countdown(Probe):
 
 
 class Breaks(Probe):
-    """Pays, or shows, what is not a number at step `when`."""
+    """Pays, or shows, what is not a number in its step number `when`, episodes apart."""
 
     limit = 10_000
 
     def __init__(self, what: str = "reward", when: int = 40) -> None:
-        self.what, self.when = what, when
+        self.what, self.when, self.total = what, when, 0
 
     def see(self):
-        return np.array([np.nan if self.what == "observation" and self.t == self.when else 0.0], np.float32)
+        return np.array([np.nan if self.what == "observation" and self.total == self.when else 0.0], np.float32)
 
     def pay(self, action):
-        return np.inf if self.what == "reward" and self.t == self.when else 1.0
+        self.total += 1
+        return np.inf if self.what == "reward" and self.total == self.when else 1.0

@@ -92,8 +92,12 @@ def test_penalties_by_hand():
     a, s, psi = jnp.array([2.0]), jnp.array([3.0]), jnp.float32(0.1)
     trace = Trace(*(jnp.array([x]) for x in (5.0, 7.0, 0.25, 11.0, 13.0, 1.0)))
     assert float(penalties.published_vpac(a, s, psi)[0]) == pytest.approx(2 - 0.1 * 3)
-    assert float(penalties.corrected(a, s, trace, psi, 0.5, "uniform")[0]) == pytest.approx(2 - 0.1 / 1.5 * (3 + 2 * 5 * 2))
-    assert float(penalties.corrected(a, s, trace, psi, 0.5, "start")[0]) == pytest.approx(2 - 0.1 * (0.25 * 3 + 2 * 7 * 2))
+    assert float(penalties.corrected(a, s, trace, psi, 0.5, "uniform")[0]) == pytest.approx(
+        2 - 0.1 / 1.5 * (3 + 2 * 5 * 2)
+    )
+    assert float(penalties.corrected(a, s, trace, psi, 0.5, "start")[0]) == pytest.approx(
+        2 - 0.1 * (0.25 * 3 + 2 * 7 * 2)
+    )
     vaac = penalties.published_vaac(a, s, trace, psi, 0.5)
     assert float(vaac[0]) == pytest.approx(2 - 0.1 * (3 + 2 * 0.5 * 11 * 2 - 2 * 13 * 2))
     assert float(penalties.variance_advantage(s, jnp.array([4.0]), a)[0]) == 3 - 2 * 4 * 2

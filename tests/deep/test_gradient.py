@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulate import assert_mean, score_sums, simulate
 
+from simulate import assert_mean, score_sums, simulate
 from vpac import FiniteMDP, oracle
 
 jnp = pytest.importorskip("jax.numpy")
@@ -118,19 +118,16 @@ def test_published_forms_are_not_the_gradient(kind, rng):
         assert_mean(samples, published, k=4.0)
 
 
-def test_traces_go_on_where_a_rollout_is_cut(rng):
+def test_the_scale_of_rewards_does_not_matter(rng):
+    """ψ and the carried traces are in raw units: another scale of rewards gives the same weights."""
     mdp = process(rng, ends=True)
     theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
     episodes = simulate(mdp, oracle.softmax(theta), 50, 12, rng)
     for kind, form, weighting in (
         ("variance", "corrected", "uniform"), ("variance", "corrected", "start"), ("moment", "published", "uniform"),
     ):  # fmt: skip
-        whole = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=1)
-        parts = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=12)
-        one = weights_of(mdp, theta, episodes, kind, form, weighting, pieces=12, scale=SCALE * 3.0)
-        assert whole.shape == parts.shape
-        # with pieces of one step the advantages are the TD errors: only the traces can agree, and the first rows do not need them
-        np.testing.assert_allclose(parts, one, rtol=2e-3, atol=2e-3)
+        one, other = (weights_of(mdp, theta, episodes, kind, form, weighting, scale, pieces=4) for scale in (0.5, 1.5))
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
 
 
 def test_the_policy_that_learns_climbs_that_weight(rng):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import probes
 import pytest
 
+import probes
 import vpac
 
 pytest.importorskip("jax")
-from vpac.deep import PPO, VAACPPO, VPACPPO  # noqa: E402
+from vpac.deep import PPO, VAACPPO, VPACPPO
 
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
@@ -38,7 +38,9 @@ def test_constant_reward_has_its_sum_and_no_variance(kind):
 def test_critics_find_mean_and_variance_where_episodes_are_only_cut(kind):
     """V = 1 / (1 − γ) = 5 and variance 1 / (1 − γ²) = 2.78 at γ = 0.8, though no episode is longer than 8 steps."""
     settings = {**QUICK, "gamma": 0.8, "learning_rate": 1e-3, "reward_scale": 0.3}
-    agent = kind(probes.OnlyCut, seed=2, form="corrected", steps=64, **{k: v for k, v in settings.items() if k != "steps"})
+    agent = kind(
+        probes.OnlyCut, seed=2, form="corrected", steps=64, **{k: v for k, v in settings.items() if k != "steps"}
+    )
     agent.learn(120_000)
     value, variance = critics(agent, [0.0])
     assert value == pytest.approx(5.0, rel=0.04)

@@ -28,22 +28,14 @@ def train(
     return _learn(agent, DEFAULT_STEPS if steps is None else steps, folder, quiet)
 
 
-def resume(folder: Path, steps: int | None, quiet: bool) -> int:
+def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bool) -> int:
     """Go on from a run's last checkpoint to its end, or to a later one."""
-    import vpac.deep
     from vpac.cli.output import say
     from vpac.deep.checkpoint import latest_checkpoint
-    from vpac.deep.storage import read_agent
-    from vpac.execution.deep import DEEP
 
-    places = sorted((folder / CHECKPOINTS).glob("[0-9]*")) if folder.is_dir() else []
-    if not places:
+    found = latest_checkpoint(kind, folder / CHECKPOINTS, env)
+    if found is None:
         raise UserError(f"there is no checkpoint in {folder / CHECKPOINTS} to go on from")
-    word = read_agent(places[-1])["algorithm"]
-    if word not in DEEP.values():
-        raise UserError(f"{folder} holds a {word!r:.40}, which cannot be resumed")
-    found = latest_checkpoint(getattr(vpac.deep, word), folder / CHECKPOINTS)
-    assert found is not None
     agent, damaged = found
     for words in damaged:
         say(f"passed over a damaged checkpoint: {words}", quiet=True)

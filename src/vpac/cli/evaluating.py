@@ -113,7 +113,7 @@ class Evaluate:
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
         from vpac.cli.reading import key_values
-        from vpac.envs.tables import make_env
+        from vpac.envs.making import make_env
         from vpac.execution.agents import find_agents
 
         env = make_env(self.env, **key_values(self.set)) if self.env else None

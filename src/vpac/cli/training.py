@@ -6,7 +6,7 @@ import re
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -79,9 +79,9 @@ class Train:
         """Train, measure, write, show."""
         from vpac.execution.deep import DEEP
 
-        if self.algorithm.casefold().replace("_", "-") in DEEP or self.resume is not None:
+        if self.algorithm.casefold().replace("_", "-") in DEEP:
             return self._run_deep()
-        self._refuse(("steps", "envs", "preset", "weighting"), "the PPO family")
+        self._refuse(("steps", "envs", "preset", "weighting", "resume"), "the PPO family")
         return self._run_tabular()
 
     def _refuse(self, names: tuple[str, ...], whose: str) -> None:
@@ -97,19 +97,34 @@ class Train:
 
         tabular = ("alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads")
         self._refuse(tabular, "the tabular and linear learners")
-        if self.resume is not None:
-            return deep.resume(self.resume, self.steps, self.json)
         named = ("psi", "gamma", "form", "weighting", "envs", "preset")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        settings |= key_values(self.option) | {"arguments": key_values(self.set) or None}
-        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{self.env.rpartition('/')[2]}"
-        return deep.train(deep_algorithm(self.algorithm), self.env, self.steps, self.seed, folder, self.json, settings)
+        settings |= key_values(self.option)
+        kind, env = deep_algorithm(self.algorithm), self._checked()
+        if self.resume is not None:
+            return deep.resume(kind, env, self.resume, self.steps, self.json)
+        return deep.train(kind, env, self.steps, self.seed, self._folder(), self.json, settings)
 
-    def _run_tabular(self) -> int:
-        from vpac.cli.output import refuse, say, show
+    def _checked(self) -> Any:
+        """The recipe of the environment, after one was made and looked over."""
+        from vpac.cli.output import say
         from vpac.cli.reading import key_values, wrappers
         from vpac.envs.checking import check_env
         from vpac.envs.making import make_env, spec_of
+
+        arguments, wrap = key_values(self.set), wrappers(self.wrap)
+        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        with closing(make_env(self.env, wrap, **{**limit, **arguments})) as trial:
+            for remark in check_env(trial).remarks:
+                say(f"{self.env}: {remark}", quiet=True)
+        return spec_of(self.env, wrap, **arguments)
+
+    def _folder(self) -> Path:
+        return self.out or Path("results") / "train" / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
+
+    def _run_tabular(self) -> int:
+        from vpac.cli.output import refuse, say, show
+        from vpac.cli.reading import key_values
         from vpac.execution.training import algorithm, train
         from vpac.files import make_folder
         from vpac.learners.progress import Bar
@@ -119,13 +134,7 @@ class Train:
         named = ("psi", "gamma", "alpha_theta", "alpha_w", "alpha_z", "form", "variance_of", "max_episode_steps")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= key_values(self.option)
-        arguments, wrap = key_values(self.set), wrappers(self.wrap)
-        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
-        with closing(make_env(self.env, wrap, **{**limit, **arguments})) as trial:
-            for remark in check_env(trial).remarks:
-                say(f"{self.env}: {remark}", quiet=True)
-        recipe = spec_of(self.env, wrap, **arguments)
-        folder = self.out or Path("results") / "train" / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
+        recipe, folder = self._checked(), self._folder()
         make_folder(folder)
         with Bar(self.episodes * self.runs, quiet=self.json) as bar:
             result = train(

@@ -51,12 +51,12 @@ class PPO:
     """Proximal policy optimisation.
 
     Args:
-        env: the id of a Gymnasium environment, an environment, a function that makes one, or a vector environment; with Box or
-            Discrete observations and actions.
+        env: a Gymnasium id, an import path, an environment, its class, a function that makes one, a `FiniteMDP`, or a vector
+            environment; with Box or Discrete observations and actions.
         seed: of everything random in it; the same seed gives the same result.
         preset: "default" (today's good practice) or "paper".
         backend: "envpool" steps the MuJoCo tasks many times as fast as "gymnasium"; "auto" takes it where it can.
-        arguments: for `gymnasium.make`, with an id.
+        arguments: of the environment, with an id, a class or a function.
         settings: any of the fields of `Options`.
     """
 
@@ -75,7 +75,7 @@ class PPO:
     ) -> None:
         compilation.prepare()
         self.options = Options.read(settings, preset)
-        self.seed, self.preset, self.arguments = whole(seed, "seed"), preset, arguments or {}
+        self.seed, self.preset = whole(seed, "seed"), preset
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
             self.environments.observation_space, self.environments.action_space, self.environments.name
@@ -139,6 +139,7 @@ class PPO:
             seen.mean.astype(np.float32),
             scale.astype(np.float32),
             self.options.normalise_observations,
+            self.options.gamma,
         )
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
@@ -268,7 +269,7 @@ class PPO:
         )  # fmt: skip
         self._good = old
         self.networks = old._replace(policy=policy, policy_state=policy_state)
-        self._pending = told | {"learning_rate": float(rate)}
+        self._pending = self._finite(told) | {"learning_rate": float(rate)}
 
     def _rate_share(self) -> float:
         """What is left of the learning rates."""
@@ -293,15 +294,7 @@ class PPO:
             critic, state, said = learning.result()
             self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
             self._pending |= {f"{name}_{what}": number for what, number in said.items()}
-        told = {name: float(number) for name, number in self._pending.items()}
-        self._pending, self._learning = {}, {}
-        for name, number in told.items():
-            if not np.isfinite(number):
-                self.networks = self._good
-                raise NotFinite(
-                    f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
-                    f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
-                )
+        told, self._pending, self._learning = self._finite(self._pending), {}, {}
         self.timesteps += self.per_iteration
         self.iteration += 1
         ended = self._stepper.episodes.take()
@@ -311,6 +304,18 @@ class PPO:
             {"timesteps": float(self.timesteps), "episodes": float(self.episodes), **self._recently(), **told}
         )
         return callback is None or callback(self) is not False
+
+    def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:
+        """An update's numbers, all finite; else the networks are those from before it again."""
+        told = {name: float(number) for name, number in numbers.items()}
+        for name, number in told.items():
+            if not np.isfinite(number):
+                self.networks, self._pending, self._learning = self._good, {}, {}
+                raise NotFinite(
+                    f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
+                    f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
+                )
+        return told
 
     def _recently(self) -> dict[str, float]:
         """Mean and variance of recent episodes; NaN before the first has ended."""

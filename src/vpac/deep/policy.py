@@ -50,6 +50,8 @@ class NumpyPolicy:
     scale: Numbers
     """1 / standard deviation of observations."""
     normalised: bool
+    gamma: float
+    """The discount that it was learned with."""
 
     def __call__(self, observation: Any) -> Any:
         """The most likely action."""
@@ -102,7 +104,7 @@ class NumpyPolicy:
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         about = {
             "format": FORMAT, "interface": asdict(self.interface), "layers": len(self.weights),
-            "activation": self.activation, "normalised": self.normalised,
+            "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
         write_atomically(folder / "policy.safetensors", lambda path: save_file(arrays, path))
         write_text(folder / "policy.json", json.dumps(about, indent=1))
@@ -129,7 +131,8 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
         layers = range(int(about["layers"]))
         return NumpyPolicy(
             interface, [arrays[f"weight.{i}"] for i in layers], [arrays[f"bias.{i}"] for i in layers],
-            about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"], bool(about["normalised"]),
+            about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"],
+            bool(about["normalised"]), float(about["gamma"]),
         )  # fmt: skip
     except UserError:
         raise

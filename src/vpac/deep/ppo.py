@@ -113,7 +113,8 @@ def improve_policy(
     (policy, state, _), columns = jax.lax.scan(step, (policy, state, jnp.array(True)), rows)
     names = ("policy_loss", "kl", "clip_fraction", "entropy", "policy_gradient", "updates")
     found = {name: column.mean() for name, column in zip(names, columns, strict=True)}
-    return policy, state, found | {"kl": columns[1][-1], "updates": columns[5].sum()}
+    found |= {"kl": columns[1][-1], "updates": columns[5].sum(), "policy_weights": optax.tree.norm(policy)}
+    return policy, state, found
 
 
 @partial(jax.jit, static_argnames=("optimiser",))
@@ -141,4 +142,4 @@ def regress(
         return optimiser.step(critic, state, gradient, rate), (error, optax.tree.norm(gradient))
 
     (critic, state), (errors, norms) = jax.lax.scan(step, (critic, state), rows)
-    return critic, state, {"loss": errors.mean(), "gradient": norms.mean()}
+    return critic, state, {"loss": errors.mean(), "gradient": norms.mean(), "weights": optax.tree.norm(critic)}

@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "load", "read_agent", "save"]
 FORMAT = 1
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
 EXPECTED = {
-    "algorithm": str, "env": str, "arguments": dict, "seed": int, "options": dict, "counters": dict, "generators": dict,
+    "algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict, "counters": dict, "generators": dict,
     "history": dict, "recent": list, "sha256": str,
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ def save(agent: PPO, folder: Path) -> Path:
         "format": FORMAT,
         "algorithm": type(agent).__name__,
         "env": agent.environments.name,
-        "arguments": agent.arguments,
+        "arguments": agent.environments.arguments,
         "seed": agent.seed,
         "preset": agent.preset,
         "options": agent.options.as_dict(),
@@ -73,7 +73,7 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found["rewards.sums"] = agent.rewards.sums
-    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+    return {name: np.array(value, order="C") for name, value in found.items()}
 
 
 def read_agent(folder: Path) -> dict[str, Any]:
@@ -100,15 +100,20 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
     from safetensors.numpy import load as from_bytes
 
     data = read_agent(folder)
-    if data["algorithm"] != kind.__name__:
-        raise UserError(f"{folder} holds a {data['algorithm']}, not a {kind.__name__}: use {data['algorithm']}.load")
+    word = data["algorithm"]
+    if word != kind.__name__:
+        raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
     try:
         content = (folder / WEIGHTS).read_bytes()
         if hashlib.sha256(content).hexdigest() != data["sha256"]:
             raise UserError(f"{folder / WEIGHTS} is not what was written: its checksum differs")
         numbers = from_bytes(content)
+        if env is None and data["arguments"] is None:
+            raise UserError(
+                f"{folder} does not say how its environment, {data['env']}, was made: pass it, {word}.load(path, env)"
+            )
         arguments = data["arguments"] if env is None else None
-        agent = kind(env or data["env"], seed=data["seed"], arguments=arguments, **data["options"])
+        agent = kind(data["env"] if env is None else env, seed=data["seed"], arguments=arguments, **data["options"])
         agent.preset = str(data.get("preset"))
         _restore(agent, data, numbers, folder)
     except UserError:

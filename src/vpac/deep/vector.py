@@ -13,10 +13,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vpac.envs.tables import make_env
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.making import make_env
 from vpac.errors import UserError
+from vpac.learners.sight import arguments_of, remake
 from vpac.typing import BoolArray, FloatArray
 
 __all__ = ["Environments", "Step", "environments", "has_envpool"]
@@ -44,6 +47,8 @@ class Environments(Protocol):
     action_space: spaces.Space[Any]
     same_step: bool
     """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
+    arguments: dict[str, Any] | None
+    """What `gymnasium.make` needs beside the name to make one again; None: it cannot."""
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew, from one seed for each; returns the observations."""
@@ -66,36 +71,31 @@ def has_envpool(name: str) -> bool:
 
 
 def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
-    """`n` environments from an id, an environment, a function that makes one, or a vector environment (which has its own n)."""
+    """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
     if isinstance(env, VectorEnv):
         return OfGymnasium(env)
-    if isinstance(env, str):
-        known = has_envpool(env)
-        if backend == "envpool" and not known:
-            raise UserError(
-                f"EnvPool cannot make {env!r}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); "
-                "use backend='gymnasium'"
-            )
-        if known and backend != "gymnasium":
-            return OfEnvPool(env, n, arguments)
-        return Loop([make_env(env, **(arguments or {})) for _ in range(n)], env)
-    if isinstance(env, gymnasium.Env):
-        return Loop(
-            [env, *(_again(env) for _ in range(n - 1))], env.spec.id if env.spec else type(env.unwrapped).__name__
+    if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
+        env = env.id
+    if isinstance(env, FiniteMDP):
+        return Loop([env.to_gymnasium() for _ in range(n)], repr(env))
+    given, known = arguments or {}, isinstance(env, str) and has_envpool(env)
+    if known and backend != "gymnasium":
+        return OfEnvPool(env, n, given)
+    if backend == "envpool":
+        raise UserError(
+            f"EnvPool cannot make {env!r:.80}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); use "
+            "backend='gymnasium'"
         )
-    if callable(env):
-        return Loop([env() for _ in range(n)], getattr(env, "__name__", "environment"))
-    raise UserError(f"expected a Gymnasium environment, its id, or a function that makes one, got {type(env).__name__}")
+    first = make_env(env, **given)
+    if isinstance(env, gymnasium.Env) and n > 1:
+        why = ": pass envs=1, or its id, its class or a function that makes one"
+        return Loop([first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first))
+    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first))
 
 
-def _again(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Another environment like this one."""
-    if env.spec is None:
-        raise UserError("this environment was not made with gymnasium.make: pass envs=1, or a function that makes one")
-    try:
-        return gymnasium.make(env.spec)
-    except Exception as error:  # whatever constructors and wrappers make of it
-        raise UserError(f"this environment cannot be made again ({error}): pass a function that makes one") from None
+def name_of(env: gymnasium.Env[Any, Any]) -> str:
+    """What it is called."""
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
 class Loop:
@@ -104,7 +104,7 @@ class Loop:
     same_step = False
 
     def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
-        self.envs, self.name, self.n = envs, name, len(envs)
+        self.envs, self.name, self.n, self.arguments = envs, name, len(envs), arguments_of(envs[0])
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
         self._over = np.zeros(self.n, bool)
         box = isinstance(self.observation_space, spaces.Box)
@@ -141,6 +141,7 @@ class OfGymnasium:
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         self.env, self.n = env, env.num_envs
+        self.arguments: dict[str, Any] | None = None
         self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -175,7 +176,8 @@ class OfEnvPool:
     same_step = False
 
     def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
-        self.name, self.n, self._arguments = name, n, arguments or {}
+        self.name, self.n = name, n
+        self.arguments: dict[str, Any] | None = dict(arguments or {})
         self._make: Callable[[Sequence[int]], Any] = self._maker()
         self.env = self._make(range(n))
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
@@ -183,7 +185,7 @@ class OfEnvPool:
     def _maker(self) -> Callable[[Sequence[int]], Any]:
         import envpool
 
-        options = {**self._arguments, "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
+        options = {**(self.arguments or {}), "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
 
         def make(seeds: Sequence[int]) -> Any:
             each = [int(seed) % 2**31 for seed in seeds]

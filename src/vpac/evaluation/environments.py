@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError
 from vpac.learners.sight import remake
 

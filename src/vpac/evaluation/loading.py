@@ -7,18 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError, suggestion
 
 __all__ = ["KINDS", "load_agent", "saved_environment"]
 
 TABULAR = ("AC", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
-KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.learners")
+DEEP = ("PPO", "VPACPPO", "VAACPPO")
+KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.learners") | dict.fromkeys(DEEP, "vpac.deep")
 """Where the class of each `"algorithm"` in agent.json lives. Its `load(path, env)` reads the rest of the folder."""
 
 
 def load_agent(path: str | Path, env: Any = None) -> Any:
-    """The agent that was saved to a folder, whatever its kind; nothing in the files is run.
+    """The agent that was saved to a folder, whatever its kind; of the PPO family, its policy. Nothing in the files is run.
 
     Args:
         path: the folder with `agent.json`, or one of `vpac train` that holds a single run.
@@ -31,6 +32,10 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
             f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(KINDS)}"
             f"{suggestion(str(name), KINDS)}"
         )
+    if name in DEEP:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
+        from vpac.deep.policy import load_policy
+
+        return load_policy(folder)
     return getattr(importlib.import_module(KINDS[name]), name).load(folder, env)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.tables import make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.loading import load_agent, saved_environment
 from vpac.execution.making import learner_of

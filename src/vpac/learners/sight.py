@@ -23,7 +23,7 @@ from vpac.learners.options import Options
 from vpac.learners.worlds import World, compile_mdp, compile_puddle
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Sight", "look_at", "remake"]
+__all__ = ["Sight", "arguments_of", "look_at", "remake"]
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
 """Wrappers that do not change what an environment does."""
@@ -107,7 +107,7 @@ def look_at(env: Any, options: Options) -> Sight:
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
     made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
-    return replace(_see(made, options), arguments=_arguments(made))
+    return replace(_see(made, options), arguments=arguments_of(made))
 
 
 def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
@@ -121,7 +121,7 @@ def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
     raise UserError(f"this environment cannot be made again ({reason}){why}")
 
 
-def _arguments(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
+def arguments_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
     """The arguments it was made with, if an id and they are all it takes."""
     spec = env.spec
     if spec is None or spec.id not in gymnasium.registry:

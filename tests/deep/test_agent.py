@@ -1,0 +1,231 @@
+"""Same seed, same bytes; checkpoints go on exactly; environments of every kind; bad numbers stop a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import probes
+import vpac
+from vpac import UserError
+
+pytest.importorskip("jax")
+from vpac.deep import PPO, VAACPPO, VPACPPO, NotFinite, load_policy
+from vpac.deep.checkpoint import latest_checkpoint
+
+SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
+"""Iterations of 64 steps."""
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir()) if p.is_file()}
+
+
+@pytest.mark.parametrize("kind", [PPO, VPACPPO, VAACPPO])
+def test_same_seed_same_bytes_other_seed_other(kind, tmp_path):
+    settings = {**SMALL, "psi": 0.1}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        kind("CartPole-v1", seed=seed, **settings).learn(64 * 7).save(tmp_path / name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert digest(tmp_path / "a")["weights.safetensors"] != digest(tmp_path / "c")["weights.safetensors"]
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5])
+def test_a_stopped_run_ends_where_an_undisturbed_one_does(stop, tmp_path):
+    """Stopped after the iteration `stop`, it goes on from the checkpoint before; Pendulum's episodes span iterations."""
+    settings = {**SMALL, "psi": "warm-up:0.1:100:200", "seed": 3}
+    VPACPPO("Pendulum-v1", **settings).learn(64 * 8).save(tmp_path / "whole")
+    first = VPACPPO("Pendulum-v1", **settings)
+    first.learn(64 * 8, callback=lambda agent: agent.iteration < stop, checkpoints=tmp_path / "kept")
+    found = latest_checkpoint(VPACPPO, tmp_path / "kept")
+    assert found is not None
+    agent, damaged = found
+    assert (agent.iteration, damaged) == (3, [])
+    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
+    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_the_same(tmp_path):
+    command = [
+        sys.executable, "-m", "vpac", "train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "12000",
+        "--envs", "4", "--json", "--option", "steps=32", "hidden=[8]", "checkpoint_every=2", "epochs=2",
+    ]  # fmt: skip
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    rng = np.random.default_rng(0)
+    disturbed, kills = [*command, "--out", str(tmp_path / "cut")], 0
+    for _ in range(40):
+        resuming = ["--resume", str(tmp_path / "cut")] if any((tmp_path / "cut" / "checkpoints").glob("[0-9]*")) else []
+        process = subprocess.Popen([*disturbed, *resuming], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            code = process.wait(timeout=None if kills >= 3 else _after_first_checkpoint(tmp_path / "cut", rng))
+            assert code == 0
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    assert kills == 3
+    for name in ("weights.safetensors", "agent.json", "metrics.jsonl"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
+
+
+def _after_first_checkpoint(folder: Path, rng) -> float:
+    """A moment: once there is one more checkpoint than now, and then a little later."""
+    before = {p.name for p in (folder / "checkpoints").glob("[0-9]*")}
+    deadline = time.monotonic() + 120
+    while {p.name for p in (folder / "checkpoints").glob("[0-9]*")} <= before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return float(rng.uniform(0.0, 0.3))
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path):
+    VPACPPO("CartPole-v1", seed=1, **SMALL).learn(64 * 9, checkpoints=tmp_path)
+    places = sorted(tmp_path.iterdir())
+    assert [p.name for p in places] == ["00000006", "00000009"]
+    weights = places[-1] / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    agent, damaged = latest_checkpoint(VPACPPO, tmp_path)
+    assert agent.iteration == 6
+    assert "checksum" in damaged[0]
+
+
+def test_saved_agents_predict_the_same_without_jax(tmp_path, rng):
+    agent = PPO("Pendulum-v1", seed=2, **SMALL).learn(64 * 4)
+    agent.save(tmp_path)
+    seen = rng.normal(size=(5, 3)).astype(np.float32)
+    again = PPO.load(tmp_path)
+    np.testing.assert_array_equal(agent.predict(seen), again.predict(seen))
+    np.testing.assert_array_equal(agent.predict(seen, deterministic=False), again.predict(seen, deterministic=False))
+    assert agent.predict(seen[0]).shape == (1,)
+    code = (
+        "import sys; sys.modules['jax'] = None\n"
+        "import numpy as np; from vpac.deep import load_policy\n"
+        f"print(load_policy({str(tmp_path)!r}).act(np.array({seen.tolist()}, np.float32), None, True).tolist())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=dict(os.environ)
+    )
+    np.testing.assert_array_equal(np.array(json.loads(said.stdout), np.float32), agent.predict(seen))
+    sample = vpac.evaluate(load_policy(tmp_path), "Pendulum-v1", 3, seed=0)
+    assert len(sample.returns) == 3
+
+
+def test_wrong_folders_are_refused(tmp_path):
+    agent = PPO("CartPole-v1", **SMALL)
+    agent.save(tmp_path)
+    with pytest.raises(UserError, match=r"use PPO\.load"):
+        VPACPPO.load(tmp_path)
+    with pytest.raises(UserError, match="shape"):
+        PPO.load(tmp_path, "Pendulum-v1")
+    text = (tmp_path / "agent.json").read_text()
+    for bad, words in (("{}", "format"), ("[", "JSON"), (text.replace('"seed": 0', '"seed": "x"'), "seed")):
+        (tmp_path / "agent.json").write_text(bad)
+        with pytest.raises(UserError, match=words):
+            PPO.load(tmp_path)
+
+
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['optax'] = None\nimport vpac\ntry:\n    vpac.PPO\nexcept vpac.UserError as e:\n    print(e)"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "pip install 'vpac[deep]'" in said.stdout
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_every_way_to_start_episodes_teaches_the_same(mode):
+    """Steps that only start an episode do not count; what is bootstrapped at a cut is the last observation."""
+    vector = SyncVectorEnv([probes.Countdown] * 4, autoreset_mode=mode)
+    agent = PPO(vector, seed=1, reward_scale=1.0, gamma=0.5, **{k: v for k, v in SMALL.items() if k != "envs"})
+    rollouts = []
+    improve = agent._improve
+    agent._improve = lambda rollout, *rest: (rollouts.append((rollout, rest)), improve(rollout, *rest))[1]
+    agent.learn(64 * 4)
+    for rollout, (scene, _, target, _) in rollouts:
+        valid = np.asarray(scene.valid) > 0
+        assert valid.all() == (mode != AutoresetMode.NEXT_STEP)
+        shown = rollout.observations[:-1].argmax(axis=-1)[valid]  # which step of the episode it is, from 0
+        np.testing.assert_array_equal(rollout.rewards[valid], shown + 1)
+        np.testing.assert_array_equal((np.asarray(scene.running) == 0)[valid], shown == 6)
+        assert np.isfinite(np.asarray(target)).all()
+    lengths = {length for *_, length in agent.recent}
+    scores = {score for score, *_ in agent.recent}
+    assert (lengths, scores) == ({7.0}, {28.0})
+
+
+@pytest.mark.parametrize("make", [lambda: gymnasium.make("CartPole-v1"), lambda: "CartPole-v1", lambda: probes.Countdown,
+                                  lambda: vpac.FiniteMDP.from_gymnasium("vpac/CatchUp-v0")])  # fmt: skip
+def test_environments_of_every_kind(make):
+    agent = VPACPPO(make(), seed=0, psi=0.1, **SMALL).learn(64)
+    assert agent.timesteps == 64
+
+
+@pytest.mark.parametrize("what", ["reward", "observation"])
+def test_numbers_that_are_not_finite_stop_the_run_and_keep_the_checkpoint(what, tmp_path):
+    agent = PPO(lambda: probes.Breaks(what, 70), **SMALL)
+    with pytest.raises(NotFinite, match=f"the {what} of environment 0 .* is not finite at step"):
+        agent.learn(10_000, checkpoints=tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["00000003"]
+    assert np.isfinite(agent.policy().weights[0]).all()
+
+
+def test_a_diverging_policy_keeps_the_networks_it_had(tmp_path):
+    agent = PPO("Pendulum-v1", seed=0, learning_rate=1e30, max_grad_norm=None, **SMALL)
+    with pytest.raises(NotFinite, match=r"is not finite in the iteration after step \d+ \(seed 0\)"):
+        agent.learn(64 * 20, checkpoints=tmp_path)
+    assert all(np.isfinite(W).all() for W in agent.policy().weights)
+
+
+def test_settings_are_checked():
+    for settings, words in (
+        ({"psy": 1}, "did you mean 'psi'"), ({"gamma": 1.5}, "gamma"), ({"envs": 0}, "envs"), ({"hidden": ()}, "hidden"),
+        ({"form": "wrong"}, "form"), ({"preset": "papers"}, "did you mean 'paper'"), ({"steps": 1.5}, "steps"),
+        ({"normalise_observations": 1}, "true or false"), ({"psi": -1}, "psi"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=words):
+            PPO("CartPole-v1", **settings)
+
+
+def test_every_option_is_read():
+    """Changing any field changes what is learned, or how it is computed."""
+    import ast
+    import dataclasses
+
+    from vpac.deep.options import Options
+
+    source = Path(vpac.__file__).parent / "deep"
+    used = {
+        node.attr for path in source.glob("*.py") if path.name != "options.py" for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }  # fmt: skip
+    assert {field.name for field in dataclasses.fields(Options)} <= used
+
+
+def test_scaled_and_raw_prices_agree():
+    """ψ on rewards × 0.01 is a hundred times ψ on raw rewards."""
+    common = {**SMALL, "reward_scale": 0.01, "seed": 1}
+    raw = VPACPPO("Pendulum-v1", psi=0.001, **common).learn(64 * 4)
+    scaled = VPACPPO("Pendulum-v1", psi=0.1, psi_units="scaled", **common).learn(64 * 4)
+    np.testing.assert_array_equal(raw.policy().weights[0], scaled.policy().weights[0])
+
+
+def test_same_step_and_next_step_bootstrap_from_the_last_observation():
+    """Episodes that are only cut: V of the cut state is used, whatever way the next one starts."""
+    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+        vector = SyncVectorEnv([probes.OnlyCut] * 4, autoreset_mode=mode)
+        agent = PPO(vector, seed=1, reward_scale=1.0, gamma=0.5, learning_rate=0.01, normalise_observations=False,
+                    **{k: v for k, v in SMALL.items() if k != "envs"}).learn(64 * 60)  # fmt: skip
+        value = float(agent.networks.value(np.zeros((1, 1), np.float32))[0])
+        assert value == pytest.approx(2.0, abs=0.3)
