@@ -61,7 +61,7 @@ def workers() -> list[int]:
     return found
 
 
-def test_a_killed_worker_and_a_lost_node_change_nothing(cluster, tmp_path):
+def test_a_killed_worker_and_a_lost_node_change_nothing(cluster, tmp_path, capsys):
     """The study ends complete, in a bucket, with the bytes that one process writes into a folder."""
     plans = [plan(little(runs=8, episodes=4000))]
     undisturbed = Store(tmp_path)
@@ -86,6 +86,7 @@ def test_a_killed_worker_and_a_lost_node_change_nothing(cluster, tmp_path):
         assert killed
         assert (tally.done, tally.failed) == (16, [])
         assert contents(store) == contents(undisturbed)
+    assert capsys.readouterr().out == ""  # there is one display
 
 
 def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path):

@@ -188,6 +188,8 @@ def _connect(address: str | None) -> Any:
         import ray
     except ImportError:
         raise UserError('this executor needs the extra ray: pip install "vpac[ray]"') from None
+    # Ray prints on standard output which workers have died; that is the verb's, and the driver reports what came of it
+    ray._private.worker.print_to_stdstream = lambda *lines, **how: None
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
