@@ -89,7 +89,7 @@ def test_a_killed_worker_and_a_lost_node_change_nothing(cluster, tmp_path, capsy
     assert capsys.readouterr().out == ""  # there is one display
 
 
-def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path):
+def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path, monkeypatch):
     arms = (
         Arm(label="good", algorithm="ac"),
         Arm(label="deadly", algorithm="ac", env="killer:Killer-v0", settings={"gamma": 0.9}),
@@ -98,6 +98,9 @@ def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path):
     store, hands = Store(tmp_path), make_executor("ray", 2, cluster.address)
     try:
         tally = carry_out_studies([plan(little(runs=1, arms=arms))], store, hands)["little"]
+        monkeypatch.setattr(Store, "identity", lambda store: "of a store that workers do not see")
+        with pytest.raises(UserError, match="is not the driver's"):
+            carry_out_studies([plan(little(runs=2))], store, hands)
     finally:
         hands.close()
     assert tally.done == 1
