@@ -41,7 +41,7 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/mypy
 
 bench: setup  ## Set up, then measure every speed claim (says which are not kept; takes minutes)
-	@for script in oracle tabular; do echo "== benchmarks/$$script.py"; \
+	@for script in oracle tabular scheduler; do echo "== benchmarks/$$script.py"; \
 		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
 
 docs: .venv/.docs  ## Set up, then build the documentation into site/

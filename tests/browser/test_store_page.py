@@ -38,7 +38,7 @@ def page(store):
 
 
 def finals(store, algorithm, quantity):
-    records = [json.loads((store.runs / n / "run.json").read_text(encoding="utf-8")) for n in store.names()]
+    records = [json.loads((store.root / "runs" / n / "run.json").read_text(encoding="utf-8")) for n in store.names()]
     return np.array([r["final"][quantity] for r in records if r["task"]["algorithm"] == algorithm])
 
 

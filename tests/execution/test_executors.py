@@ -54,7 +54,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs):
         hands.close()
     assert tally.done == 2
     assert sorted(outcome.status for outcome in tally.failed) == ["diverged", "diverged", "failed", "failed"]
-    notes = [json.loads(path.read_text(encoding="utf-8")) for path in store.failed.glob("*.json")]
+    notes = [json.loads(path.read_text(encoding="utf-8")) for path in (store.root / "failed").glob("*.json")]
     assert len(notes) == 4
     assert any("psi must be" in note["error"] and "Traceback" in note["error"] for note in notes)
     assert any("not finite" in note["error"] and "seed" in note["error"] for note in notes)
@@ -154,7 +154,7 @@ def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
     assert code == 0, err
     assert json.loads(out)["experiments"]["little"]["kept"] >= 1
     assert contents(store) == expected
-    assert [entry for entry in os.listdir(store.runs) if entry.startswith(".")] == []
+    assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
 
 
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
@@ -193,7 +193,8 @@ def test_two_processes_on_one_store_share_the_work(store, undisturbed):
         counts.append(found)
     assert contents(store) == expected
     times = [
-        json.loads((store.runs / n / "run.json").read_text(encoding="utf-8"))["about"]["time"] for n in store.names()
+        json.loads((store.root / "runs" / n / "run.json").read_text(encoding="utf-8"))["about"]["time"]
+        for n in store.names()
     ]
     assert len(times) == 120
     assert all(re.match(r"20\d\d-", text) for text in times)

@@ -63,13 +63,14 @@ def test_what_is_written_is_read_back(store):
     assert record.about == {"seconds": 1.5}
     assert record.metrics()["mean"].to_list() == [1.0, 1.0, 1.0]
     np.testing.assert_array_equal(record.policy()["theta"], np.eye(2))
-    assert [entry for entry in os.listdir(store.runs) if entry.startswith(".")] == []
+    assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
 
 
 @pytest.mark.parametrize("file", ["run.json", "metrics.parquet", "policy.safetensors"])
 def test_any_flipped_byte_is_found(store, file):
     run = a_run()
-    path = store.write(run, RESULT, {}) / file
+    store.write(run, RESULT, {})
+    path = store.root / "runs" / run.name / file
     good = path.read_bytes()
     rng = np.random.default_rng(3)
     for place in {0, len(good) - 1, *rng.integers(len(good), size=60).tolist()}:
@@ -90,15 +91,16 @@ def test_any_flipped_byte_is_found(store, file):
 
 
 def test_another_format_is_named(store):
-    path = store.write(a_run(), RESULT, {}) / "run.json"
+    store.write(a_run(), RESULT, {})
+    path = store.root / "runs" / a_run().name / "run.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 99'), encoding="utf-8")
     with pytest.raises(Damaged, match="format 99; this version of vpac reads format 1"):
         store.read(a_run().name)
 
 
 def test_a_folder_under_another_name_is_found(store):
-    folder = store.write(a_run(), RESULT, {})
-    folder.rename(store.runs / a_run(1).name)
+    store.write(a_run(), RESULT, {})
+    (store.root / "runs" / a_run().name).rename(store.root / "runs" / a_run(1).name)
     with pytest.raises(Damaged, match="name"):
         store.read(a_run(1).name)
 
@@ -108,13 +110,13 @@ def test_a_damaged_run_is_set_aside_and_run_again(store):
     carry_out_studies(plans, store, Serial())
     good = contents(store)
     names = store.names()
-    (store.runs / names[0] / "metrics.parquet").write_bytes(b"rubbish")
-    (store.runs / names[1] / "policy.safetensors").unlink()
+    (store.root / "runs" / names[0] / "metrics.parquet").write_bytes(b"rubbish")
+    (store.root / "runs" / names[1] / "policy.safetensors").unlink()
     tally = carry_out_studies(plans, store, Serial())["little"]
     assert (tally.kept, tally.done) == (2, 2)
     assert len(tally.damaged) == 2
     assert "metrics.parquet" in " ".join(tally.damaged)
-    assert sorted(os.listdir(store.damaged)) == [f"{names[0]}.1", f"{names[1]}.1"]
+    assert sorted(os.listdir(store.root / "damaged")) == [f"{names[0]}.1", f"{names[1]}.1"]
     assert contents(store) == good
 
 
@@ -134,19 +136,19 @@ def test_what_a_killed_process_left_is_tidied_away(store):
     run, other = a_run(), a_run(1)
     store.write(run, RESULT, {})
     for name in (run.name, other.name):
-        (store.runs / f".{name}.part").mkdir()
-        (store.runs / f".{name}.part" / "metrics.parquet").write_bytes(b"half")
+        (store.root / "runs" / f".{name}.part").mkdir()
+        (store.root / "runs" / f".{name}.part" / "metrics.parquet").write_bytes(b"half")
     store.tidy()
-    assert os.listdir(store.runs) == [run.name]
+    assert os.listdir(store.root / "runs") == [run.name]
 
 
 def test_a_finished_run_is_not_run_again(store):
     run = a_run()
     first = carry_out(store, run)
     assert (first.status, first.seconds > 0.0) == ("finished", True)
-    stamp = (store.folder(run) / "run.json").stat().st_mtime_ns
+    stamp = (store.root / "runs" / run.name / "run.json").stat().st_mtime_ns
     assert carry_out(store, run).seconds == 0.0
-    assert (store.folder(run) / "run.json").stat().st_mtime_ns == stamp
+    assert (store.root / "runs" / run.name / "run.json").stat().st_mtime_ns == stamp
 
 
 def test_a_run_says_where_it_comes_from(store):
@@ -182,7 +184,7 @@ def test_a_full_disk_leaves_what_was_good(store, tmp_path):
     assert "status='unwritable'" in done.stdout, done.stderr
     assert f"cannot write to {store.root}" in done.stdout
     assert contents(store) == good
-    assert [entry for entry in os.listdir(store.runs) if entry.startswith(".")] == []
+    assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
 
 
 def test_the_index_is_rebuilt_from_the_folders(store):
@@ -202,15 +204,15 @@ def test_a_study_is_noted_and_a_spoilt_note_is_no_obstacle(store):
     plans = [plan(little(runs=2), scale=0.5)]
     carry_out_studies(plans, store, Serial())
     path = store.root / "studies" / "little.json"
-    noted = read_study(path)
+    noted = read_study(store, "little")
     assert noted.experiment == little(runs=2)
     assert noted.scale == 0.5
     assert [len(names) for names in noted.runs.values()] == [2, 2]
     assert noted.seconds > 0.0
     carry_out_studies(plans, store, Serial())
-    assert read_study(path) == noted
+    assert read_study(store, "little") == noted
     for text in ("", "{}", "[1]", json.dumps({"experiment": {}, "runs": 3})):
         path.write_text(text, encoding="utf-8")
-        assert read_study(path) is None
+        assert read_study(store, "little") is None
     carry_out_studies(plans, store, Serial())
-    assert read_study(path).runs == noted.runs
+    assert read_study(store, "little").runs == noted.runs

@@ -112,9 +112,9 @@ def test_runs_that_are_missing_are_counted_not_invented(little_store, tmp_path):
     copy = Store(tmp_path / "copy")
     shutil.copytree(little_store.root, copy.root)
     for name in copy.names()[:3]:
-        shutil.rmtree(copy.runs / name)
+        shutil.rmtree(copy.root / "runs" / name)
     broken = copy.names()[0]
-    (copy.runs / broken / "metrics.parquet").write_bytes(b"rubbish")
+    (copy.root / "runs" / broken / "metrics.parquet").write_bytes(b"rubbish")
     found = document_of(copy, list(studies(copy)))
     messages = " ".join(failure.message for failure in found.failures)
     assert "3 runs are still to be carried out" in messages

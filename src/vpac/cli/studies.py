@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "Reproduce", "Runs", "Sweep"]
 
-EXECUTORS = ("processes", "serial")
+EXECUTORS = ("processes", "serial", "ray")
 JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
+STORE = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
+OUT = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,15 @@ class Reproduce:
     runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """So many runs of each arm instead."""
     jobs: JOBS = None
-    """Processes. Default: one for each core."""
-    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial")] = "processes"
+    """Runs at a time. Default: one for each core."""
+    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
     """Who carries out the runs; the results do not depend on it."""
-    store: Path = Path("results")
-    """Where everything is kept."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    store: STORE = "results"
+    """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
+    out: OUT = None
+    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
     json: bool = False
     """Print JSON instead of tables."""
 
@@ -55,9 +61,7 @@ class Reproduce:
         from vpac.experiments.catalogue import chosen
 
         plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
-        return carry_out(
-            plans, self.store, self.executor, self.jobs, self.json, command(self, "reproduce", *self.names)
-        )
+        return carry_out(plans, self, command(self, "reproduce", *self.names))
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,15 @@ class Sweep:
     runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """So many runs of each arm instead."""
     jobs: JOBS = None
-    """Processes. Default: one for each core."""
-    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial")] = "processes"
+    """Runs at a time. Default: one for each core."""
+    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
     """Who carries out the runs; the results do not depend on it."""
-    store: Path = Path("results")
-    """Where everything is kept."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    store: STORE = "results"
+    """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
+    out: OUT = None
+    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
     json: bool = False
     """Print JSON instead of tables."""
 
@@ -91,7 +99,7 @@ class Sweep:
         experiment = read_experiment(self.spec)
         check(experiment)
         plans = [plan(experiment, full=True, runs=self.runs, scale=self.scale)]
-        return carry_out(plans, self.store, self.executor, self.jobs, self.json, command(self, "sweep", str(self.spec)))
+        return carry_out(plans, self, command(self, "sweep", str(self.spec)))
 
 
 def command(verb: Reproduce | Sweep, *words: str) -> str:
@@ -105,30 +113,29 @@ def command(verb: Reproduce | Sweep, *words: str) -> str:
     return shlex.join(["vpac", *words, *options])
 
 
-def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None, quiet: bool, again: str) -> int:
+def carry_out(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int:
     """Carry out studies under one display, then build the page; 1 if a run failed."""
     from vpac.cli.display import Display
     from vpac.execution.executors import make_executor
     from vpac.execution.store import Store
     from vpac.execution.study import carry_out_studies
-    from vpac.files import make_folder
     from vpac.report.build import build
     from vpac.report.judge import anchor
 
-    hands = make_executor(one_of(executor, EXECUTORS, "executor"), jobs)
-    make_folder(root)
-    store = Store(root)
+    quiet, store = verb.json, Store(verb.store)
+    hands = make_executor(one_of(verb.executor, EXECUTORS, "executor"), verb.jobs, verb.address)
+    store.place.prepare()
     try:
         with Display(plans, quiet) as display:
             tallies = carry_out_studies(plans, store, hands, display.tell, again)
     except KeyboardInterrupt:
-        say(f"stopped; finished runs are kept in {root}. To go on: {again}", quiet=True)
+        say(f"stopped; finished runs are kept in {verb.store}. To go on: {again}", quiet=True)
         raise
     finally:
         hands.close()
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         say(f"damaged: {damage}", quiet=True)
-    page, document = build(store, quiet)
+    page, document = build(store, quiet, _out(verb.store, verb.out))
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
@@ -140,6 +147,11 @@ def carry_out(plans: Sequence[Plan], root: Path, executor: str, jobs: int | None
         say(f"{first.name}: {first.error.strip().splitlines()[-1]}", quiet=True)
         say(f"{_count(failed, 'run')} failed; the page shows how. To try again: {again}", quiet=True)
     return 1 if failed else 0
+
+
+def _out(store: str, out: Path | None) -> Path | None:
+    """Where to write the page: a bucket has no folder of its own."""
+    return Path("results") if out is None and "://" in store else out
 
 
 def _count(number: int, thing: str) -> str:
@@ -192,8 +204,8 @@ class Runs:
     Example: vpac runs --env FourRooms --algorithm vpac
     """
 
-    store: Path = Path("results")
-    """Where the runs are."""
+    store: STORE = "results"
+    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
     algorithm: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Only runs of this algorithm."""
     env: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
@@ -216,7 +228,7 @@ class Runs:
         from vpac.execution.store import Store
 
         one_of(self.status, ("all", "finished", "failed"), "status")
-        if not self.store.is_dir():
+        if "://" not in self.store and not Path(self.store).is_dir():
             raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
         wanted, found = key_values(self.where), index(Store(self.store))
         rows = [
@@ -248,8 +260,10 @@ class Report:
     Example: vpac report --store results
     """
 
-    store: Path = Path("results")
-    """Where the runs are."""
+    store: STORE = "results"
+    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
+    out: OUT = None
+    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
     json: bool = False
     """Print JSON instead of text."""
 
@@ -258,11 +272,12 @@ class Report:
         from vpac.execution.store import Store
         from vpac.report.build import build
 
-        if not (self.store / "studies").is_dir():
+        store = Store(self.store)
+        if not store.place.files("studies"):
             raise UserError(
                 f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
             )
-        page, _ = build(Store(self.store), self.json)
+        page, _ = build(store, self.json, _out(self.store, self.out))
         show({"page": str(page)} if self.json else None)
         say(f"look at {page}", self.json)
         return 0

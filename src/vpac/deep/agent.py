@@ -162,6 +162,7 @@ class PPO:
         progress: bool = False,
         checkpoints: Path | str | None = None,
         resuming: bool = False,
+        kept: Callable[[], object] | None = None,
     ) -> Self:
         """Learn from so many more environment steps, in whole iterations.
 
@@ -171,13 +172,16 @@ class PPO:
                 returns False.
             progress: show a live display on standard error.
             checkpoints: a folder for checkpoints, one after every `checkpoint_every` iterations; the last two are kept.
+            kept: called after each checkpoint.
             resuming: go on with the `learn` that a loaded checkpoint was part of: `total_timesteps` is its total.
         """
         if progress:
             from vpac.deep.display import Display
 
             with Display(self, total_timesteps, callback) as display:
-                return self.learn(total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming)
+                return self.learn(
+                    total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
+                )
         total = whole(total_timesteps, "total_timesteps")
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
@@ -195,6 +199,8 @@ class PPO:
                     from vpac.deep.checkpoint import write_checkpoint
 
                     write_checkpoint(self, Path(checkpoints))
+                    if kept is not None:
+                        kept()
         self._finish(callback)
         self._fresh = True
         return self

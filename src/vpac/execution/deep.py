@@ -9,6 +9,7 @@ import numpy as np
 
 from vpac.errors import UserError, suggestion
 from vpac.execution.run import Run
+from vpac.execution.scratch import Scratch
 from vpac.execution.store import Result
 from vpac.risk import metrics as risk
 from vpac.typing import FloatArray
@@ -40,16 +41,16 @@ def deep_algorithm(name: str) -> type[PPO]:
     return found
 
 
-def train_deep(run: Run, scratch: Path | None = None) -> Result:
+def train_deep(run: Run, scratch: Scratch) -> Result:
     """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed.
 
     Args:
         run: the task and its seed.
-        scratch: a folder for checkpoints; with one in it, the run goes on from there.
+        scratch: for checkpoints; with one in it, the run goes on from there.
     """
     task = run.task
-    agent = _agent(task, run.seed, scratch)
-    agent.learn(task["steps"], checkpoints=scratch, resuming=agent.timesteps > 0)
+    agent = _agent(task, run.seed, scratch.folder)
+    agent.learn(task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=scratch.keep)
     agent.environments.close()
     final, samples = measure(agent, task)
     policy = agent.policy()
@@ -59,14 +60,13 @@ def train_deep(run: Run, scratch: Path | None = None) -> Result:
     return Result(curve(agent), arrays | samples, final)
 
 
-def _agent(task: dict[str, Any], seed: int, scratch: Path | None) -> PPO:
+def _agent(task: dict[str, Any], seed: int, folder: Path) -> PPO:
     kind = deep_algorithm(task["algorithm"])
-    if scratch is not None:
-        from vpac.deep.checkpoint import latest_checkpoint
+    from vpac.deep.checkpoint import latest_checkpoint
 
-        found = latest_checkpoint(kind, scratch)
-        if found is not None:
-            return found[0]
+    found = latest_checkpoint(kind, folder)
+    if found is not None:
+        return found[0]
     return kind(task["env"], seed=seed, arguments=task.get("env_settings") or None, **task["settings"])
 
 

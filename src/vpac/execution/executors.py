@@ -1,4 +1,4 @@
-"""Who carries out runs: this process, some processes of this machine; anything with `run(store, runs)` will do.
+"""Who carries out runs: this process, some processes of this machine, a cluster; anything with `run(store, runs)` will do.
 
 Results never depend on the executor: a run is its task and its seed, and is written by whoever carries it out.
 """
@@ -13,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any, Protocol
 
 from vpac.errors import UserError
@@ -99,7 +98,7 @@ class Processes:
                         run = waiting.popleft()
                         worker.at.append(run)
                         with contextlib.suppress(OSError):  # it has died: found out below
-                            worker.pipe.send((store.root, run))
+                            worker.pipe.send((store.address, run))
                 busy = {worker.pipe: worker for worker in workers if worker.at}
                 for pipe in wait(list(busy)):
                     worker = busy[pipe]  # type: ignore[index]
@@ -142,19 +141,31 @@ def _serve(pipe: Connection) -> None:
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stores: dict[Path, Store] = {}
+    stores: dict[str, Store] = {}
     with threadpool_limits(1):
         while True:
             try:
-                root, run = pipe.recv()
-                pipe.send(carry_out(stores.setdefault(root, Store(root)), run))
+                address, run = pipe.recv()
+                pipe.send(carry_out(stores.setdefault(address, Store(address)), run))
             except (EOFError, OSError):
                 return
 
 
-def make_executor(name: str, jobs: int | None) -> Executor:
-    """An executor by its name on the command line."""
-    count = os.cpu_count() or 1 if jobs is None else jobs
-    if count < 1:
+def make_executor(name: str, jobs: int | None, address: str | None = None) -> Executor:
+    """An executor by its name on the command line.
+
+    Args:
+        name: serial, processes or ray.
+        jobs: how many runs at a time; none: one for each core.
+        address: of the Ray cluster.
+    """
+    if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be a whole number from 1 up, got {jobs!r}")
+    if name == "ray":
+        from vpac.execution.cluster import OnRay
+
+        return OnRay(address, jobs)
+    if address is not None:
+        raise UserError(f"an address is that of a Ray cluster: use --executor ray with it, not {name}")
+    count = os.cpu_count() or 1 if jobs is None else jobs
     return Serial() if name == "serial" or count == 1 else Processes(count)

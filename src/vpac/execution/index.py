@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-import os
 from typing import Any
 
 from vpac.errors import UserError
-from vpac.execution.store import RECORD, Damaged, Store, read_record
-from vpac.files import write_atomically
+from vpac.execution.store import Damaged, Store, read_record
 
 __all__ = ["index"]
 
+INDEX = "index.parquet"
 COLUMNS = ("name", "status", "algorithm", "env", "seed", "mean", "variance", "seconds", "time", "settings", "stamp")
 
 
@@ -20,11 +20,7 @@ def index(store: Store) -> list[dict[str, Any]]:
     """One row a run, sorted by name; only folders that are new since the last time are read."""
     known = _read(store)
     rows, changed = [], False
-    for name in store.names():
-        try:
-            stamp = os.stat(store.runs / name / RECORD).st_mtime_ns
-        except OSError:
-            stamp = -1
+    for name, stamp in store.stamps().items():
         row = known.get(name)
         if row is None or row["stamp"] != stamp:
             row, changed = _row(store, name, stamp), True
@@ -32,13 +28,13 @@ def index(store: Store) -> list[dict[str, Any]]:
     if changed or len(rows) != len(known):
         with contextlib.suppress(UserError, OSError):  # a store that cannot be written to can still be listed
             _write(store, rows)
-    failed = [_failed(path) for path in sorted(store.failed.glob("*.json"))] if store.failed.is_dir() else []
+    failed = [_failed(store.failure(name)) for name in store.failures()]
     return rows + [row for row in failed if row is not None]
 
 
 def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
     try:
-        record = read_record(store.runs / name)
+        record = read_record(store.place, name)
     except Damaged as damage:
         blank: dict[str, Any] = dict.fromkeys(COLUMNS)
         return blank | {
@@ -56,12 +52,11 @@ def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _failed(path: Any) -> dict[str, Any] | None:
+def _failed(record: Any) -> dict[str, Any] | None:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
         blank: dict[str, Any] = dict.fromkeys(COLUMNS)
         return blank | _of_task(record) | {"status": str(record["about"].get("status", "failed")), "stamp": -1}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 
@@ -78,7 +73,7 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
     import polars as pl
 
     try:
-        frame = pl.read_parquet(store.root / "index.parquet", columns=list(COLUMNS))
+        frame = pl.read_parquet(io.BytesIO(store.place.read(INDEX)), columns=list(COLUMNS))
         return {row["name"]: row | {"settings": json.loads(row["settings"])} for row in frame.iter_rows(named=True)}
     except (OSError, ValueError, TypeError, pl.exceptions.PolarsError):
         return {}
@@ -96,4 +91,6 @@ def _write(store: Store, rows: list[dict[str, Any]]) -> None:
         for name in COLUMNS
     }
     plain = [row | {"settings": json.dumps(row["settings"])} for row in rows]
-    write_atomically(store.root / "index.parquet", pl.DataFrame(plain, schema=kinds).write_parquet)
+    file = io.BytesIO()
+    pl.DataFrame(plain, schema=kinds).write_parquet(file)
+    store.place.write(INDEX, file.getvalue())

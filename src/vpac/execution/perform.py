@@ -9,18 +9,19 @@ import numpy as np
 
 from vpac.execution.making import learner_of, process_of
 from vpac.execution.run import Run
+from vpac.execution.scratch import Scratch
 from vpac.execution.store import Result
 from vpac.typing import FloatArray
 
 __all__ = ["perform"]
 
 
-def perform(run: Run) -> Result:
-    """Do it."""
-    return KINDS[run.task["kind"]](run)
+def perform(run: Run, scratch: Scratch) -> Result:
+    """Do it; a long run leaves checkpoints in `scratch`, and goes on from those that it finds there."""
+    return KINDS[run.task["kind"]](run, scratch)
 
 
-def train(run: Run) -> Result:
+def train(run: Run, _: Scratch) -> Result:
     """Train a tabular or linear learner and measure its policies along the way."""
     from vpac.execution.training import late_returns
     from vpac.learners.evaluation import Snapshots
@@ -79,7 +80,7 @@ def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | No
     return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
 
 
-def predict(run: Run) -> Result:
+def predict(run: Run, _: Scratch) -> Result:
     """Evaluate a policy that stays as it is, with the direct and the indirect critic of the variance.
 
     The target policy is `greed` times the optimal one, the rest uniform; the behaviour policy likewise, with
@@ -107,7 +108,7 @@ def predict(run: Run) -> Result:
     return Result(metrics, {}, {name: value if np.isfinite(value) else None for name, value in final.items()})
 
 
-def converge(run: Run) -> Result:
+def converge(run: Run, _: Scratch) -> Result:
     """Learn with the step sizes of the convergence theorem, compared with the oracle on the way."""
     from vpac.execution.convergence import Convergence
 
@@ -119,7 +120,7 @@ def converge(run: Run) -> Result:
     return Result(metrics, {}, final)
 
 
-def solve_frontier(run: Run) -> Result:
+def solve_frontier(run: Run, _: Scratch) -> Result:
     """The exact mean–variance frontier of a finite process."""
     from vpac.oracle import frontier
 
@@ -129,7 +130,7 @@ def solve_frontier(run: Run) -> Result:
     return Result(metrics, {"policies": found.policies}, {})
 
 
-def try_theorems(run: Run) -> Result:
+def try_theorems(run: Run, _: Scratch) -> Result:
     """Every formula of the paper against the derivative itself, in one world."""
     from vpac.execution.theorems import seed_of, try_world
     from vpac.experiments.theorems import WORLDS
@@ -144,14 +145,14 @@ def try_theorems(run: Run) -> Result:
     return Result(rows, {}, {})
 
 
-def train_deep(run: Run) -> Result:
+def train_deep(run: Run, scratch: Scratch) -> Result:
     """Train one of the PPO family and measure its last policy."""
     from vpac.execution.deep import train_deep
 
-    return train_deep(run)
+    return train_deep(run, scratch)
 
 
-KINDS: dict[str, Callable[[Run], Result]] = {
+KINDS: dict[str, Callable[[Run, Scratch], Result]] = {
     "deep": train_deep,
     "training": train, "prediction": predict, "convergence": converge, "frontier": solve_frontier, "theorems": try_theorems,
 }  # fmt: skip

@@ -5,33 +5,38 @@
     results/runs/NAME/policy.safetensors   what was learned
     results/failed/NAME.json               a run that failed, with its traceback; it is tried again next time
     results/damaged/NAME…                  folders that did not pass their checks, set aside
+    results/checkpoints/NAME/…             what a long run that is not finished goes on from
 
-A folder with its final name is a finished run. There is no file that knows about all runs and could ruin them.
+Instead of a folder `results` it may be a bucket: how bytes are kept is the business of a place (`places.py`). A run that the
+place has is finished. There is no file that knows about all runs and could ruin them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vpac.execution.run import FORMAT, HASH, Run
-from vpac.files import make_folder, sync_file, sync_folder, write_text
+from vpac.errors import UserError
+from vpac.execution.places import RECORD, Local, Place, place_at
+from vpac.execution.run import FORMAT, Run
+from vpac.execution.scratch import Scratch
 from vpac.typing import FloatArray
 
 __all__ = ["Damaged", "Record", "Result", "Store"]
 
-METRICS, POLICY, RECORD, PART = "metrics.parquet", "policy.safetensors", "run.json", ".part"
+METRICS, POLICY = "metrics.parquet", "policy.safetensors"
+RUNS, FAILED, DAMAGED, CHECKPOINTS = "runs", "failed", "damaged", "checkpoints"
+IDENTITY = ".identity"
 BLANK = b"." * 64
 
 
@@ -61,66 +66,85 @@ class Record:
     """The numbers that it comes down to."""
     about: dict[str, Any]
     """Seconds, time, versions, machine, commit."""
-    folder: Path
-    """Where it is."""
+    files: dict[str, Any]
+    """Size and checksum of each of its files."""
+    place: Place
+    """Where it is kept."""
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
         import polars as pl
 
-        return pl.read_parquet(self.folder / METRICS)
+        return pl.read_parquet(io.BytesIO(self.file(METRICS)))
 
     def policy(self) -> dict[str, FloatArray]:
         """What was learned."""
-        from safetensors.numpy import load_file
+        from safetensors.numpy import load
 
-        return dict(load_file(self.folder / POLICY))
+        return dict(load(self.file(POLICY)))
+
+    def file(self, name: str) -> bytes:
+        """The content of one of its files, checked."""
+        key = f"{RUNS}/{self.run.name}/{name}"
+        try:
+            content = self.place.read(key)
+        except FileNotFoundError:
+            raise Damaged(f"{_named(self.place, key)} is missing") from None
+        except OSError as error:
+            raise Damaged(f"{_named(self.place, key)} cannot be read: {error.strerror or error}") from None
+        if _fingerprint(content) != self.files[name]:
+            raise Damaged(f"{_named(self.place, key)} is not what was written: its checksum differs")
+        return content
 
 
 class Store:
-    """A folder of runs; any number of processes may use it at once."""
+    """Runs, in a folder or in a bucket; any number of processes may use it at once."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
-        self.runs, self.failed, self.damaged = self.root / "runs", self.root / "failed", self.root / "damaged"
-        self._locks: int | None = None
+    def __init__(self, address: Path | str) -> None:
+        self.place = place_at(address)
         self._checked: dict[str, Record] = {}
 
-    def folder(self, run: Run) -> Path:
-        """Where a run is kept."""
-        return self.runs / run.name
+    @property
+    def address(self) -> str:
+        """What names it, on this machine and on others."""
+        return self.place.address
+
+    @property
+    def root(self) -> Path:
+        """The folder that it is; a bucket has none."""
+        if not isinstance(self.place, Local):
+            raise UserError(f"{self.address} is not a folder")
+        return self.place.root
+
+    def identity(self) -> str:
+        """A word that no other store has, so that a machine can tell whether it sees the same one."""
+        self.place.create(IDENTITY, uuid.uuid4().hex.encode())
+        return self.place.read(IDENTITY).decode()
 
     def finished(self, run: Run) -> bool:
-        """Whether it was run to its end: folders get their names only when they are whole."""
-        return self.folder(run).is_dir()
+        """Whether it was run to its end."""
+        return self.has(run.name)
+
+    def has(self, name: str) -> bool:
+        """Whether a run of this name is finished."""
+        return self.place.has(f"{RUNS}/{name}")
 
     def names(self) -> list[str]:
         """Of all finished runs."""
-        if not self.runs.is_dir():
-            return []
-        return sorted(e.name for e in os.scandir(self.runs) if not e.name.startswith(".") and e.is_dir())
+        return list(self.stamps())
 
-    def write(self, run: Run, result: Result, about: dict[str, Any]) -> Path:
+    def stamps(self) -> dict[str, int]:
+        """The names of all finished runs, each with a number that changes when its record does."""
+        return self.place.folders(RUNS)
+
+    def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
         """Keep a run; the caller holds its lock."""
-        make_folder(self.runs)
-        folder, temporary = self.folder(run), self._temporary(run)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
         files = {METRICS: _as_parquet(result.metrics), POLICY: _as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
         record["files"] = {name: _fingerprint(content) for name, content in files.items()}
         files[RECORD] = _signed(record).encode()
-        try:
-            for name, content in files.items():
-                (temporary / name).write_bytes(content)
-                sync_file(temporary / name)
-            sync_folder(temporary)
-            temporary.rename(folder)
-            sync_folder(self.runs)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        (self.failed / f"{run.name}.json").unlink(missing_ok=True)
-        return folder
+        self.place.commit(f"{RUNS}/{run.name}", files)
+        self.place.remove(f"{FAILED}/{run.name}.json")
 
     def read(self, name: str) -> Record:
         """A finished run, every byte of it checked, once for each `Store`."""
@@ -128,80 +152,70 @@ class Store:
             self._checked[name] = self._read(name)
         return self._checked[name]
 
+    def read_ahead(self, names: Iterable[str]) -> None:
+        """Read and check finished runs, many at a time where that is quicker; damaged ones are found when they are read."""
+        if self.place.readers > 1:
+            with ThreadPoolExecutor(self.place.readers) as readers:
+                list(readers.map(self._try, names))
+
+    def _try(self, name: str) -> None:
+        with suppress(Damaged):
+            self.read(name)
+
     def _read(self, name: str) -> Record:
-        folder = self.runs / name
-        record = read_record(folder)
+        record = read_record(self.place, name)
         run = Run.read(record)
         if run.name != name or record["name"] != name:
-            raise Damaged(f"{folder}: the folder's name is not that of the run in it")
-        for file, expected in record["files"].items():
-            if not (folder / file).is_file():
-                raise Damaged(f"{folder / file} is missing")
-            if _fingerprint((folder / file).read_bytes()) != expected:
-                raise Damaged(f"{folder / file} is not what was written: its checksum differs")
-        return Record(run, record["final"], record["about"], folder)
+            raise Damaged(f"{_named(self.place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
+        found = Record(run, record["final"], record["about"], record["files"], self.place)
+        for file in found.files:
+            found.file(file)
+        return found
 
-    def set_aside(self, name: str) -> Path:
+    def set_aside(self, name: str) -> str:
         """Move a damaged run out of the way; returns where to."""
-        make_folder(self.damaged)
         number = 1
-        while (target := self.damaged / f"{name}.{number}").exists():
+        while self.place.has(target := f"{DAMAGED}/{name}.{number}"):
             number += 1
-        (self.runs / name).rename(target)
-        return target
+        self.place.move(f"{RUNS}/{name}", target)
+        return _named(self.place, target)
 
     def fail(self, run: Run, error: str, about: dict[str, Any]) -> None:
         """Remember that a run failed, and how."""
         record = {**run.content, "name": run.name, "error": error, "about": about}
-        write_text(self.failed / f"{run.name}.json", json.dumps(record, indent=1, ensure_ascii=False))
+        self.place.write(f"{FAILED}/{run.name}.json", json.dumps(record, indent=1, ensure_ascii=False).encode())
 
     def failure(self, name: str) -> dict[str, Any] | None:
         """How a run failed last time, if it did; a note that cannot be read is no obstacle."""
         try:
-            found = json.loads((self.failed / f"{name}.json").read_text(encoding="utf-8"))
+            found = json.loads(self.place.read(f"{FAILED}/{name}.json"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
-    @contextmanager
-    def lock(self, name: str) -> Iterator[bool]:
-        """Hold a run, so that no other process runs it, too; yields whether that succeeded.
+    def failures(self) -> list[str]:
+        """Names of the runs that failed last time."""
+        return [file.removesuffix(".json") for file in self.place.files(FAILED) if file.endswith(".json")]
 
-        One byte of one file is locked, at a place that the hash in the name decides: nothing has to be tidied up, and
-        the system releases it when the process ends, however it ends.
-        """
-        if self._locks is None:
-            make_folder(self.root)
-            self._locks = os.open(self.root / ".locks", os.O_RDWR | os.O_CREAT, 0o666)
-        place = int(name[-HASH:][:15], 16)
-        try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-        except OSError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
+    def lock(self, name: str) -> AbstractContextManager[bool]:
+        """Hold a run, so that no other process runs it, too; yields whether that succeeded."""
+        return self.place.lock(name)
+
+    def scratch(self, run: Run) -> Scratch:
+        """Where a run leaves its checkpoints."""
+        return self.place.scratch(f"{CHECKPOINTS}/{run.name}")
 
     def tidy(self) -> None:
-        """Remove what killed processes left half written."""
-        if not self.runs.is_dir():
-            return
-        for part in self.runs.glob(f".*{PART}"):
-            with self.lock(part.name.removesuffix(PART)) as free:
-                if free:
-                    shutil.rmtree(part, ignore_errors=True)
-
-    def _temporary(self, run: Run) -> Path:
-        return self.runs / f".{run.name}{PART}"
+        """Remove what killed processes left."""
+        self.place.tidy()
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """`run.json`, checked; an older format is named."""
-    path = folder / RECORD
+def read_record(place: Place, name: str) -> dict[str, Any]:
+    """`run.json` of a run, checked; an older format is named."""
+    key = f"{RUNS}/{name}/{RECORD}"
+    path = _named(place, key)
     try:
-        text = path.read_bytes()
+        text = place.read(key)
         record = json.loads(text)
         format_ = record["format"]
     except OSError as error:
@@ -220,6 +234,11 @@ def _signed(record: dict[str, Any]) -> str:
     """A record as the text that is stored; its checksum is that of the text with a blank in its place."""
     blank = json.dumps({**record, "checksum": BLANK.decode()}, indent=1, ensure_ascii=False, allow_nan=False)
     return blank.replace(BLANK.decode(), hashlib.sha256(blank.encode()).hexdigest())
+
+
+def _named(place: Place, key: str) -> str:
+    """For people: where something is kept."""
+    return f"{place.address}/{key}"
 
 
 def _fingerprint(content: bytes) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,10 +19,10 @@ from vpac.execution.store import Damaged, Store
 from vpac.execution.worker import Outcome
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Experiment
-from vpac.files import write_text
 
 __all__ = ["Plan", "Study", "Tally", "carry_out_studies", "plan", "read_study", "studies"]
 
+STUDIES = "studies"
 PATIENCE = 0.2
 """Seconds between two looks at runs that another process is at."""
 
@@ -109,6 +108,8 @@ def carry_out_studies(
     again, for experiments that are not in the catalogue.
     """
     store.tidy()
+    there = set(store.names())
+    store.read_ahead({run.name for plan in plans for run in plan.all()} & there)
     tallies = {plan.experiment.name: Tally() for plan in plans}
     todo: dict[str, tuple[Run, Tally]] = {}
     for plan in plans:
@@ -116,7 +117,7 @@ def carry_out_studies(
         for run in plan.all():
             if run.name in todo:
                 tally.kept += 1
-            elif _is_kept(store, run, tally):
+            elif run.name in there and _is_kept(store, run, tally):
                 tally.kept += 1
                 watch(Outcome(run.name, "finished"))
             else:
@@ -148,9 +149,7 @@ def carry_out_studies(
 
 
 def _is_kept(store: Store, run: Run, tally: Tally) -> bool:
-    """Whether a run is finished and sound; one that is not sound is set aside."""
-    if not store.finished(run):
-        return False
+    """Whether a finished run is sound; one that is not is set aside."""
     try:
         store.read(run.name)
     except Damaged as damage:
@@ -186,9 +185,8 @@ class Study:
 
 def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
     """Note the study, unless the store has it at a larger size: a quick look does not replace the real thing."""
-    path = _path(store, plan.experiment.name)
     names = {label: [run.name for run in runs] for label, runs in plan.runs.items()}
-    before = read_study(path) if path.is_file() else None
+    before = read_study(store, plan.experiment.name)
     work = plan.scale * sum(len(runs) for runs in names.values())
     if before and before.experiment == plan.experiment and before.work > work:
         return
@@ -199,13 +197,13 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
         "seconds": seconds + tally.seconds,
         "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
-    write_text(path, json.dumps(note, ensure_ascii=False, indent=1))
+    store.place.write(_key(plan.experiment.name), json.dumps(note, ensure_ascii=False, indent=1).encode())
 
 
-def read_study(path: Path) -> Study | None:
-    """A study's note; None if it cannot be read, for running the experiment again writes it anew."""
+def read_study(store: Store, name: str) -> Study | None:
+    """A study's note; None if there is none or it cannot be read, for running the experiment again writes it anew."""
     try:
-        note: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        note: dict[str, Any] = json.loads(store.place.read(_key(name)))
         experiment = Experiment.model_validate(note["experiment"])
         runs = {str(label): [str(name) for name in names] for label, names in note["runs"].items()}
         return Study(
@@ -217,12 +215,10 @@ def read_study(path: Path) -> Study | None:
 
 def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
     """The studies in a store, or those of these names, in their order."""
-    folder = store.root / "studies"
-    paths = [_path(store, name) for name in names] if names else sorted(folder.glob("*.json"))
-    for path in paths:
-        if (study := read_study(path)) is not None:
+    for name in names or [file.removesuffix(".json") for file in store.place.files(STUDIES) if file.endswith(".json")]:
+        if (study := read_study(store, name)) is not None:
             yield study
 
 
-def _path(store: Store, name: str) -> Path:
-    return store.root / "studies" / f"{name.replace('/', '.')}.json"
+def _key(name: str) -> str:
+    return f"{STUDIES}/{name.replace('/', '.')}.json"

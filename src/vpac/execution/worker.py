@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from vpac.errors import UserError
 from vpac.execution.perform import perform
 from vpac.execution.provenance import provenance
 from vpac.execution.run import Run
+from vpac.execution.scratch import Scratch
 from vpac.execution.store import Store
 from vpac.learners.learner import Diverged
 
@@ -36,34 +38,34 @@ class Outcome:
 
 def carry_out(store: Store, run: Run) -> Outcome:
     """Carry out a run unless it is finished or another process is at it. Never raises for what the run itself does."""
-    with store.lock(run.name) as free:
-        if not free:
-            return Outcome(run.name, "elsewhere")
-        if store.finished(run):
-            return Outcome(run.name, "finished")
-        begun = time.perf_counter()
-        try:
-            result = perform(run)
-        except Exception as error:
-            seconds = time.perf_counter() - begun
-            status: Status = "diverged" if isinstance(error, Diverged) else "failed"
-            text = str(error) if status == "diverged" else traceback.format_exc(limit=-8)
-            try:
-                store.fail(run, text, _about(seconds) | {"status": status})
-            except OSError as unwritable:
-                return Outcome(run.name, "unwritable", seconds, _reason(store, unwritable))
-            return Outcome(run.name, status, seconds, text)
+    try:
+        with store.lock(run.name) as free:
+            if not free:
+                return Outcome(run.name, "elsewhere")
+            if store.finished(run):
+                return Outcome(run.name, "finished")
+            with store.scratch(run) as scratch:
+                return _carry_out(store, run, scratch)
+    except (OSError, UserError) as unwritable:  # not the run's own: those are caught where it is performed
+        words = getattr(unwritable, "strerror", None) or unwritable
+        return Outcome(run.name, "unwritable", 0.0, f"cannot write to {store.address}: {words}")
+
+
+def _carry_out(store: Store, run: Run, scratch: Scratch) -> Outcome:
+    begun = time.perf_counter()
+    try:
+        result = perform(run, scratch)
+    except Exception as error:
         seconds = time.perf_counter() - begun
-        try:
-            store.write(run, result, _about(seconds))
-        except OSError as unwritable:
-            return Outcome(run.name, "unwritable", seconds, _reason(store, unwritable))
-        return Outcome(run.name, "finished", seconds)
+        status: Status = "diverged" if isinstance(error, Diverged) else "failed"
+        text = str(error) if status == "diverged" else traceback.format_exc(limit=-8)
+        store.fail(run, text, _about(seconds) | {"status": status})
+        return Outcome(run.name, status, seconds, text)
+    seconds = time.perf_counter() - begun
+    store.write(run, result, _about(seconds))
+    scratch.clear()
+    return Outcome(run.name, "finished", seconds)
 
 
 def _about(seconds: float) -> dict[str, Any]:
     return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
-
-
-def _reason(store: Store, error: OSError) -> str:
-    return f"cannot write to {store.root}: {error.strerror or error}"

@@ -32,24 +32,33 @@ REPRODUCTION = (
 STUDIES = ("Studies", "Mean and variance of the return of what was learned.")
 
 
-def build(store: Store, quiet: bool = False) -> tuple[Path, Document]:
-    """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and what it says."""
+def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[Path, Document]:
+    """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and what it says.
+
+    Args:
+        store: where the runs are.
+        quiet: no progress bar.
+        out: the folder to write into; none: the store's own, which a bucket has not.
+    """
     from vpac.report.drawings import Drawings
     from vpac.report.page import write_page
     from vpac.report.progress import steps
 
+    folder = store.root if out is None else out
     found = list(_ordered(store))
     with steps("building the page", len(found) + 1, quiet) as step:
-        document = document_of(store, found, step)
+        document = document_of(store, found, step, folder)
         step("figures")
-        drawings = Drawings(store.root / "figures")
+        drawings = Drawings(folder / "figures")
         drawings.update(chart for section in document.sections for chart in section.charts)
-        write_text(store.root / "report" / "claims.md", claims_as_markdown(document))
-        return write_page(document, store.root / "report", drawings.svg), document
+        write_text(folder / "report" / "claims.md", claims_as_markdown(document))
+        return write_page(document, folder / "report", drawings.svg), document
 
 
-def document_of(store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None) -> Document:
-    """What the page says."""
+def document_of(
+    store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None, folder: Path | None = None
+) -> Document:
+    """What the page says; the trial of the theorems is also written into a folder."""
     known: dict[str, Record | Failure] = {}
     claims: list[ClaimRow] = []
     sections: list[Section] = []
@@ -64,7 +73,7 @@ def document_of(store: Store, found: list[Study], step: Callable[[str], None] = 
         if study.experiment.name == "four-rooms/frontier" and results.arms:
             explorer = explorer_of(results)
         if study.experiment.kind == "theorems":
-            theorems.update(verdicts_of(results), store.root)
+            theorems.update(verdicts_of(results), folder or store.root)
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
     title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES
     return Document(

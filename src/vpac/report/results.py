@@ -100,6 +100,7 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
     records: dict[str, list[Record]] = {}
     failures: dict[str, Failure] = {}
     missing = 0
+    store.read_ahead({name for names in study.runs.values() for name in names if name not in known})
     for label, names in study.runs.items():
         found = records[label] = []
         for name in names:
@@ -125,7 +126,7 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
 
 def _read(store: Store, name: str, command: str) -> Record | Failure | None:
     """A run, how it failed, or None if it has not been carried out."""
-    if not (store.runs / name).is_dir():
+    if not store.has(name):
         note = store.failure(name)
         if note is None:
             return None

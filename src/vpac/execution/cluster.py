@@ -1,0 +1,198 @@
+"""Runs on a Ray cluster: one run is one task, and its worker writes straight into the store.
+
+Only a run's content goes out and a few words come back. Results depend on neither: the worker calls what every executor calls.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import cache, partial
+from typing import Any
+
+from vpac._version import __version__
+from vpac.errors import UserError
+from vpac.execution.run import Run
+from vpac.execution.store import Store
+from vpac.execution.worker import Outcome, carry_out
+
+__all__ = ["Flow", "OnRay"]
+
+AHEAD = 2
+"""Tasks that are submitted for each core of the cluster, so that no core waits for the driver."""
+WORKER_DEATHS, NODE_DEATHS = 3, 10
+"""How many workers may die of a run, and how many nodes under it, before it counts as failed."""
+RESOURCES = {"num_cpus": 1, "memory": 512 * 2**20}
+"""What a run is given; a worker that trains a tabular learner takes about 350 MB."""
+LONGEST = 4000
+"""Characters of an error that go through Ray; the store has all of it."""
+LOOK = 5.0
+"""Seconds between two looks at the size of the cluster."""
+GRACE = 10.0
+"""Seconds to wait for cancelled tasks to end."""
+
+
+class Flow:
+    """Keeps a bounded number of tasks in flight, whatever carries them out; the cost of each does not depend on how many.
+
+    Args:
+        submit: starts a run and returns the future of its outcome.
+        room: how many tasks may be in flight now.
+        bury: what to do with a run whose task died of an error: an outcome, or None to try again.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[Run], Future[Outcome]],
+        room: Callable[[], int],
+        bury: Callable[[Run, BaseException], Outcome | None],
+    ) -> None:
+        self.submit, self.room, self.bury = submit, room, bury
+        self.flying: dict[str, Run] = {}
+        self._ended: queue.SimpleQueue[tuple[Run, Future[Outcome]]] = queue.SimpleQueue()
+
+    def run(self, runs: Sequence[Run]) -> Iterator[Outcome]:
+        """Submit as there is room, yield as they end."""
+        waiting = deque(runs)
+        while waiting or self.flying:
+            room = self.room()
+            while waiting and len(self.flying) < room:
+                run = waiting.popleft()
+                self.flying[run.name] = run
+                self.submit(run).add_done_callback(partial(self._land, run))
+            try:
+                run, task = self._ended.get(timeout=LOOK)
+            except queue.Empty:  # the cluster may have grown
+                continue
+            del self.flying[run.name]
+            error = task.exception()
+            outcome = task.result() if error is None else self.bury(run, error)
+            if outcome is None:
+                waiting.appendleft(run)
+            else:
+                yield outcome
+
+    def _land(self, run: Run, task: Future[Outcome]) -> None:
+        self._ended.put((run, task))
+
+
+class OnRay:
+    """A Ray cluster, until `close`. Ray itself retries nothing: the driver does, and knows why.
+
+    Args:
+        address: HOST:PORT of its head, or auto. None: `$RAY_ADDRESS`, else one that runs on this machine, else a new one.
+        jobs: how many runs at a time; None: one for each core of the cluster.
+    """
+
+    def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
+        self.jobs = jobs
+        self._ray = _connect(address)
+        self._task = self._ray.remote(there).options(max_retries=0, **RESOURCES)
+        self._refs: dict[str, Any] = {}
+        self._seen, self._cores = float("-inf"), 1
+
+    def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
+        """Whichever core is free takes the next. Closing the iterator cancels what is on its way."""
+        identity, deaths = store.identity(), Counter[str]()
+
+        def submit(run: Run) -> Future[Outcome]:
+            ref = self._refs[run.name] = self._task.remote(store.address, identity, __version__, run.content)
+            return ref.future()  # type: ignore[no-any-return]
+
+        try:
+            for outcome in Flow(submit, self._room, partial(self._bury, store, deaths)).run(runs):
+                del self._refs[outcome.name]
+                yield outcome
+        finally:
+            self._cancel()
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self._cancel()
+        self._ray.shutdown()
+
+    def _room(self) -> int:
+        if self.jobs is not None:
+            return self.jobs
+        if time.monotonic() - self._seen > LOOK:
+            self._cores, self._seen = int(self._ray.cluster_resources().get("CPU", 0)), time.monotonic()
+        return AHEAD * max(self._cores, 1)
+
+    def _bury(self, store: Store, deaths: Counter[str], run: Run, error: BaseException) -> Outcome | None:
+        """A death is tried again, unless it is one too many; anything else is not the run's doing."""
+        errors = self._ray.exceptions
+        if isinstance(error, errors.RayTaskError):
+            raise error.cause if isinstance(error.cause, UserError) else error
+        node = isinstance(error, errors.NodeDiedError | errors.LocalRayletDiedError)
+        if not node and not isinstance(error, errors.WorkerCrashedError | errors.OutOfMemoryError):
+            raise error
+        kind, most = ("node", NODE_DEATHS) if node else ("worker", WORKER_DEATHS)
+        deaths[f"{kind} {run.name}"] += 1
+        if deaths[f"{kind} {run.name}"] < most:
+            return None
+        why = (
+            "memory ran out"
+            if isinstance(error, errors.OutOfMemoryError)
+            else "SIGKILL often means that memory ran out"
+        )
+        words = f"its {kind} died, {most} times; {why}"
+        store.fail(run, words, {"status": "failed"})
+        return Outcome(run.name, "failed", 0.0, words)
+
+    def _cancel(self) -> None:
+        """Nobody goes on with what nobody waits for."""
+        refs = list(self._refs.values())
+        self._refs.clear()
+        for ref in refs:
+            self._ray.cancel(ref, force=True)
+        if refs:
+            self._ray.wait(refs, num_returns=len(refs), timeout=GRACE)
+
+
+def there(address: str, identity: str, version: str, content: dict[str, Any]) -> Outcome:
+    """What a worker does with a run."""
+    from threadpoolctl import threadpool_limits
+
+    if version != __version__:
+        raise UserError(f"vpac {version} sent a run to vpac {__version__} on {socket.gethostname()}: install the same")
+    with threadpool_limits(1):
+        found = carry_out(_store(address, identity), Run.read(content))
+    return Outcome(found.name, found.status, found.seconds, found.error[-LONGEST:])
+
+
+@cache
+def _store(address: str, identity: str) -> Store:
+    """The driver's store, if this machine sees it."""
+    store = Store(address)
+    try:
+        same = store.place.read(".identity").decode() == identity
+    except OSError:
+        same = False
+    if not same:
+        raise UserError(
+            f"{address} on {socket.gethostname()} is not the driver's: use a folder that all machines share, or s3://…"
+        )
+    return store
+
+
+def _connect(address: str | None) -> Any:
+    """Ray, connected; silent, because there is one display, the driver's."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, and warns of
+    try:
+        import ray
+    except ImportError:
+        raise UserError('this executor needs the extra ray: pip install "vpac[ray]"') from None
+    # Ray prints on standard output which workers have died; that is the verb's, and the driver reports what came of it
+    ray._private.worker.print_to_stdstream = lambda *lines, **how: None
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        words = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot reach a Ray cluster at {address or 'this machine'}: {words}") from None
+    return ray

@@ -1,0 +1,225 @@
+"""Runs in object storage: `s3://BUCKET/PREFIX`, at Amazon or at any server that speaks its language.
+
+Credentials, region and endpoint come from the usual variables (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …);
+region and endpoint may also stand in the address: `s3://BUCKET/PREFIX?endpoint=http://127.0.0.1:9000&region=us-east-1`.
+
+There is no rename and no lock there. A run's data is put first and its record last, under the condition that there is none:
+where the record is, the run is whole. Two that carry out the same run write the same bytes, so the first record holds for both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from vpac.errors import UserError, one_of
+from vpac.execution.places import RECORD
+from vpac.execution.scratch import Scratch
+
+__all__ = ["Objects"]
+
+RETRIES, PATIENCE = 5, timedelta(seconds=90)
+"""How often, and for how long, a request is tried that the network lost or the server was too busy for."""
+
+
+class Objects:
+    """A bucket, or the part of it below a prefix."""
+
+    readers = 16
+
+    def __init__(self, address: str) -> None:
+        try:
+            from obstore.store import S3Store
+        except ImportError:
+            raise UserError('object storage needs the extra s3: pip install "vpac[s3]"') from None
+        self.address = address
+        parts = urlsplit(address)
+        given = dict(parse_qsl(parts.query))
+        for name in given:
+            one_of(name, ("endpoint", "region"), f"parameter in {address}")
+        if not parts.netloc or "@" in parts.netloc:
+            raise UserError(
+                f"cannot read {address}: expected s3://BUCKET/PREFIX; credentials come from the environment"
+            )
+        endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        more: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
+        if endpoint:
+            more |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
+        self._store = S3Store(
+            parts.netloc, prefix=parts.path.strip("/") or None,
+            retry_config={"max_retries": RETRIES, "retry_timeout": PATIENCE}, **more,
+        )  # fmt: skip
+
+    def prepare(self) -> None:
+        """Look whether the bucket answers."""
+        try:
+            self.files("studies")
+        except OSError as error:
+            raise UserError(f"cannot use {self.address}: {error}") from None
+
+    def read(self, key: str) -> bytes:
+        """Get."""
+        with _as_os_errors():
+            return bytes(self._store.get(key).bytes())
+
+    def write(self, key: str, content: bytes) -> None:
+        """Put: an object is there whole or not at all."""
+        with _as_os_errors():
+            self._store.put(key, content)
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Put under the condition that there is none."""
+        from obstore.exceptions import AlreadyExistsError
+
+        with _as_os_errors():
+            try:
+                self._store.put(key, content, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def remove(self, key: str) -> None:
+        """Delete, which is no error if there is none."""
+        with _as_os_errors():
+            self._store.delete(key)
+
+    def files(self, folder: str) -> list[str]:
+        """Names right below a prefix."""
+        with _as_os_errors():
+            found = self._store.list_with_delimiter(folder)["objects"]
+            return sorted(entry["path"].rpartition("/")[2] for entry in found)
+
+    def folders(self, folder: str) -> dict[str, int]:
+        """Those that have a record, from one listing."""
+        found = {}
+        for entry in self._all(folder):
+            path = str(entry["path"])
+            if path.endswith(f"/{RECORD}"):
+                name = path.removeprefix(f"{folder}/").removesuffix(f"/{RECORD}")
+                found[name] = round(entry["last_modified"].timestamp() * 1000)
+        return dict(sorted(found.items()))
+
+    def has(self, folder: str) -> bool:
+        """Whether there is a record."""
+        with _as_os_errors():
+            try:
+                self._store.head(f"{folder}/{RECORD}")
+            except FileNotFoundError:
+                return False
+            return True
+
+    def commit(self, folder: str, files: dict[str, bytes]) -> None:
+        """Data first, the record last and only once."""
+        for name, content in files.items():
+            if name != RECORD:
+                self.write(f"{folder}/{name}", content)
+        self.create(f"{folder}/{RECORD}", files[RECORD])
+
+    def move(self, folder: str, target: str) -> None:
+        """Copy all, then delete, the record first: what is stopped in the middle is a run that is not whole."""
+        keys = self.keys(folder)
+        with _as_os_errors():
+            for key in keys:
+                self._store.copy(key, f"{target}{key.removeprefix(folder)}")
+        for key in sorted(keys, key=lambda key: not key.endswith(RECORD)):
+            self.remove(key)
+
+    def lock(self, name: str) -> AbstractContextManager[bool]:
+        """Nobody holds anything here: work that is done twice is lost, nothing else."""
+        return nullcontext(True)
+
+    def scratch(self, folder: str) -> Scratch:
+        """A temporary folder of this machine, filled from the bucket and copied to it."""
+        return _Copied(self, folder)
+
+    def tidy(self) -> None:
+        """Checkpoints of runs that are kept. Data without a record is overwritten when its run is carried out."""
+        with _as_os_errors():
+            left = [str(path) for path in self._store.list_with_delimiter("checkpoints")["common_prefixes"]]
+        for folder in left:
+            if self.has(f"runs/{folder.rpartition('/')[2]}"):
+                self.scratch(folder).clear()
+
+    def _all(self, folder: str) -> Iterator[Any]:
+        with _as_os_errors():
+            for chunk in self._store.list(folder):
+                yield from chunk
+
+    def keys(self, folder: str) -> list[str]:
+        """Of everything below a folder."""
+        return [str(entry["path"]) for entry in self._all(folder)]
+
+
+class _Copied(Scratch):
+    """A folder of this machine with a copy in a bucket."""
+
+    def __init__(self, place: Objects, key: str) -> None:
+        super().__init__(Path())
+        self._place, self._key = place, key
+        self._known: dict[str, tuple[int, int]] = {}
+
+    @cached_property
+    def folder(self) -> Path:
+        """A temporary one, with what the bucket has."""
+        folder = Path(tempfile.mkdtemp(prefix="vpac-"))
+        for name in self._place.files(self._key):
+            (folder / name).write_bytes(self._place.read(f"{self._key}/{name}"))
+            self._known[name] = _state(folder / name)
+        return folder
+
+    def keep(self) -> None:
+        """Copy what is new, the oldest first, then delete what is gone."""
+        paths = [path for path in self.folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
+            if self._known.get(path.name) != _state(path):
+                self._known[path.name] = _state(path)
+                self._place.write(f"{self._key}/{path.name}", path.read_bytes())
+        for name in self._known.keys() - {path.name for path in paths}:
+            self._place.remove(f"{self._key}/{name}")
+            del self._known[name]
+
+    def clear(self) -> None:
+        """Delete the copies."""
+        for key in self._place.keys(self._key):
+            self._place.remove(key)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The temporary folder goes, the copies stay."""
+        if "folder" in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """What the client raises, as the errors that a file system raises, with the server's own words."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(_words(error)) from None
+    except BaseError as error:
+        raise OSError(_words(error)) from None
+
+
+def _words(error: Exception) -> str:
+    text = str(error)
+    said = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
+    return said[1] if said else text.splitlines()[0][:300]

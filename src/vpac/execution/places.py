@@ -1,0 +1,222 @@
+"""Places that can keep runs. A store thinks in keys like `runs/NAME/run.json`; a place knows how to keep bytes under them.
+
+`Local` is a folder, of this machine or of a file system that machines share; `objects.Objects` a bucket.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from vpac.errors import UserError
+from vpac.execution.run import HASH
+from vpac.execution.scratch import Scratch
+from vpac.files import make_folder, sync_file, sync_folder, write_atomically
+
+__all__ = ["RECORD", "Local", "Place", "place_at"]
+
+RECORD, PART = "run.json", ".part"
+"""The file that says what a folder of a run holds; how folders that are not whole yet end."""
+
+
+class Place(Protocol):
+    """Where a store keeps its bytes. What goes wrong is an `OSError`."""
+
+    address: str
+    """What names it, on this machine and on others."""
+    readers: int
+    """How many reads at a time pay."""
+
+    def prepare(self) -> None:
+        """Make sure that it can be used, or say why not with a `UserError`."""
+
+    def read(self, key: str) -> bytes:
+        """What is kept under a key; `FileNotFoundError` if nothing is."""
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep it, whole or not at all."""
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Keep it unless something is there; returns whether nothing was."""
+
+    def remove(self, key: str) -> None:
+        """What is kept under a key, if anything is."""
+
+    def files(self, folder: str) -> list[str]:
+        """Names of the files in a folder, sorted."""
+
+    def folders(self, folder: str) -> dict[str, int]:
+        """Names of the folders of runs that are whole, each with a number that changes when its record does."""
+
+    def has(self, folder: str) -> bool:
+        """Whether there is a folder of a run, and whole."""
+
+    def commit(self, folder: str, files: dict[str, bytes]) -> None:
+        """Keep all files or none, the record last. If the folder is there already it stays as it is: the first one wins."""
+
+    def move(self, folder: str, target: str) -> None:
+        """Give a folder another name."""
+
+    def lock(self, name: str) -> AbstractContextManager[bool]:
+        """Hold a run, if the place can, so that nobody else runs it, too; yields whether nobody did."""
+
+    def scratch(self, folder: str) -> Scratch:
+        """A folder for checkpoints."""
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed left."""
+
+
+class Local:
+    """A folder. A run is written under a temporary name and renamed: with its final name it is whole.
+
+    On a file system that machines share, its locks must be shared, too (NFS 4; Lustre mounted with `flock`).
+    """
+
+    readers = 1
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.address = root, os.fspath(root.absolute())
+        self._locks: int | None = None
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        make_folder(self.root)
+
+    def read(self, key: str) -> bytes:
+        """A file's content."""
+        return (self.root / key).read_bytes()
+
+    def write(self, key: str, content: bytes) -> None:
+        """Beside it first, then renamed."""
+        write_atomically(self.root / key, lambda path: path.write_bytes(content))
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Beside it first, then linked, which fails if there is one."""
+        make_folder((self.root / key).parent)
+        handle, name = tempfile.mkstemp(dir=(self.root / key).parent, prefix=".", suffix=PART)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            sync_file(Path(name))
+            os.link(name, self.root / key)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(name)
+        return True
+
+    def remove(self, key: str) -> None:
+        """Unlink."""
+        (self.root / key).unlink(missing_ok=True)
+
+    def files(self, folder: str) -> list[str]:
+        """As the folder lists them; hidden ones are not ours."""
+        try:
+            return sorted(e.name for e in os.scandir(self.root / folder) if not e.name.startswith(".") and e.is_file())
+        except FileNotFoundError:
+            return []
+
+    def folders(self, folder: str) -> dict[str, int]:
+        """With the time of the record, -1 if it is missing."""
+        try:
+            names = [e.name for e in os.scandir(self.root / folder) if not e.name.startswith(".") and e.is_dir()]
+        except FileNotFoundError:
+            return {}
+        return {name: self._stamp(self.root / folder / name / RECORD) for name in sorted(names)}
+
+    def has(self, folder: str) -> bool:
+        """Folders get their names only when they are whole."""
+        return (self.root / folder).is_dir()
+
+    def commit(self, folder: str, files: dict[str, bytes]) -> None:
+        """The caller holds the lock, so nobody else writes under the same temporary name."""
+        target = self.root / folder
+        temporary = target.parent / f".{target.name}{PART}"
+        make_folder(target.parent)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            for name, content in files.items():
+                (temporary / name).write_bytes(content)
+                sync_file(temporary / name)
+            sync_folder(temporary)
+            with _the_first_one_wins():
+                temporary.rename(target)
+            sync_folder(target.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def move(self, folder: str, target: str) -> None:
+        """Rename."""
+        make_folder((self.root / target).parent)
+        (self.root / folder).rename(self.root / target)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """One byte of one file is locked, at a place that the hash in the name decides.
+
+        Nothing has to be tidied up: the system releases it when the process ends, however it ends.
+        """
+        if self._locks is None:
+            make_folder(self.root)
+            self._locks = os.open(self.root / ".locks", os.O_RDWR | os.O_CREAT, 0o666)
+        place = int(name[-HASH:][:15], 16)
+        try:
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except (BlockingIOError, PermissionError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
+
+    def scratch(self, folder: str) -> Scratch:
+        """A folder of the store itself."""
+        return Scratch(self.root / folder)
+
+    def tidy(self) -> None:
+        """Folders that are not whole, unless somebody is at them."""
+        for part in (self.root / "runs").glob(f".*{PART}"):
+            with self.lock(part.name.removeprefix(".").removesuffix(PART)) as free:
+                if free:
+                    shutil.rmtree(part, ignore_errors=True)
+        for left in (self.root / "checkpoints").glob("*"):
+            if self.has(f"runs/{left.name}"):
+                shutil.rmtree(left, ignore_errors=True)
+
+    @staticmethod
+    def _stamp(path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:
+            return -1
+
+
+@contextmanager
+def _the_first_one_wins() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+
+
+def place_at(address: Path | str) -> Place:
+    """The place of that name: `s3://BUCKET/PREFIX`, else a folder."""
+    scheme, slashes, _ = str(address).partition("://")
+    if not slashes:
+        return Local(Path(address))
+    if scheme != "s3":
+        raise UserError(f"cannot keep runs in {address}: expected a folder or s3://BUCKET/PREFIX")
+    from vpac.execution.objects import Objects
+
+    return Objects(str(address))

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from buckets import KEYS, s3_server
+from tiny import contents, little
+from vpac.errors import UserError
+from vpac.execution import perform
+from vpac.execution.executors import Serial
+from vpac.execution.index import index
+from vpac.execution.run import Run
+from vpac.execution.store import Damaged, Result, Store
+from vpac.execution.study import carry_out_studies, plan
+from vpac.execution.worker import carry_out
+from vpac.report.build import build
+
+RESULT = Result({"episode": np.arange(3)}, {"theta": np.eye(2)}, {"mean": 1.0})
+RUN = Run({"kind": "counting", "settings": {}}, 0, 1)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch, s3_server() as url:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        yield url
+
+
+@pytest.fixture
+def bucket(server, request):
+    return f"s3://vpac/{request.node.name}?endpoint={server}"
+
+
+def test_a_study_in_a_bucket_is_that_of_a_folder(bucket, tmp_path):
+    plans = [plan(little(runs=2))]
+    store, folder = Store(bucket), Store(tmp_path / "folder")
+    tally = carry_out_studies(plans, store, Serial())["little"]
+    carry_out_studies(plans, folder, Serial())
+    assert (tally.done, tally.failed) == (4, [])
+    assert contents(store) == contents(folder)
+    assert [row["mean"] for row in index(store)] == [row["mean"] for row in index(folder)]
+    assert carry_out_studies(plans, Store(bucket), Serial())["little"].kept == 4
+    page, document = build(Store(bucket), quiet=True, out=tmp_path / "out")
+    assert page == tmp_path / "out" / "report" / "index.html"
+    assert document.failures == []
+    assert document.sections[0].charts
+
+
+def test_damage_in_a_bucket_is_found_set_aside_and_mended(bucket):
+    plans = [plan(little(runs=1))]
+    carry_out_studies(plans, Store(bucket), Serial())
+    good, name = contents(Store(bucket)), Store(bucket).names()[0]
+    key = f"runs/{name}/metrics.parquet"
+    flipped = bytearray(good[f"{name}/metrics.parquet"])
+    flipped[7] ^= 1
+    record = Store(bucket).read(name)
+    Store(bucket).place.write(key, bytes(flipped))
+    with pytest.raises(Damaged, match=r"metrics\.parquet is not what was written"):
+        record.metrics()
+    tally = carry_out_studies(plans, Store(bucket), Serial())["little"]
+    assert (tally.kept, tally.done, len(tally.damaged)) == (1, 1, 1)
+    assert Store(bucket).place.read(f"damaged/{name}.1/metrics.parquet") == bytes(flipped)
+    assert contents(Store(bucket)) == good
+
+
+def test_a_run_without_its_record_is_not_finished_and_the_first_record_wins(bucket):
+    store = Store(bucket)
+    store.place.write(f"runs/{RUN.name}/metrics.parquet", b"half")
+    assert not store.finished(RUN)
+    assert store.names() == []
+    store.write(RUN, RESULT, {"seconds": 1.0})
+    store.write(RUN, RESULT, {"seconds": 2.0})
+    assert Store(bucket).read(RUN.name).about == {"seconds": 1.0}
+
+
+@pytest.mark.parametrize("where", ["folder", "bucket"])
+def test_a_run_goes_on_from_its_last_checkpoint(where, bucket, tmp_path, monkeypatch):
+    begun, dies_at = [], [3, None]
+
+    def count(run, scratch):
+        """Ten steps with a checkpoint after each."""
+        file = scratch.folder / "step.txt"
+        first = int(file.read_text()) if file.exists() else 0
+        begun.append(first)
+        for step in range(first, 10):
+            if step == dies_at[0]:
+                raise RuntimeError("died")
+            file.write_text(str(step + 1))
+            scratch.keep()
+        return RESULT
+
+    monkeypatch.setitem(perform.KINDS, "counting", count)
+    address = tmp_path if where == "folder" else bucket
+    assert carry_out(Store(address), RUN).status == "failed"
+    dies_at.pop(0)
+    assert Store(address).place.files(f"checkpoints/{RUN.name}") == ["step.txt"]
+    Store(address).tidy()
+    assert carry_out(Store(address), RUN).status == "finished"
+    assert begun == [0, 3]
+    assert Store(address).place.files(f"checkpoints/{RUN.name}") == []
+    Store(address).place.write(f"checkpoints/{RUN.name}/late.txt", b"left by a process that was killed")
+    Store(address).tidy()
+    assert Store(address).place.files(f"checkpoints/{RUN.name}") == []
+    assert [entry for entry in os.listdir(tmp_path) if entry.startswith("vpac-")] == []
+
+
+def test_the_endpoint_may_come_from_the_environment(server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    store = Store("s3://vpac/from-environment")
+    store.place.prepare()
+    store.place.write("studies/a.json", b"{}")
+    assert store.place.files("studies") == ["a.json"]
+    assert store.identity() == Store("s3://vpac/from-environment").identity()
+
+
+def test_what_cannot_be_a_store_is_named(server):
+    for address, words in {
+        "ftp://host/x": "expected a folder or s3://BUCKET/PREFIX",
+        "s3://vpac/x?endpont=http://127.0.0.1": "did you mean 'endpoint'",
+        "s3://key:word@vpac/x": "credentials come from the environment",
+        "s3:///x": "expected s3://BUCKET/PREFIX",
+    }.items():
+        with pytest.raises(UserError, match=words):
+            Store(address)
+    with pytest.raises(UserError, match=r"cannot use s3://nowhere/x.*bucket does not exist"):
+        Store(f"s3://nowhere/x?endpoint={server}").place.prepare()
