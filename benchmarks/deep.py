@@ -86,6 +86,7 @@ def race(table: Table, envs: int, quick: bool) -> Claims:
     for _ in range(repetitions):
         for one in contest:
             found = one.measure(iterations)
+            console.print(f"{one} with {envs} environments: {found['speed']:,.0f} steps per second", style="dim")
             speed[one.who] = max(speed[one.who], found["speed"])
             memory[one.who] = max(memory[one.who], found["memory"])
     for one in contest:
