@@ -2,7 +2,8 @@
 
     python benchmarks/contestant.py '{"who": "ours", "envs": 64, …}'
 
-prints a line of JSON: environment steps per second, seconds of the first iteration and of a later one, and peak memory.
+prints a line of JSON: environment steps per second, processor seconds of an iteration on all threads (but not in worker
+processes), seconds of the first iteration and of a later one, and peak memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Contestant:
     """Of PyTorch, XLA or EnvPool; None: as the library decides."""
 
     def __str__(self) -> str:
-        how = [self.vector] * bool(self.vector) + [f"{self.threads} threads"] * (self.threads is not None)
+        count = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        how = [self.vector] * bool(self.vector) + [count] * (self.threads is not None)
         return f"{self.who} ({', '.join(how)})" if how else self.who
 
     def measure(self, iterations: int, **environment: str) -> dict[str, float]:
@@ -124,9 +126,11 @@ def main() -> None:
     else:
         learn = library(one.who, one.envs, one.vector, one.threads)
     warm = [timed(learn, STEPS) for _ in range(WARM)]
+    began = time.process_time()
     cost = timed(learn, iterations * STEPS)
     numbers = {
         "speed": iterations * STEPS / cost,
+        "processor": (time.process_time() - began) / iterations,
         "first": warm[0],
         "later": warm[-1],
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
