@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,11 +77,6 @@ class Episodes:
         return found
 
 
-def _square(numbers: Numbers) -> float:
-    """Sum of squares, by BLAS: the quickest number that is not finite if one of them is not (or if they are huge)."""
-    return float(numbers.dot(numbers))
-
-
 class Stepper:
     """Lets a policy act in environments.
 
@@ -127,7 +121,7 @@ class Stepper:
                 self._over = over[t]
             if after is not None:
                 after[t] = policy.normalise(interface.rows(step.successors))
-            if not math.isfinite(_square(rewards[t]) + _square(raw[t].ravel())):
+            if not np.isfinite(rewards[t].sum() + raw[t].sum(dtype=np.float64)):
                 self._name(raw[t], rewards[t], done + t * n)
             self.episodes.add(rewards[t], over[t], valid[t])
         raw[steps] = interface.rows(self._seen)
