@@ -16,6 +16,7 @@ from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
+from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
 
 __all__ = ["main"]
@@ -110,11 +111,12 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "solve", "train", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = ("list", "solve", "train", "watch", "reproduce", "sweep", "runs", "report", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]

@@ -33,7 +33,7 @@ def resume(folder: Path, steps: int | None, quiet: bool) -> int:
     import vpac.deep
     from vpac.cli.output import say
     from vpac.deep.checkpoint import latest_checkpoint
-    from vpac.deep.storage import read_agent
+    from vpac.deep.saved import read_agent
     from vpac.execution.deep import DEEP
 
     places = sorted((folder / CHECKPOINTS).glob("[0-9]*")) if folder.is_dir() else []
