@@ -18,7 +18,7 @@ __all__ = ["chart_of", "file_name"]
 
 FEW = 5
 """Arms that a note names one by one."""
-DEEP_POINTS = 120
+DEEP_POINTS = 60
 """Points of a curve of the PPO family: each is an average of a hundred episodes already, and the page has to stay small."""
 
 
@@ -35,6 +35,8 @@ def chart_of(results: Results, number: int) -> Chart | None:
         notes = [*notes, f"Without a finished run, and so not shown: {named}."]
     notes = [*notes, *size_notes(results)]
     columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None
+    if figure.kind == "bars" and len(panels) > 4:
+        columns = 2  # a mean and its variance side by side
     chart = Chart(
         file_name(results, number),
         figure.title,
