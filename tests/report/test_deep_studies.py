@@ -113,4 +113,4 @@ def test_the_page_holds_the_studies_and_judges_their_claims(store):
     assert "5 of 20 seeds" in verdicts["The paper", "VPAC's scores vary less than PPO's"].explanation
     text = render(document, paint=lambda chart: "<svg/>")
     assert "1,228,800 of 24,576,000 steps" in text
-    assert "Left to right: as the paper measures it" in text
+    assert "First as the paper measures it" in text

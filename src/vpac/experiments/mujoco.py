@@ -34,9 +34,10 @@ FIGURES = (
     Figure(
         kind="boxes",
         title="Variance of the last policy, run by run",
-        caption="Left to right: as the paper measures it (one fixed start state, 100 episodes, undiscounted), where only the "
-        "policy's own noise is left; start states drawn anew, 512 episodes, undiscounted; the same discounted, of which the "
-        "objective speaks. The axes are logarithmic; dotted lines are the paper's averages.",
+        caption="First as the paper measures it (one fixed start state, 100 episodes, undiscounted), where only the "
+        "policy's own noise is left; then with start states drawn anew, 512 episodes, undiscounted; last the same "
+        "discounted, of which the objective speaks. The axes are logarithmic. Dotted lines, where there "
+        "are any, are the paper's averages.",
         shows=("fixed_variance", "variance", "discounted_variance"),
         log_y=True,
     ),
@@ -89,7 +90,7 @@ def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]
         ]  # fmt: skip
         claims.append(
             Claim(
-                text=f"and cost at most a quarter of the mean that PPO has in the paper ({price:.0f} points)",
+                text=f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)",
                 where="Table 1, Figure 8", of=of, paper=f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else "",
                 quantity="fixed_mean", arm=arm, against="PPO", by="difference", above=-price,
             )
