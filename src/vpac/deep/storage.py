@@ -69,7 +69,7 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found["rewards.sums"] = agent.rewards.sums
-    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+    return {name: np.asarray(value, order="C") for name, value in found.items()}
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:
