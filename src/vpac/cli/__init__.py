@@ -18,6 +18,7 @@ from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
+from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
 
 __all__ = ["main"]
@@ -112,13 +113,16 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "check", "solve", "train", "evaluate", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = (
+    "list", "check", "solve", "train", "evaluate", "watch", "reproduce", "sweep", "runs", "report", "doctor",
+)  # fmt: skip
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]
