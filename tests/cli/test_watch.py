@@ -28,7 +28,7 @@ def policy_for(env: str) -> NumpyPolicy:
     biases = [np.linspace(1.0, 0.0, interface.actions, dtype=np.float32)]
     log_std = None if interface.discrete_actions else np.full(interface.actions, -1.0, np.float32)
     zeros = np.zeros(interface.inputs, np.float32)
-    return NumpyPolicy(interface, weights, biases, "tanh", log_std, zeros, zeros + 1.0, True)
+    return NumpyPolicy(interface, weights, biases, "tanh", log_std, zeros, zeros + 1.0, True, 0.99)
 
 
 def trained(folder, env, **arguments):
