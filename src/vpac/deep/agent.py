@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,36 +13,24 @@ from threadpoolctl import threadpool_limits
 
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
+from vpac.deep.brain import Brain, Networks
 from vpac.deep.estimators import Trace
-from vpac.deep.making import make_critic, make_policy
-from vpac.deep.networks import Critic, Gaussian, Policy
+from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress
 from vpac.deep.rollout import NotFinite, Rollout, Stepper
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
 from vpac.learners.checks import whole
 from vpac.risk.schedules import as_schedule
 
-__all__ = ["PPO", "VAACPPO", "VPACPPO", "Networks"]
+__all__ = ["PPO", "VAACPPO", "VPACPPO"]
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Independent random streams of an agent; a variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
 RECENT = 100
 """Episodes that the statistics of recent episodes speak of."""
-
-
-class Networks(NamedTuple):
-    """Everything that learns, with the optimisers' states. A new one is made in each iteration; old ones stay as they were."""
-
-    policy: Policy
-    value: Critic
-    spread: Critic | None
-    policy_state: Any
-    value_state: Any
-    spread_state: Any
 
 
 class PPO:
@@ -83,7 +69,7 @@ class PPO:
         n = self.environments.n
         spawned = zip(STREAMS, np.random.SeedSequence(self.seed).spawn(len(STREAMS)), strict=True)
         self.generators = {name: np.random.default_rng(child) for name, child in spawned}
-        self.networks = self._first_networks()
+        self.brain = Brain(self.interface, self.options, self.generators, spread=self.spread is not None)
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
         self.trace = Trace.first(n)
@@ -97,24 +83,11 @@ class PPO:
         self._stepper = Stepper(self.environments, self.options.gamma)
         self._fresh = True
         self._pending: dict[str, Any] = {}
-        self._threads = ThreadPoolExecutor(2, "critic")
-        self._learning: dict[str, Future[Any]] = {}
 
-    def _first_networks(self) -> Networks:
-        o, g = self.options, self.generators
-        policy = make_policy(g["policy weights"], self.interface, o)
-        value = make_critic(g["value weights"], self.interface, o, positive=False)
-        spread = None if self.spread is None else make_critic(g["spread weights"], self.interface, o, positive=True)
-        actor, critic = self._optimisers()
-        spread_state = None if spread is None else critic.start(spread)
-        return Networks(policy, value, spread, actor.start(policy), critic.start(value), spread_state)
-
-    def _optimisers(self) -> tuple[Optimiser, Optimiser]:
-        o = self.options
-        return (
-            Optimiser(o.max_grad_norm, o.weight_decay, o.adam_eps),
-            Optimiser(o.critic_max_grad_norm, o.weight_decay, o.adam_eps),
-        )
+    @property
+    def networks(self) -> Networks:
+        """Policy, value and spread, as they are now."""
+        return self.brain.networks
 
     @property
     def per_iteration(self) -> int:
@@ -243,9 +216,12 @@ class PPO:
                 weighting=o.weighting, **how,
             )  # fmt: skip
             weights, self.trace = spread.weights, spread.trace
-        self._improve(rollout, scene, weights, values.target, None if spread is None else spread.target)
-        self._pending |= {"reward_scale": scale, "psi": self.psi, "steps": float(rollout.valid.sum())}
-        self._pending["explained_variance"] = values.explained
+        targets = {"value": values.target} | ({} if spread is None else {"spread": spread.target})
+        told = self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
+        self._pending = {
+            **self._finite(told), "reward_scale": scale, "psi": self.psi, "steps": float(rollout.valid.sum()),
+            "explained_variance": values.explained,
+        }  # fmt: skip
         if isinstance(old.policy, Gaussian):
             self._pending["std"] = jnp.exp(old.policy.log_std).mean()
         if spread is not None:
@@ -253,55 +229,16 @@ class PPO:
         self.rewards.add(rewards, rollout.running, rollout.valid)
         self.seen.add(rollout.raw[rollout.valid > 0.0])
 
-    def _improve(self, rollout: Rollout, scene: Scene, weights: Any, target: Any, spread_target: Any) -> None:
-        o, old = self.options, self.networks
-        actor, critic = self._optimisers()
-        seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
-        lesson = Lesson(seen, _flat(jnp.asarray(rollout.actions)), jnp.zeros_like(valid), _flat(weights), valid)
-        share = self._rate_share()
-        rate = jnp.float32(o.learning_rate * share)
-        critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
-        # the policy first: the environments wait for it, and XLA computes for one network at a time
-        policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy"), rate, optimiser=actor, clip=o.clip,
-            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
-        )  # fmt: skip
-        learn = partial(
-            self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=critic
-        )
-        self._learning["value"] = learn(old.value, old.value_state, targets=_flat(target), rows=self._rows("value"))
-        if old.spread is not None:
-            self._learning["spread"] = learn(
-                old.spread, old.spread_state, targets=_flat(spread_target), rows=self._rows("spread")
-            )
-        self._good = old
-        self.networks = old._replace(policy=policy, policy_state=policy_state)
-        self._pending = self._finite(told) | {"learning_rate": float(rate)}
-
     def _rate_share(self) -> float:
         """What is left of the learning rates."""
         begin, end = self.span
         return 1.0 - (self.timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
-    def _rows(self, name: str) -> Any:
-        """Minibatches of this iteration, [gradient step, sample], from the network's own stream."""
-        o, rng = self.options, self.generators[name]
-        samples = self.per_iteration
-        size = min(o.minibatch, samples)
-        count = samples // size if o.minibatches is None else min(o.minibatches, samples // size)
-        return jnp.asarray(
-            np.concatenate([rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)])
-        )
-
     def _finish(self, callback: Callable[[Self], bool | None] | None) -> bool:
         """Wait for the critics of the last update, look at its numbers and write them down."""
         if not self._pending:
             return True
-        for name, learning in self._learning.items():
-            critic, state, said = learning.result()
-            self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
-            self._pending |= {f"{name}_{what}": number for what, number in said.items()}
-        told, self._pending, self._learning = self._finite(self._pending), {}, {}
+        told, self._pending = self._finite(self._pending | self.brain.finish()), {}
         self.timesteps += self.per_iteration
         self.iteration += 1
         ended = self._stepper.episodes.take()
@@ -317,7 +254,8 @@ class PPO:
         told = {name: float(number) for name, number in numbers.items()}
         for name, number in told.items():
             if not np.isfinite(number):
-                self.networks, self._pending, self._learning = self._good, {}, {}
+                self.brain.revert()
+                self._pending = {}
                 raise NotFinite(
                     f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
                     f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
@@ -344,11 +282,6 @@ class PPO:
         from vpac.deep.storage import load
 
         return load(cls, Path(path), env)
-
-
-def _flat(rows: Any) -> Any:
-    """[time, environment, …] as [sample, …]."""
-    return rows.reshape(-1, *rows.shape[2:])
 
 
 class VPACPPO(PPO):

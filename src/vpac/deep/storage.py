@@ -111,7 +111,9 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
             raise UserError(
                 f"{folder}: network {i} has shape {list(found.shape)}, the environment needs {list(mine.shape)}"
             )
-    agent.networks = jax.tree.unflatten(shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))])
+    agent.brain.networks = jax.tree.unflatten(
+        shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))]
+    )
     agent.trace = Trace(*(jnp.asarray(numbers[f"trace.{name}"]) for name in Trace._fields))
     agent.seen = RunningMoments.read({name: numbers[f"seen.{name}"] for name in ("mean", "variance", "count")})
     agent.rewards.moments = RunningMoments.read({n: numbers[f"rewards.{n}"] for n in ("mean", "variance", "count")})
