@@ -13,7 +13,6 @@ import numpy as np
 
 from vpac.errors import UserError
 from vpac.learners import settings as codes
-from vpac.learners.exact import exact_moments
 from vpac.risk.budget import Budget, Multiplier
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import Constant, as_schedule
@@ -69,7 +68,7 @@ class Holder:
     def __init__(self, learner: Learner, budget: Budget) -> None:
         if learner.sight.world is None and learner.settings.behaviour != codes.TARGET:
             raise UserError(
-                f"{learner.sight.name} is not compiled, so its returns are those of the behaviour policy and say nothing of the "
+                f"{learner.sight.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "
                 "target policy's variance: hold a budget with an on-policy learner or with behaviour='target'"
             )
         self.learner, self.budget = learner, budget
@@ -102,6 +101,8 @@ class Holder:
 
 def exact_now(learner: Learner) -> tuple[float, float]:
     """Exact mean and variance of the return of the present policy, in a finite process."""
+    from vpac.learners.exact import exact_moments
+
     assert learner.sight.mdp is not None
     mean, variance = exact_moments(
         learner.sight.mdp, learner.policy()[None], learner.options.gamma, learner.sight.limit

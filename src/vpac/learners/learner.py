@@ -20,6 +20,7 @@ from vpac.learners.progress import Bar
 from vpac.learners.sight import Sight, look_at
 from vpac.learners.state import History, Rates, Weights, Workspace
 from vpac.oracle.policies import softmax
+from vpac.risk.budget import as_budget
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.typing import FloatArray, IntArray
@@ -66,7 +67,7 @@ class Learner:
         self._table = self._behaviour_table()
         self._past: list[tuple[History, FloatArray]] = []
         self._episodes = 0
-        budget = self.options.budget
+        budget = as_budget(self.options.budget)
         self._holder = None if budget is None else Holder(self, budget)
 
     def _first_weights(self, rng: np.random.Generator) -> Weights:

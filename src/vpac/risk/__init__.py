@@ -52,10 +52,11 @@ NAMES = {
 
 __all__ = [
     "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "Interval", "Linear",
-    "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_budget", "as_schedule", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
-    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
-    "probability_of_improvement", "quantile", "ratio_of_variances", "second_order_dominates", "semivariance",
-    "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
+    "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_budget", "as_schedule",
+    "bootstrap", "bootstrap_many", "compare_samples", "cvar", "difference_of_means", "first_order_dominates",
+    "gini_deviation", "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "quantile",
+    "ratio_of_variances", "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std",
+    "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -50,7 +50,8 @@ class Multiplier(NamedTuple):
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> Multiplier:
         """From what `_asdict` gave."""
-        return cls(**{name: (int if name == "looks" else float)(saved[name]) for name in cls._fields})
+        psi, integral, excess, slope = (float(saved[name]) for name in cls._fields[:4])
+        return cls(psi, integral, excess, slope, int(saved["looks"]))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class BudgetReport:
         how = "exactly" if self.episodes is None else f"measured in {self.episodes:,} episodes"
         if self.met:
             over = self.variance.estimate > self.budget.variance
-            within = ("" if not over else " to within 2 %" if self.episodes is None else " within its interval")
+            within = "" if not over else " to within 2 %" if self.episodes is None else " within its interval"
             price = f"at ψ = {self.psi:.4g}" if self.psi > 0.0 else "and no price is needed (ψ = 0)"
             return f"The budget, {self.budget.in_words}, is met{within}: {found} ({how}), {price}."
         least = f"{self.smallest**unit:.4g}, after {self.smallest_at:,.0f} {self.counted}"
@@ -84,7 +84,9 @@ class BudgetReport:
         if self.smallest <= self.budget.variance:
             return "It was within the budget on the way: longer training or smaller step sizes may hold it."
         if self.budget.is_largest(self.psi):
-            return f"ψ = {self.psi:.4g} is as large as it may become: this learner finds no policy that varies so little."
+            return (
+                f"ψ = {self.psi:.4g} is as large as it may become: this learner finds no policy that varies so little."
+            )
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
 
     def _shown(self, interval: Interval, power: float = 1.0) -> str:
