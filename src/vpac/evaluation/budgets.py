@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from vpac.errors import UserError
+from vpac.evaluation.environments import one_environment
 from vpac.evaluation.measure import evaluate
 from vpac.learners.holding import exact_now, is_exact
 from vpac.learners.learner import Learner
@@ -41,7 +45,7 @@ def budget_report(
     elif env is None:
         raise UserError("the variance is measured in episodes of the environment: pass it, budget_report(agent, env)")
     else:
-        sample = evaluate(agent, env, episodes, seed=seed)
+        sample = evaluate(agent, _as_long(agent, env), episodes, seed=seed)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
     path = agent.prices
     now = float(agent.episodes if finite else agent.timesteps)
@@ -57,3 +61,13 @@ def budget_report(
         "episodes" if finite else "steps",
         count,
     )
+
+
+def _as_long(agent: Any, env: Any) -> Any:
+    """The environment with episodes as long as those that were learned from."""
+    limit = agent.options.max_episode_steps if isinstance(agent, Learner) else None
+    if limit is None or isinstance(env, VectorEnv):
+        return env
+    if isinstance(env, gymnasium.Env):
+        return TimeLimit(env, limit)
+    return lambda: TimeLimit(one_environment(env), limit)
