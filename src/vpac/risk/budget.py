@@ -9,11 +9,11 @@ and says what ψ is next. All it computes with is free of units, so that its gai
 
 Small prices move in straight lines and large ones by factors. Time is counted in samples: a look at which a quarter of the
 sample is new advances it by ¼. Derivatives are of what was measured, and smoothed. The integral I stays between the least and
-the greatest u, and does not move further out while u is held at a limit (anti-windup): when the variance crosses its budget,
-ψ moves at once.
+the greatest u, does not grow beyond what brings u to its limit, and waits while the variance is on its way to the budget
+already, as policies learn more slowly than numbers are added up (anti-windup).
 
-The proportional part is not an ornament. A mixture of two actions varies more than their average, so at a constant price
-a policy is drawn to one or the other; what keeps it between them is a price that rises as soon as the variance does.
+The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
+drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ __all__ = ["Budget", "Multiplier", "as_budget"]
 
 SMOOTHING = 0.5
 """Share of a new slope in the smoothed one."""
+
+
+PATIENCE = 200.0
+"""Samples within which a variance that moves towards its budget is left to get there."""
 
 
 class Multiplier(NamedTuple):
@@ -126,14 +130,15 @@ class Budget:
         slope = (1.0 - SMOOTHING) * state.slope + SMOOTHING * raw
         around = self.proportional * excess + self.derivative * slope
         grown = min(max(state.integral + self.integral * excess * share, 0.0), most)
-        held = (around + grown > most and excess > 0.0) or (around + grown < 0.0 and excess < 0.0)
-        integral = state.integral if held else grown
+        if excess * (excess + PATIENCE * slope) < 0.0:
+            grown = state.integral
+        integral = min(grown, max(state.integral, most - around))
         control = min(max(around + integral, 0.0), most)
         return Multiplier(math.expm1(control) / self.std, integral, excess, slope, state.looks + 1)
 
     def is_largest(self, psi: float) -> bool:
-        """Whether a price is as large as it may become."""
-        return psi * self.std >= self.largest * (1.0 - 1e-9)
+        """Whether a price is about as large as it may become."""
+        return psi * self.std >= 0.9 * self.largest
 
 
 WORDS = {"std": "max_std", "variance": "max_variance"}

@@ -14,7 +14,7 @@ from vpac.typing import FloatArray
 
 __all__ = ["BudgetReport", "PricePath"]
 
-SLACK = 0.02
+SLACK = 0.05
 """An exact variance may be above its budget by this share and count as met: learning goes on and steers around the budget."""
 
 
@@ -57,7 +57,7 @@ class BudgetReport:
 
     @property
     def met(self) -> bool:
-        """Whether the variance is at most its budget, as far as its interval can tell; an exact one has 2 % of leeway."""
+        """Whether the variance is at most its budget, as far as its interval can tell; an exact one has 5 % of leeway."""
         if self.episodes is None:
             return self.variance.estimate <= self.budget.variance * (1.0 + SLACK)
         low = self.variance.low if math.isfinite(self.variance.low) else self.variance.estimate
@@ -71,7 +71,7 @@ class BudgetReport:
         how = "exactly" if self.episodes is None else f"measured in {self.episodes:,} episodes"
         if self.met:
             over = self.variance.estimate > self.budget.variance
-            within = "" if not over else " to within 2 %" if self.episodes is None else " within its interval"
+            within = "" if not over else " to within 5 %" if self.episodes is None else " within its interval"
             price = f"at ψ = {self.psi:.4g}" if self.psi > 0.0 else "and no price is needed (ψ = 0)"
             return f"The budget, {self.budget.in_words}, is met{within}: {found} ({how}), {price}."
         least = f"{self.smallest**unit:.4g}, after {self.smallest_at:,.0f} {self.counted}"
@@ -85,7 +85,7 @@ class BudgetReport:
             return "It was within the budget on the way: longer training or smaller step sizes may hold it."
         if self.budget.is_largest(self.psi):
             return (
-                f"ψ = {self.psi:.4g} is as large as it may become: this learner finds no policy that varies so little."
+                f"ψ = {self.psi:.4g} is about as large as it may become: this learner finds no policy that varies so little."
             )
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
 
