@@ -10,8 +10,10 @@ import pytest
 from vpac.errors import UserError
 from vpac.risk import Budget, BudgetReport, Interval, Multiplier, PricePath, as_budget
 
+NEW = Multiplier()
 
-def mixture(budget, steps=3000, rate=0.2, mean=1.0, noise=4.0, start=0.0, state=Multiplier()):
+
+def mixture(budget, steps=3000, rate=0.2, mean=1.0, noise=4.0, start=0.0, state=NEW):
     """Exact policy-gradient ascent of p, the chance of an arm that pays N(mean, noise) instead of 0.
 
     Its variance p·noise + p(1 − p)·mean² is concave in p: at a constant price the best p is 0 or 1, never between.
