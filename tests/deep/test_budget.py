@@ -64,7 +64,7 @@ def test_the_price_is_in_units_of_the_reward_whatever_psi_is_counted_in():
     )
     assert raw.psi > 0.0
     assert raw.rewards.value != 1.0
-    assert np.array_equal(raw.networks.policy.net.weights[0], scaled.networks.policy.net.weights[0])
+    assert np.array_equal(raw.networks.policy.log_std, scaled.networks.policy.log_std)
 
 
 def test_mistakes_are_named():
