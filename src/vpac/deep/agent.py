@@ -15,6 +15,7 @@ from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
 from vpac.deep.brain import Brain, Networks
 from vpac.deep.estimators import Trace
+from vpac.deep.holding import holder_of, price_path
 from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
@@ -23,6 +24,7 @@ from vpac.deep.rollout import NotFinite, Rollout, Stepper
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
 from vpac.learners.checks import whole
+from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 
 __all__ = ["PPO", "VAACPPO", "VPACPPO"]
@@ -61,6 +63,8 @@ class PPO:
     ) -> None:
         compilation.prepare()
         self.options = Options.read(settings, preset)
+        self.holder = holder_of(self.options.budget, self.spread is not None, type(self).__name__)
+        """What holds the budget, if there is one."""
         self.seed, self.preset = whole(seed, "seed"), preset
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
@@ -96,8 +100,15 @@ class PPO:
 
     @property
     def psi(self) -> float:
-        """The price of variance now, in the units it was given in."""
+        """The price of variance now, in the units it was given in; with a budget in units of 1/reward."""
+        if self.holder is not None:
+            return self.holder.state.psi
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
+
+    @property
+    def prices(self) -> PricePath:
+        """With a budget: the multiplier ψ after each iteration and the variance that was seen; else nothing."""
+        return price_path(self.history)
 
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
@@ -210,7 +221,7 @@ class PPO:
         values = assess_value(old.value, scene, **how)
         weights, spread = values.advantage, None
         if old.spread is not None and self.spread is not None:
-            psi = self.psi / scale if o.psi_units == "raw" else self.psi
+            psi = self.psi / scale if o.psi_units == "raw" or self.holder is not None else self.psi
             spread = assess_spread(
                 old.spread, scene, values, self.trace, jnp.float32(psi), jnp.float32(scale), kind=self.spread, form=o.form,
                 weighting=o.weighting, **how,
@@ -244,8 +255,9 @@ class PPO:
         ended = self._stepper.episodes.take()
         self.episodes += len(ended)
         self.recent.extend(ended)
+        held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
         self.history.append(
-            {"timesteps": float(self.timesteps), "episodes": float(self.episodes), **self._recently(), **told}
+            {"timesteps": float(self.timesteps), "episodes": float(self.episodes), **self._recently(), **told, **held}
         )
         return callback is None or callback(self) is not False
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from vpac.errors import UserError, one_of, suggestion
-from vpac.risk.schedules import Schedule, as_schedule
+from vpac.risk.budget import Budget, as_budget
+from vpac.risk.schedules import Constant, Schedule, as_schedule
 
 __all__ = ["PRESETS", "Options"]
 
@@ -17,6 +19,9 @@ class Options:
 
     psi: float | str | Schedule = 0.0
     """Price of variance ψ: a number, or a schedule over environment steps, e.g. "warm-up:0.2:300000:200000"."""
+    budget: Budget | str | Mapping[str, Any] | None = None
+    """The largest variance of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2) or
+    "std:2": ψ is then found and not given."""
     psi_units: Literal["raw", "scaled"] = "raw"
     """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
     form: Literal["corrected", "published"] = "corrected"
@@ -99,7 +104,9 @@ class Options:
         ):
             raise UserError(f"hidden must be sizes of layers, e.g. (64, 64), got {hidden!r}")
         object.__setattr__(self, "hidden", tuple(int(h) for h in hidden))
-        as_schedule(self.psi, "psi")
+        object.__setattr__(self, "budget", as_budget(self.budget))
+        if as_schedule(self.psi, "psi") != Constant(0.0) and self.budget is not None:
+            raise UserError(f"a budget finds the price of variance itself: leave out psi={self.psi!r}")
 
     @classmethod
     def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
@@ -115,7 +122,8 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """As plain data; `read` takes it back."""
         psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
-        return asdict(self) | {"psi": psi, "hidden": list(self.hidden)}
+        budget = self.budget.as_dict() if isinstance(self.budget, Budget) else None
+        return asdict(self) | {"psi": psi, "budget": budget, "hidden": list(self.hidden)}
 
 
 RANGES: dict[str, tuple[float, float, str]] = {

@@ -19,6 +19,7 @@ from vpac.deep.normaliser import RunningMoments
 from vpac.deep.saved import AGENT, FORMAT, read_agent
 from vpac.errors import UserError
 from vpac.files import make_folder, write_atomically, write_text
+from vpac.risk.budget import Multiplier
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -53,6 +54,8 @@ def save(agent: PPO, folder: Path) -> Path:
         "history": {name: [row[name] for row in agent.history] for name in names},
         "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
+    if agent.holder is not None:
+        data["multiplier"] = agent.holder.state._asdict()
     try:
         text = json.dumps(data)
     except (TypeError, ValueError) as error:
@@ -125,6 +128,8 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     agent.span = (int(counters["span"][0]), int(counters["span"][1]))
     for name, generator in agent.generators.items():
         generator.bit_generator.state = data["generators"][name]
+    if agent.holder is not None:
+        agent.holder.state = Multiplier.read(data["multiplier"])
     columns = data["history"]
     agent.history = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     agent.recent.extend((float(a), float(b), float(c)) for a, b, c in data["recent"])

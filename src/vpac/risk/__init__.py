@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
+    from vpac.risk.budget import Budget, Multiplier, as_budget
+    from vpac.risk.budget_report import BudgetReport, PricePath
     from vpac.risk.compare import (
         difference_of_means,
         first_order_dominates,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 NAMES = {
+    "budget": ("Budget", "Multiplier", "as_budget"),
+    "budget_report": ("BudgetReport", "PricePath"),
     "compare": (
         "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
         "second_order_dominates",
@@ -47,11 +51,12 @@ NAMES = {
 }  # fmt: skip
 
 __all__ = [
-    "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "Interval", "Linear", "ReturnSample",
-    "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_schedule", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
-    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
-    "probability_of_improvement", "quantile", "ratio_of_variances", "second_order_dominates", "semivariance",
-    "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
+    "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "Interval", "Linear",
+    "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_budget", "as_schedule",
+    "bootstrap", "bootstrap_many", "compare_samples", "cvar", "difference_of_means", "first_order_dominates",
+    "gini_deviation", "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "quantile",
+    "ratio_of_variances", "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std",
+    "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

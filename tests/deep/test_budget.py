@@ -1,0 +1,78 @@
+"""Budgets of the PPO family: a stake in [0, 1] whose best value under a budget is known, and exact resuming."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import probes
+from deep.test_agent import SMALL, digest
+from vpac import UserError, budget_report
+
+pytest.importorskip("jax")
+from vpac.deep import PPO, VAACPPO, VPACPPO
+from vpac.deep.checkpoint import latest_checkpoint
+
+QUICK = {
+    "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
+    "normalise_observations": False, "log_std": -1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [VPACPPO, VAACPPO])
+def test_the_stake_is_the_largest_that_the_budget_allows(kind):
+    """Without a policy's own noise the stake √V / 2 has the mean √V / 2. Noise τ around the stake μ makes the variance
+    4 (μ² + τ²) + τ², so that the best μ is √((V − 5τ²) / 4). Without a budget the stake is 1."""
+    agent = kind(probes.Exposure, budget="std:1", seed=1, **QUICK).learn(50_000)
+    report = budget_report(agent, probes.Exposure, episodes=3000)
+    assert report.met, report.words
+    policy = agent.policy()
+    noise = float(np.exp(policy.log_std[0]))
+    stake = float(agent.predict(np.zeros((1, 1), np.float32))[0, 0])
+    variance = 4.0 * (stake**2 + noise**2) + noise**2
+    assert report.variance.low <= variance <= report.variance.high
+    assert variance == pytest.approx(1.0, rel=0.15)
+    assert stake == pytest.approx(np.sqrt((variance - 5.0 * noise**2) / 4.0), rel=1e-3)
+    assert stake == pytest.approx(0.5, rel=0.1)
+    assert report.mean.low <= stake <= report.mean.high
+    assert 0.05 < agent.psi < 2.0  # Var' = 8μ and, of the corrected form, ψ/(1 + γ): about 1.9 / 4
+
+
+def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
+    settings = {**SMALL, "budget": {"max_std": 0.1, "wait": 128}, "seed": 3}
+    VPACPPO(probes.Exposure, **settings).learn(64 * 8).save(tmp_path / "whole")
+    first = VPACPPO(probes.Exposure, **settings)
+    first.learn(64 * 8, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
+    found = latest_checkpoint(VPACPPO, tmp_path / "kept", probes.Exposure)
+    assert found is not None
+    agent = found[0]
+    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
+    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+    assert len(agent.prices.at) == 8
+    assert agent.prices.psi[0] == 0.0
+    assert agent.prices.psi[-1] == agent.psi > 0.0
+    saved = json.loads((tmp_path / "whole" / "agent.json").read_text())
+    assert saved["multiplier"]["psi"] == agent.psi
+
+
+def test_the_price_is_in_units_of_the_reward_whatever_psi_is_counted_in():
+    raw, scaled = (
+        VPACPPO(probes.Exposure, budget="std:0.1", psi_units=units, **SMALL).learn(64 * 4)
+        for units in ("raw", "scaled")
+    )
+    assert raw.psi > 0.0
+    assert raw.rewards.value != 1.0
+    assert np.array_equal(raw.networks.policy.log_std, scaled.networks.policy.log_std)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UserError, match="PPO has no price of variance and cannot hold a budget: use VPACPPO"):
+        PPO("CartPole-v1", budget="std:1", **SMALL)
+    with pytest.raises(UserError, match=r"a budget finds the price of variance itself: leave out psi=0\.1"):
+        VPACPPO("CartPole-v1", budget="std:1", psi=0.1, **SMALL)
+    with pytest.raises(UserError, match="expected std:S or variance:V"):
+        VPACPPO("CartPole-v1", budget=3.0, **SMALL)
+    with pytest.raises(UserError, match="pass it, budget_report"):
+        budget_report(VPACPPO("CartPole-v1", budget="std:1", **SMALL))
