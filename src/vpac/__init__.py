@@ -8,25 +8,25 @@ from vpac.envs.registration import register
 
 if TYPE_CHECKING:
     from vpac import deep, envs, evaluation, learners, oracle, risk
-    from vpac.deep import PPO, VAACPPO, VPACPPO
+    from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
     from vpac.evaluation.measure import evaluate
-    from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
+    from vpac.learners import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
 __all__ = [
-    "AC", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
+    "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
     "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "deep", "envs", "evaluate", "evaluation", "learners",
     "oracle", "risk",
 ]  # fmt: skip
 
-LEARNERS = ("AC", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
+LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
         **dict.fromkeys(LEARNERS, "vpac.learners"),
-        **dict.fromkeys(("PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
+        **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "UserError": "vpac.errors",

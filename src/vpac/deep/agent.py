@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
+from vpac.deep.conditioning import PriceRange, Prices
 from vpac.deep.estimators import Trace
 from vpac.deep.making import make_critic, make_policy
 from vpac.deep.networks import Critic, Gaussian, Policy
@@ -25,10 +26,13 @@ from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress
 from vpac.deep.rollout import NotFinite, Rollout, Stepper
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
+from vpac.errors import UserError
 from vpac.learners.checks import whole
 from vpac.risk.schedules import as_schedule
+from vpac.risk.volatility import augmented
+from vpac.typing import Numbers
 
-__all__ = ["PPO", "VAACPPO", "VPACPPO", "Networks"]
+__all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "Networks"]
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Independent random streams of an agent; a variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
@@ -62,6 +66,8 @@ class PPO:
 
     spread: ClassVar[Literal["variance", "moment"] | None] = None
     """What the critic of the spread learns."""
+    volatility: ClassVar[bool] = False
+    """Whether ψ is a price of the variance of a step's reward (MVPI), which the reward pays."""
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class PPO:
         n = self.environments.n
         spawned = zip(STREAMS, np.random.SeedSequence(self.seed).spawn(len(STREAMS)), strict=True)
         self.generators = {name: np.random.default_rng(child) for name, child in spawned}
+        self.prices = self._prices()
         self.networks = self._first_networks()
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
@@ -94,11 +101,22 @@ class PPO:
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(self.environments, self.options.gamma)
+        self._stepper = Stepper(self.environments, self.options.gamma, self.prices)
         self._fresh = True
         self._pending: dict[str, Any] = {}
         self._threads = ThreadPoolExecutor(2, "critic")
         self._learning: dict[str, Future[Any]] = {}
+
+    def _prices(self) -> Prices | None:
+        """The prices of episodes of a conditioned policy, with a random stream of their own."""
+        if not self.options.conditioned:
+            return None
+        if self.spread is None:
+            raise UserError(f'{type(self).__name__} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
+        self.generators["prices"] = np.random.default_rng(
+            np.random.SeedSequence(self.seed, spawn_key=(len(STREAMS) + 1,))
+        )
+        return Prices(PriceRange.read(self.options.psi_range), self.environments.n, self.generators["prices"])
 
     def _first_networks(self) -> Networks:
         o, g = self.options, self.generators
@@ -123,7 +141,9 @@ class PPO:
 
     @property
     def psi(self) -> float:
-        """The price of variance now, in the units it was given in."""
+        """The price of variance now, in the units it was given in; of a conditioned policy, the mean over environments."""
+        if self.prices is not None:
+            return float(self.prices.now.mean())
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
 
     def policy(self) -> NumpyPolicy:
@@ -140,7 +160,12 @@ class PPO:
             scale.astype(np.float32),
             self.options.normalise_observations,
             self.options.gamma,
+            None if self.prices is None else self.prices.within,
         )
+
+    def at(self, psi: float) -> NumpyPolicy:
+        """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
+        return self.policy().at(psi)
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
         """Actions for a batch of observations; the generator is all that is random."""
@@ -225,7 +250,7 @@ class PPO:
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""
         o, old, scale = self.options, self.networks, self.rewards.value
-        rewards = rollout.rewards if o.reward_floor is None else np.maximum(rollout.rewards, o.reward_floor)
+        rewards = self._paid(rollout, scale)
         scene = Scene(
             jnp.asarray(rollout.observations),
             None if rollout.successors is None else jnp.asarray(rollout.successors),
@@ -237,14 +262,16 @@ class PPO:
         values = assess_value(old.value, scene, **how)
         weights, spread = values.advantage, None
         if old.spread is not None and self.spread is not None:
-            psi = self.psi / scale if o.psi_units == "raw" else self.psi
+            psi = self.psi if rollout.prices is None else rollout.prices
+            psi = psi / scale if o.psi_units == "raw" else psi
             spread = assess_spread(
-                old.spread, scene, values, self.trace, jnp.float32(psi), jnp.float32(scale), kind=self.spread, form=o.form,
+                old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, form=o.form,
                 weighting=o.weighting, **how,
             )  # fmt: skip
             weights, self.trace = spread.weights, spread.trace
         self._improve(rollout, scene, weights, values.target, None if spread is None else spread.target)
-        self._pending |= {"reward_scale": scale, "psi": self.psi, "steps": float(rollout.valid.sum())}
+        price = self.psi if rollout.prices is None else float(rollout.prices.mean())
+        self._pending |= {"reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum())}
         self._pending["explained_variance"] = values.explained
         if isinstance(old.policy, Gaussian):
             self._pending["std"] = jnp.exp(old.policy.log_std).mean()
@@ -252,6 +279,15 @@ class PPO:
             self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
         self.seen.add(rollout.raw[rollout.valid > 0.0])
+
+    def _paid(self, rollout: Rollout, scale: float) -> Numbers:
+        """The rewards to learn from: not below the floor and, in MVPI, less what their spread over steps costs."""
+        o = self.options
+        rewards = rollout.rewards if o.reward_floor is None else np.maximum(rollout.rewards, o.reward_floor)
+        if not self.volatility:
+            return rewards
+        price = self.psi if o.psi_units == "raw" else self.psi * scale
+        return augmented(rewards, price, float(rewards[rollout.valid > 0.0].mean()))
 
     def _improve(self, rollout: Rollout, scene: Scene, weights: Any, target: Any, spread_target: Any) -> None:
         o, old = self.options, self.networks
@@ -360,3 +396,12 @@ class VAACPPO(PPO):
     """PPO with a variance-adjusted actor: its critic learns the second moment of the return."""
 
     spread = "moment"
+
+
+class MVPIPPO(PPO):
+    """Mean-variance policy iteration around PPO: `psi` prices the variance of a step's reward, not of the return.
+
+    y, the mean reward of a step of the present policy, is that of the iteration's own steps, all alike, as PPO weighs them.
+    """
+
+    volatility = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from vpac.deep.conditioning import PriceRange
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.schedules import Schedule, as_schedule
 
@@ -16,7 +17,10 @@ class Options:
     """Settings of PPO, VPACPPO and VAACPPO. The defaults are the preset "default"."""
 
     psi: float | str | Schedule = 0.0
-    """Price of variance ψ: a number, or a schedule over environment steps, e.g. "warm-up:0.2:300000:200000"."""
+    """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
+    "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
+    psi_range: tuple[float, float] | None = None
+    """Smallest and largest ψ of a conditioned policy; every episode draws its own, even in √ψ."""
     psi_units: Literal["raw", "scaled"] = "raw"
     """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
     form: Literal["corrected", "published"] = "corrected"
@@ -99,7 +103,18 @@ class Options:
         ):
             raise UserError(f"hidden must be sizes of layers, e.g. (64, 64), got {hidden!r}")
         object.__setattr__(self, "hidden", tuple(int(h) for h in hidden))
-        as_schedule(self.psi, "psi")
+        if self.conditioned:
+            within = PriceRange.read(self.psi_range)
+            object.__setattr__(self, "psi_range", (float(within.low), float(within.high)))
+        elif self.psi_range is not None:
+            raise UserError(f'psi_range={self.psi_range!r} is for psi="conditioned", got psi={self.psi!r}')
+        else:
+            as_schedule(self.psi, "psi")
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether one policy is learned for all prices in a range."""
+        return self.psi == "conditioned"
 
     @classmethod
     def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
@@ -115,7 +130,8 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """As plain data; `read` takes it back."""
         psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
-        return asdict(self) | {"psi": psi, "hidden": list(self.hidden)}
+        plain = asdict(self) | {"psi": psi, "hidden": list(self.hidden)}
+        return plain | {"psi_range": None if self.psi_range is None else list(self.psi_range)}
 
 
 RANGES: dict[str, tuple[float, float, str]] = {
