@@ -70,7 +70,9 @@ def test_it_finds_what_exact_iteration_finds(waves, price):
     """Waves are better if E[R] − λ Var(R) says so: below λ = 0.118 they are."""
     best = exactly(waves, price)
     assert best[0, 0] == (price < 0.118)
-    learner = MVPI(waves, psi=price, gamma=GAMMA, seed=1, alpha_theta=0.05, alpha_w=0.1, alpha_z=0.1, max_episode_steps=80)
+    learner = MVPI(
+        waves, psi=price, gamma=GAMMA, seed=1, alpha_theta=0.05, alpha_w=0.1, alpha_z=0.1, max_episode_steps=80
+    )
     learner.learn(3000)
     assert np.argmax(learner.policy()[0]) == np.argmax(best[0])
     chosen = step_reward(waves, learner.policy(), GAMMA)

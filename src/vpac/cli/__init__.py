@@ -14,6 +14,7 @@ import tyro
 
 from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
+from vpac.cli.frontier import Frontier
 from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
@@ -112,13 +113,14 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "check", "solve", "train", "evaluate", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = ("list", "check", "solve", "train", "evaluate", "frontier", "reproduce", "sweep", "runs", "report", "doctor")
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Frontier, tyro.conf.subcommand("frontier")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]

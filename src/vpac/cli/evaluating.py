@@ -14,7 +14,7 @@ from vpac.errors import UserError
 if TYPE_CHECKING:
     from vpac.report.tables import Table
 
-__all__ = ["Evaluate"]
+__all__ = ["Evaluate", "as_rich"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Evaluate:
         tables = [measuring.measures_table(chosen, 0.95, self.levels)]
         tables += [measuring.comparison_table(*pair, found) for pair, found in compared.items()]
         tables += [measuring.sources_table(sources)] if sources else []
-        show(data if self.json else None, *map(_rich, tables))
+        show(data if self.json else None, *map(as_rich, tables))
         first = next(iter(chosen.values()))
         say(
             f"below the minimum and above the maximum lie at most {100 * first.unseen():.2g} % of episodes each "
@@ -132,7 +132,8 @@ def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-.") or "sample"
 
 
-def _rich(table: Table) -> Any:
+def as_rich(table: Table) -> Any:
+    """A table for the terminal."""
     from rich.table import Table as Shown
 
     from vpac.report.tables import shown

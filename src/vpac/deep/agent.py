@@ -112,7 +112,9 @@ class PPO:
         if not self.options.conditioned:
             return None
         if self.spread is None:
-            raise UserError(f'{type(self).__name__} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
+            raise UserError(
+                f'{type(self).__name__} has no price of variance to condition on: use VPACPPO for psi="conditioned"'
+            )
         self.generators["prices"] = np.random.default_rng(
             np.random.SeedSequence(self.seed, spawn_key=(len(STREAMS) + 1,))
         )
@@ -265,8 +267,8 @@ class PPO:
             psi = self.psi if rollout.prices is None else rollout.prices
             psi = psi / scale if o.psi_units == "raw" else psi
             spread = assess_spread(
-                old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, form=o.form,
-                weighting=o.weighting, **how,
+                old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread,
+                form=o.form, weighting=o.weighting, **how,
             )  # fmt: skip
             weights, self.trace = spread.weights, spread.trace
         self._improve(rollout, scene, weights, values.target, None if spread is None else spread.target)

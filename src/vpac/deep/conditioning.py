@@ -26,7 +26,8 @@ class PriceRange:
         numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (self.low, self.high))
         if not (numbers and 0.0 <= self.low < self.high < np.inf):
             raise UserError(
-                f"psi_range must be the smallest and the largest price of variance, e.g. (0, 0.5), got ({self.low!r}, {self.high!r})"
+                "psi_range must be the smallest and the largest price of variance, e.g. (0, 0.5), got "
+                f"({self.low!r}, {self.high!r})"
             )
 
     @classmethod

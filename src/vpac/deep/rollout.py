@@ -133,7 +133,9 @@ class Stepper:
                 self._over = over[t]
             if after is not None:
                 after[t] = self._view(policy, interface.rows(step.successors))
-            if self.prices is not None:  # the last state of an episode is still seen at its price, the first at the next one
+            if (
+                self.prices is not None
+            ):  # the last state of an episode is still seen at its price, the first at the next one
                 asked.append(self.prices.now)
                 self.prices.draw(over[t] if self.envs.same_step else ~valid[t])
             if not np.isfinite(rewards[t].sum() + raw[t].sum(dtype=np.float64)):

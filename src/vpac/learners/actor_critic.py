@@ -98,7 +98,10 @@ def _train(
     here, there = work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
-        (psi, step_price), alpha_theta = prices(settings, rates.psi[episode]), rates.alpha_theta[episode] / world.n_active
+        (psi, step_price), alpha_theta = (
+            prices(settings, rates.psi[episode]),
+            rates.alpha_theta[episode] / world.n_active,
+        )
         alpha_w, alpha_z = rates.alpha_w[episode] / world.n_active, rates.alpha_z[episode] / world.n_active
         first_place(world, place, words)
         see(world, place, here)
@@ -125,7 +128,8 @@ def _train(
             else:
                 found, trace = learn_step(
                     settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy,
-                    augment(reward, step_price, step_mean), terminated, there, next_action, policy_next, rho_next, actor_rho_next,
+                    augment(reward, step_price, step_mean), terminated, there, next_action, policy_next, rho_next,
+                    actor_rho_next,
                 )  # fmt: skip
             if found != GOOD:
                 return found, episode, steps

@@ -168,7 +168,7 @@ class TradeOff:
             found.append(f"The best Sharpe ratio is at ψ = {self.points[best].psi:g}: {self.in_words(best)}.")
         if bend is None and best is None:
             kept = [i for i in np.flatnonzero(~self.dominated) if i]
-            found += [f"ψ = {self.points[i].psi:g} {self.in_words(int(i))}." for i in kept]
+            found += [f"ψ = {self.points[i].psi:g}: {self.in_words(int(i))}." for i in kept]
         if not (self.stds[1:] < self.stds[0]).any():
             found.append("No price that was tried lowered the standard deviation.")
         for sure, words in ((True, ""), (False, ", though the intervals overlap")):
