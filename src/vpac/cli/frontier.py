@@ -55,8 +55,8 @@ class Frontier:
     """Episodes of a run of the tabular and linear learners. Default: 5000."""
     measure: int = 1000
     """Episodes that each policy is measured in, where it cannot be measured exactly."""
-    warm_up: float = 0.2
-    """Share of training without a price; psi rises over the same time again. 0: the price from the start."""
+    warm_up: float = 0.0
+    """Share of training without a price, after which psi rises over the same time again."""
     mvpi: bool = False
     """Also MVPI, which prices the variance of single rewards, at the same risk aversions."""
     seed: int = 0
@@ -90,6 +90,7 @@ class Frontier:
         from vpac.execution.store import Store
         from vpac.files import make_folder, write_text
         from vpac.report import draw, trade_off
+        from vpac.report.trade_off_chart import chart
 
         asked, question = self._asked(), self._question()
         self._check()
@@ -109,12 +110,12 @@ class Frontier:
             raise
         finally:
             hands.close()
-        data, rows = trade_off.as_dict(found), trade_off.table(found)
-        draw.write(trade_off.chart(found), folder)
+        data, tables = trade_off.as_dict(found), trade_off.tables(found)
+        picture = chart(found)
+        draw.write(picture, folder)
         write_text(folder / "summary.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        write_text(folder / "table.csv", rows.as_csv())
-        show(data if self.json else None, as_rich(rows))
-        for sentence in [*found.trade_off.advice(), *found.notes]:
+        show(data if self.json else None, *map(as_rich, tables))
+        for sentence in [*found.trade_off.advice(), *picture.notes]:
             say(sentence, quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
         for outcome in found.failed:

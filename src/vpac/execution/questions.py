@@ -47,7 +47,7 @@ class Question:
     """Runs of each price."""
     measure: int = 1000
     """Episodes that each policy is measured in, where it is not measured exactly."""
-    warm_up: float = 0.2
+    warm_up: float = 0.0
     """The share of training that is risk-neutral; ψ rises to its value over the same time again."""
     seed: int = 0
     """Of everything random."""

@@ -124,6 +124,8 @@ def _draw_axes(axis: Any, panel: Lines | Points) -> None:
             getattr(axis, f"set_{name}scale")("log")
         if ends:
             getattr(axis, f"set_{name}lim")(ends)
+            if not log:
+                axis.locator_params(axis=name, nbins=6)
 
 
 def _sideways(panel: Lines | Points) -> bool:

@@ -1,161 +1,65 @@
-"""A traced frontier as a chart, a table and plain data."""
+"""A traced frontier as tables and plain data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from vpac.execution.frontier import Exact, Found
-from vpac.report.chart import Chart, Panel, Points, Spots
+from vpac.execution.frontier import Found
 from vpac.report.tables import Table, shown
-from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of
+from vpac.report.trade_off_chart import ends
+from vpac.risk.frontier import TradeOff, aversion_of
 from vpac.risk.intervals import Interval
 
-__all__ = ["as_dict", "chart", "frontier_panel", "table"]
-
-APART = 0.12
-"""Share of the axes that prices written beside points keep clear of one another."""
-STD = "standard deviation of the return"
-MEAN = "mean return"
+__all__ = ["as_dict", "tables"]
 
 
-def chart(found: Found) -> Chart:
-    """Mean against standard deviation; with MVPI also against the volatility of the reward."""
-    both = {"MVPI": found.outsider} if found.outsider else {}
-    panels: list[Panel] = [frontier_panel({_name(found): found.trade_off, **both}, found.exact)]
-    caption = (
-        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds. Further up "
-        "is more on average, further left is more dependable. Crosses mark points that are not worth choosing: another has no "
-        "less mean and no more spread."
-    )
-    if found.exact:
-        caption += " The line beneath is the best there is, from the oracle."
-    if found.outsider:
-        panels[0] = _titled(panels[0], "Return: what an episode brings")
-        panels.append(_volatility_panel({_name(found): found.trade_off, **both}))
-        caption += (
-            " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may differ "
-            "from step to step and still add up to the same return every time."
-        )
-    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, found.notes)
-
-
-def _name(found: Found) -> str:
-    return found.question.algorithm
-
-
-def _titled(panel: Any, title: str) -> Panel:
-    return Points(panel.series, panel.x_label, panel.y_label, title)
-
-
-def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None) -> Points:
-    """Named trade-offs in one plane; knee, best Sharpe ratio and dominated points are marked in the first of them."""
-    series = []
-    if exact:
-        series.append(Spots("exact (oracle)", exact.stds, exact.means, joined=True, style="oracle"))
-    styles = ("VPAC", "VAAC", 3, 4)
-    for number, (name, curve) in enumerate(curves.items()):
-        lost = curve.dominated
-        kept = [p for p, gone in zip(curve.points, lost, strict=True) if not gone]
-        kept.sort(key=lambda point: point.std.estimate)
-        series.append(_spots(name, kept, styles[number], joined=True))
-        if lost.any():
-            gone = [p for p, away in zip(curve.points, lost, strict=True) if away]
-            words = "dominated" if number == 0 else f"{name}, dominated"
-            series.append(_spots(words, gone, 6 if number == 0 else 5))
-    first = next(iter(curves.values()))
-    for words, at, style in (("knee", first.knee, 4), ("best Sharpe ratio", first.best_sharpe, 7)):
-        if at is not None:
-            point = first.points[at]
-            series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
-    return Points(series, STD, MEAN)
-
-
-def _spots(
-    name: str, points: Sequence[FrontierPoint], style: int | str, joined: bool = False, volatility: bool = False
-) -> Spots:
-    """Points over the spread of the return or of a step's reward."""
-    across = [(p.volatility if volatility else None) or p.std for p in points]
-    mean, wide = [_ends(p.mean) for p in points], [_ends(x) for x in across]
-    return Spots(
-        name, [x.estimate for x in across], [p.mean.estimate for p in points],
-        [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
-        names=_prices(points), joined=joined, style=style,
-    )  # fmt: skip
-
-
-def _ends(x: Interval) -> tuple[float, float]:
-    known = math.isfinite(x.low) and math.isfinite(x.high)
-    return (x.low, x.high) if known else (x.estimate, x.estimate)
-
-
-def _prices(points: Sequence[FrontierPoint]) -> list[str]:
-    """Prices beside points that are far enough from all that have theirs already."""
-    places = np.array([[p.std.estimate, p.mean.estimate] for p in points]).reshape(-1, 2)
-    places = places / np.where(np.ptp(places, axis=0) > 0.0, np.ptp(places, axis=0), 1.0) if len(points) else places
-    named: list[int] = []
-    for i in range(len(points)):
-        if all(np.abs(places[i] - places[j]).max() > APART for j in named):
-            named.append(i)
-    return [f"ψ = {point.psi:g}" if i in named else "" for i, point in enumerate(points)]
-
-
-def _volatility_panel(curves: dict[str, TradeOff]) -> Points:
-    series = [
-        _spots(name, [p for p in curve.points if p.volatility is not None], style, volatility=True)
-        for (name, curve), style in zip(curves.items(), ("VPAC", "VAAC"), strict=False)
-    ]
-    return Points(
-        series, "standard deviation of a step's reward", MEAN, "Steps: how rewards differ from one to the next"
-    )
-
-
-def table(found: Found) -> Table:
-    """A row for each price."""
-    columns = ("ψ (1/reward)", "risk aversion", "mean", "std", "Sharpe", "keeps", "removes", "step std", "")
-    rows = _rows(found.trade_off, found.std)
+def tables(found: Found) -> list[Table]:
+    """A row for each price; MVPI has a table of its own."""
+    q, steps = found.question, found.outsider is not None
+    length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
+    title = f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; ψ in 1/reward, R = ψ · std at ψ = 0"
+    shown_tables = [_table(found.trade_off, found.std, "ψ", title, steps)]
     if found.outsider is not None:
         first = found.trade_off.points[0].volatility
-        rows += [(f"MVPI λ = {row[0]}", *row[1:]) for row in _rows(found.outsider, first.estimate if first else 0.0)]
-    q = found.question
-    length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
-    return Table.of(columns, rows, f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals")
+        title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
+        shown_tables.append(_table(found.outsider, first.estimate if first else 0.0, "λ", title, steps))
+    return shown_tables
 
 
-def _rows(curve: TradeOff, std: float) -> list[tuple[str, ...]]:
-    found = []
+def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> Table:
+    columns = (price, "mean", "std", "of a step" if steps else "Sharpe", f"against {price} = 0", "")
+    rows = []
     for i, point in enumerate(curve.points):
-        found.append((
-            f"{point.psi:g}", f"{aversion_of(point.psi, std):.3g}", _text(point.mean), _text(point.std), _short(point.sharpe),
-            _percent(curve.kept(i)), _percent(curve.removed(i)),
-            "–" if point.volatility is None else _short(point.volatility.estimate), ", ".join(marks(curve, i)),
-        ))  # fmt: skip
-    return found
+        other = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
+        against = f"keeps {_percent(curve.kept(i))}\nremoves {_percent(curve.removed(i))}"
+        rows.append(
+            (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), _short(other),
+             against, "\n".join(marks(curve, i)))
+        )  # fmt: skip
+    return Table.of(columns, rows, title)
 
 
 def marks(curve: TradeOff, number: int) -> list[str]:
-    """What a point is."""
+    """What a point is, in a word or two."""
     found = []
     if number == curve.knee:
         found.append("knee")
     if number == curve.best_sharpe:
-        found.append("best Sharpe")
+        found.append("Sharpe")
     if curve.dominated[number]:
         found.append("dominated" if curve.surely_dominated[number] else "dominated?")
     return found
 
 
 def _text(x: Interval) -> str:
-    low, high = _ends(x)
-    return f"{_short(x.estimate)} ({_short(low)} … {_short(high)})"
+    low, high = ends(x)
+    return f"{_short(x.estimate)}\n{_short(low, 3)} … {_short(high, 3)}"
 
 
-def _short(value: float) -> str:
-    return shown(float(f"{value:.4g}")) if math.isfinite(value) else "–"
+def _short(value: float, digits: int = 4) -> str:
+    return shown(float(f"{value:.{digits}g}")) if math.isfinite(value) else "–"
 
 
 def _percent(share: float) -> str:

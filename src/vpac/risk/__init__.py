@@ -49,11 +49,12 @@ NAMES = {
 }  # fmt: skip
 
 __all__ = [
-    "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "FrontierPoint", "Interval", "Linear", "ReturnSample",
-    "RobbinsMonro", "Row", "Schedule", "TradeOff", "WarmUp", "as_schedule", "aversion_of", "bootstrap", "bootstrap_many",
-    "compare_samples", "cvar", "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean",
-    "mean_interval", "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances", "second_order_dominates", "semivariance",
-    "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
+    "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "FrontierPoint", "Interval", "Linear",
+    "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff", "WarmUp", "as_schedule", "aversion_of", "bootstrap",
+    "bootstrap_many", "compare_samples", "cvar", "difference_of_means", "first_order_dominates", "gini_deviation",
+    "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "psi_of", "quantile",
+    "ratio_of_variances", "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std",
+    "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -147,9 +147,9 @@ class TradeOff:
         return best_sharpe(self.means, self.stds)
 
     def kept(self, number: int) -> float:
-        """The share of the first point's mean that a point keeps; NaN if that mean is not positive."""
-        first = self.points[0].mean.estimate
-        return self.points[number].mean.estimate / first if first > 0.0 else float("nan")
+        """The share of the first point's mean that a point keeps; NaN if either mean is not positive."""
+        first, here = self.points[0].mean.estimate, self.points[number].mean.estimate
+        return here / first if first > 0.0 and here >= 0.0 else float("nan")
 
     def removed(self, number: int) -> float:
         """The share of the first point's standard deviation that a point does away with."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from vpac.typing import FloatArray
+from vpac.typing import Numbers
 
 __all__ = ["augmented"]
 
-Reward = TypeVar("Reward", float, FloatArray)
+Reward = TypeVar("Reward", float, Numbers)
 
 
 def augmented(reward: Reward, price: float, mean: float) -> Reward:
