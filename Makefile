@@ -23,6 +23,12 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(PIP) --editable ".[docs]"
 	@touch $@
 
+.venv/.bench: .venv/.installed
+	@echo "Installing what the deep learners are measured against (once) ..."
+	@$(PIP) torch
+	@$(PIP) --editable ".[deep,mujoco,envpool,bench]"
+	@touch $@
+
 .venv/.browser: .venv/.installed tests/browser/install.sh
 	@if sh tests/browser/install.sh; then touch $@; elif [ -n "$$CI" ]; then exit 1; fi
 
@@ -40,8 +46,8 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: setup  ## Set up, then measure every speed claim (says which are not kept; takes minutes)
-	@for script in oracle tabular scheduler; do echo "== benchmarks/$$script.py"; \
+bench: .venv/.bench  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
+	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \
 		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
 
 docs: .venv/.docs  ## Set up, then build the documentation into site/

@@ -65,20 +65,25 @@ def test_variance_of_a_discounted_choice_is_found():
     assert variance == pytest.approx(0.81, rel=0.2)
 
 
+@pytest.mark.slow
 def test_where_luck_comes_first_the_published_form_errs():
-    """Catch-up: after a lucky first move more speed adds variance. Only the corrected form sees that."""
+    """Catch-up, ψ = 2: the published form waits for ever (mean −19, J = −19), the corrected one arrives (J > −17)."""
     settings = {
-        "envs": 32, "steps": 32, "epochs": 4, "minibatch": 256, "hidden": (32,), "learning_rate": 3e-3, "gamma": 0.95,
-        "normalise_observations": False, "weighting": "start", "psi": "warm-up:1:60000:60000",
+        "envs": 32, "steps": 32, "epochs": 4, "minibatch": 256, "hidden": (32,), "learning_rate": 1e-3, "entropy": 0.02,
+        "gamma": 0.95, "normalise_observations": False, "weighting": "start", "psi": 2.0,
     }  # fmt: skip
     mdp = vpac.FiniteMDP.from_gymnasium("vpac/CatchUp-v0")
-    found = {}
-    for form in ("published", "corrected"):
-        agent = VPACPPO("vpac/CatchUp-v0", form=form, seed=0, **settings).learn(200_000)
+
+    def objective(form: str, seed: int) -> float:
+        agent = VPACPPO("vpac/CatchUp-v0", form=form, seed=seed, **settings).learn(100_000)
         logits = np.asarray(agent.networks.policy.net(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
         moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
-        found[form] = moments.mean - 1.0 * moments.total_variance
-    assert found["corrected"] > found["published"] + 1.0, found
+        return float(moments.mean - 2.0 * moments.total_variance)
+
+    assert (
+        min(objective("corrected", seed) for seed in (0, 1))
+        > max(objective("published", seed) for seed in (0, 1)) + 1.0
+    )
 
 
 def test_psi_zero_is_ppo_bit_for_bit():

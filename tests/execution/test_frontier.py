@@ -156,6 +156,19 @@ def test_the_ppo_family_is_played_too(tmp_path):
     assert len(found.outsider.points) == 2
 
 
+def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
+    pytest.importorskip("jax")
+    small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8], "gamma": 0.9}
+    store = Store(tmp_path)
+    question = Question(WORLD, length=128, seeds=1, measure=400, settings=small)
+    found = trace_frontier(question, Asked(psis=(0.3,)), store, Serial())
+    point, record = found.trade_off.points[1], store.read(found.runs[0.3][0])
+    assert point.mean.low == point.mean.high
+    played = record.policy()["returns"]
+    assert abs(point.mean.estimate - played.mean()) < 4.0 * played.std() / 20.0
+    assert found.exact is not None
+
+
 def test_intervals_of_seeds_and_of_episodes():
     rng = np.random.default_rng(0)
     returns = rng.normal(5.0, 2.0, 400)

@@ -35,7 +35,9 @@ GROUPS = {
 
 
 def test_every_experiment_is_in_a_group():
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(EXPERIMENTS)
+    """But for those of the PPO family, whose runs test_deep_studies.py makes up."""
+    ours = [name for name, experiment in EXPERIMENTS.items() if experiment.kind != "deep"]
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(ours)
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
+from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
 
 __all__ = ["main"]
@@ -113,7 +116,9 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = ("list", "check", "solve", "train", "evaluate", "frontier", "reproduce", "sweep", "runs", "report", "doctor")
+VERBS = (
+    "list", "check", "solve", "train", "evaluate", "frontier", "watch", "reproduce", "sweep", "runs", "report", "doctor",
+)  # fmt: skip
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Check, tyro.conf.subcommand("check")]
@@ -121,12 +126,32 @@ Verb = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Frontier, tyro.conf.subcommand("frontier")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
+
+
+def _parsed(arguments: Sequence[str]) -> Any:
+    return tyro.cli(
+        Verb,
+        prog="vpac",
+        description="Reinforcement learning that cares how much its results vary.",
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+    )
+
+
+def _overview() -> int:
+    """`vpac --help`, whose usage line names no verbs: they do not fit into one, and are listed below it."""
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        _parsed(["--help"])
+    print(text.getvalue().replace("{" + ",".join(VERBS) + "}", "VERB …", 1), end="")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,13 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the folder where one works, behind everything else
     arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
-    verb: Any = tyro.cli(
-        Verb,
-        prog="vpac",
-        description="Reinforcement learning that cares how much its results vary.",
-        args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
-    )
+    if arguments[:1] in (["-h"], ["--help"]):
+        return _overview()
+    verb = _parsed(arguments)
     try:
         code = int(verb.run())
         sys.stdout.flush()

@@ -39,9 +39,11 @@ def environments() -> list[dict[str, Any]]:
 
 def algorithms() -> list[dict[str, Any]]:
     """What `vpac train` can train."""
+    from vpac.execution.deep import ABOUT
     from vpac.execution.training import ALGORITHMS
 
-    return [{"name": name, "about": (kind.__doc__ or "").split("\n")[0]} for name, kind in ALGORITHMS.items()]
+    tabular = [{"name": name, "about": (kind.__doc__ or "").split("\n")[0]} for name, kind in ALGORITHMS.items()]
+    return tabular + [{"name": name, "about": about} for name, about in ABOUT.items()]
 
 
 def experiments() -> list[dict[str, Any]]:

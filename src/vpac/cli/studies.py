@@ -39,7 +39,7 @@ class Reproduce:
     full: bool = False
     """At full size, also where fewer runs are usual."""
     scale: float = 1.0
-    """Multiply episodes by this, above 0 and at most 1: a quick look."""
+    """Multiply episodes by this, above 0 and at most 1: a quick look; of the PPO family steps, and runs down to 5."""
     runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """So many runs of each arm instead."""
     jobs: JOBS = None
@@ -74,7 +74,7 @@ class Sweep:
     spec: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC.toml")]
     """The study: environment, settings, arms or a grid. docs/experiments.md describes it."""
     scale: float = 1.0
-    """Multiply episodes by this, above 0 and at most 1: a quick look."""
+    """Multiply episodes by this, above 0 and at most 1: a quick look; of the PPO family steps, and runs down to 5."""
     runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """So many runs of each arm instead."""
     jobs: JOBS = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from vpac.errors import UserError
+from vpac.errors import UserError, one_of
 
 __all__ = ["Train"]
 
@@ -78,8 +78,10 @@ class Train:
     def run(self) -> int:
         """Train, measure, write, show."""
         from vpac.execution.deep import DEEP
+        from vpac.execution.training import ALGORITHMS
 
-        if self.algorithm.casefold().replace("_", "-") in DEEP:
+        word = one_of(self.algorithm.casefold().replace("_", "-"), (*ALGORITHMS, *DEEP), "algorithm")
+        if word in DEEP:
             return self._run_deep()
         self._refuse(("steps", "envs", "preset", "weighting", "resume"), "the PPO family")
         return self._run_tabular()

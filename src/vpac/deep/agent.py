@@ -299,6 +299,11 @@ class PPO:
         share = self._rate_share()
         rate = jnp.float32(o.learning_rate * share)
         critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
+        # the policy first: the environments wait for it, and XLA computes for one network at a time
+        policy, policy_state, told = improve_policy(
+            old.policy, old.policy_state, lesson, self._rows("policy"), rate, optimiser=actor, clip=o.clip,
+            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
+        )  # fmt: skip
         learn = partial(
             self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=critic
         )
@@ -307,10 +312,6 @@ class PPO:
             self._learning["spread"] = learn(
                 old.spread, old.spread_state, targets=_flat(spread_target), rows=self._rows("spread")
             )
-        policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy"), rate, optimiser=actor, clip=o.clip,
-            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
-        )  # fmt: skip
         self._good = old
         self.networks = old._replace(policy=policy, policy_state=policy_state)
         self._pending = self._finite(told) | {"learning_rate": float(rate)}

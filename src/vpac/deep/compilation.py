@@ -1,7 +1,8 @@
-"""How JAX computes for us: in the thread that asks, with the same rounding on any number of cores, compiled once.
+"""How JAX computes for us: on one thread of its own, with the same rounding on any number of cores, compiled once.
 
-XLA splits sums among its threads, so its last digits depend on how many there are. With one each, and the networks learning
-in threads of their own, results do not depend on the machine's cores, and all cores have work.
+XLA splits sums among its threads, so its last digits depend on how many there are, and by itself it has one for each core.
+With one, always, results do not depend on the machine's cores. Whoever asks waits for that thread: the networks learn one
+after the other, the critics while the environments are stepped, which is what the other cores have to do.
 """
 
 from __future__ import annotations

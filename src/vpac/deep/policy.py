@@ -83,7 +83,11 @@ class NumpyPolicy:
 
     def normalise(self, rows: Numbers) -> Numbers:
         """Rows as the networks see them, but for a price."""
-        return np.clip((rows - self.mean) * self.scale, -SEEN, SEEN) if self.normalised else rows
+        if not self.normalised:
+            return rows
+        seen = rows - self.mean
+        seen *= self.scale
+        return np.minimum(np.maximum(seen, -SEEN, out=seen), SEEN, out=seen)  # np.clip takes three times as long
 
     def outputs(self, x: Numbers) -> Numbers:
         """The network's outputs for normalised rows: means or logits."""
@@ -92,19 +96,21 @@ class NumpyPolicy:
             x = x @ W
             x += b
             x = f(x)
-        return x @ self.weights[-1] + self.biases[-1]
+        x = x @ self.weights[-1]
+        x += self.biases[-1]
+        return x
 
     def sample(self, outputs: Numbers, noise: Numbers) -> Any:
-        """Actions from outputs: mean + spread · normal noise, or the largest logit after Gumbel noise."""
-        if self.log_std is None:
-            return (outputs + noise).argmax(axis=-1)
-        return outputs + np.exp(self.log_std) * noise
+        """Actions from outputs: the mean with its noise, or the largest logit with its noise."""
+        noisy = outputs + noise
+        return noisy.argmax(axis=-1) if self.log_std is None else noisy
 
     def noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
-        """What `sample` needs, for the given batch shape."""
+        """What `sample` adds, for the given batch shape: Gumbel noise to logits, spread · normal noise to means."""
         if self.log_std is None:
             return generator.gumbel(size=(*shape, self.interface.actions)).astype(np.float32)
-        return generator.standard_normal((*shape, self.interface.actions), dtype=np.float32)
+        spread: Numbers = np.exp(self.log_std)
+        return spread * generator.standard_normal((*shape, self.interface.actions), dtype=np.float32)
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
         """Actions for a batch of observations, as the environment takes them."""

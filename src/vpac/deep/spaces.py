@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,5 +72,11 @@ class Interface:
         """A batch of the policy's actions as the environment takes them; Box actions within their bounds."""
         if self.first_action is not None:
             return actions + self.first_action
-        bounded = np.clip(actions, np.array(self.low, np.float32), np.array(self.high, np.float32))
+        low, high = self._bounds
+        bounded = np.minimum(np.maximum(actions, low), high)  # np.clip takes twice as long
         return bounded.reshape(len(actions), *self.shape)
+
+    @cached_property
+    def _bounds(self) -> tuple[Numbers, Numbers]:
+        """Of Box actions, as arrays."""
+        return np.array(self.low, np.float32), np.array(self.high, np.float32)

@@ -16,6 +16,7 @@ import numpy as np
 
 from vpac.deep.estimators import Trace
 from vpac.deep.normaliser import RunningMoments
+from vpac.deep.saved import AGENT, FORMAT, read_agent
 from vpac.errors import UserError
 from vpac.files import make_folder, write_atomically, write_text
 
@@ -24,14 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="PPO")
 
-__all__ = ["FORMAT", "load", "read_agent", "save"]
+__all__ = ["load", "save"]
 
-FORMAT = 1
-AGENT, WEIGHTS = "agent.json", "weights.safetensors"
-EXPECTED = {
-    "algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict, "counters": dict, "generators": dict,
-    "history": dict, "recent": list, "sha256": str,
-}  # fmt: skip
+WEIGHTS = "weights.safetensors"
 
 
 def save(agent: PPO, folder: Path) -> Path:
@@ -73,25 +69,7 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found["rewards.sums"] = agent.rewards.sums
-    return {name: np.array(value, order="C") for name, value in found.items()}
-
-
-def read_agent(folder: Path) -> dict[str, Any]:
-    """agent.json, checked."""
-    path = folder / AGENT
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{path} is not what was written: it is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else None
-        raise UserError(f"{folder} is in format {found!r:.40}: this version reads format {FORMAT}")
-    for name, kind in EXPECTED.items():
-        if not isinstance(data.get(name), kind):
-            raise UserError(f"{folder} does not hold an agent: {name!r} in {AGENT} is {data.get(name)!r:.60}")
-    return data
+    return {name: np.asarray(value, order="C") for name, value in found.items()}
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:

@@ -8,6 +8,7 @@ from typing import Any
 from vpac.envs.making import make_env
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.loading import load_agent, saved_environment
+from vpac.execution.acting import stored_policy
 from vpac.execution.making import learner_of, recipe_of
 from vpac.execution.store import Damaged, Record, Store
 from vpac.learners.learner import Learner
@@ -43,7 +44,7 @@ def _loaded(folder: Path, env: Any) -> tuple[Any, Any]:
     return load_agent(folder, env), saved_environment(folder) if env is None else env
 
 
-def _stored(name: str, root: Path) -> tuple[Learner, Any]:
+def _stored(name: str, root: Path) -> tuple[Any, Any]:
     """A run of the store: its task says how the learner was made, its file what it learned."""
     store = Store(root)
     names = store.names()
@@ -54,6 +55,9 @@ def _stored(name: str, root: Path) -> tuple[Learner, Any]:
         record = store.read(name)
     except Damaged as error:
         raise UserError(str(error)) from None
+    if record.run.task["kind"] == "deep":
+        world = _world(record)
+        return stored_policy(record, world, record.run.task["env"]), world
     if record.run.task["kind"] != "training":
         raise UserError(f"{name} is a run of kind {record.run.task['kind']!r}: only training leaves an agent")
     return _trained(record), _world(record)

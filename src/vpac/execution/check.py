@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from vpac.envs.checking import check_env
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
+from vpac.envs.making import make_env
 from vpac.errors import UserError
 from vpac.execution.making import learner_of, world_of
 from vpac.execution.run import canonical, runs_of
@@ -15,6 +18,8 @@ __all__ = ["check"]
 
 def check(experiment: Experiment) -> None:
     """Raise a `UserError` that names the arm or the figure that is wrong."""
+    if experiment.kind == "deep":
+        _check_deep(experiment)
     if experiment.kind != "training":
         return
     checked = set()
@@ -36,6 +41,29 @@ def check(experiment: Experiment) -> None:
         for figure in experiment.figures:
             if not figure.arms or arm.label in figure.arms:
                 _check_figure(figure, learner, continuous)
+
+
+def _check_deep(experiment: Experiment) -> None:
+    """The algorithm, the settings and the spaces of each arm."""
+    from vpac.deep.options import Options
+    from vpac.deep.spaces import Interface
+    from vpac.execution.deep import deep_algorithm
+
+    checked = set()
+    for arm in experiment.arms:
+        (run,) = runs_of(experiment, arm, 1)
+        settings = dict(run.task["settings"])
+        try:
+            deep_algorithm(run.task["algorithm"])
+            Options.read(settings, settings.pop("preset", "default"))
+            world = canonical([run.task["env"], run.task["env_settings"]])
+            if world not in checked:
+                with closing(make_env(run.task["env"], **run.task["env_settings"])) as env:
+                    check_env(env)
+                    Interface.of(env.observation_space, env.action_space, run.task["env"])
+                checked.add(world)
+        except UserError as error:
+            raise UserError(f"arm {arm.label!r}: {error}") from None
 
 
 def _check_figure(figure: Figure, learner: Learner, continuous: bool) -> None:

@@ -24,6 +24,12 @@ __all__ = ["DEEP", "deep_algorithm", "train_deep"]
 
 DEEP = {"ppo": "PPO", "vpac-ppo": "VPACPPO", "vaac-ppo": "VAACPPO", "mvpi-ppo": "MVPIPPO"}
 """Names on the command line and of the classes."""
+ABOUT = {
+    "ppo": "Proximal policy optimisation, in JAX.",
+    "vpac-ppo": "PPO that pays ψ for the variance of the return, with a direct critic of it.",
+    "vaac-ppo": "PPO with a variance-adjusted actor: its critic learns the second moment.",
+}
+"""In a line each, for lists: the classes themselves need JAX."""
 FIXED_EPISODES = 100
 """Episodes of the paper's evaluation: every one from the same start, so that only the policy's own noise is left."""
 ROWS = 1000

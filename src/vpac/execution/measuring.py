@@ -12,7 +12,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.making import make_env
 from vpac.execution.deep import DEEP
-from vpac.execution.making import process_of, recipe_of
+from vpac.execution.making import process_of, recipe_of, world_of
 from vpac.execution.run import Run
 from vpac.execution.store import Record
 from vpac.learners.learner import Learner
@@ -65,6 +65,8 @@ def measurement(record: Record) -> Measurement:
     """
     task, final, arrays = record.run.task, record.final, record.policy()
     if task["algorithm"] in DEEP:
+        if (exact := _exact_deep(record)) is not None:
+            return exact
         returns, volatility = np.asarray(arrays["returns"], np.float64), final.get("volatility")
         return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
     gamma = _gamma(task)
@@ -75,6 +77,23 @@ def measurement(record: Record) -> Measurement:
         return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
     mean, variance = float(final["mean"] or 0.0), float(final["variance"] or 0.0)  # exact: never unknown
     return Measurement(mean, variance**0.5, _exact_volatility(process_of(task), task, arrays["theta"], gamma), None)
+
+
+def _exact_deep(record: Record) -> Measurement | None:
+    """Of a policy of the PPO family in a finite world, whose table can be written down; None elsewhere."""
+    from vpac.deep.options import Options
+    from vpac.execution.acting import stored_policy
+    from vpac.oracle import evaluate, softmax
+
+    task = record.run.task
+    mdp, limit = world_of(task)
+    if not isinstance(mdp, FiniteMDP):
+        return None
+    policy = stored_policy(record, mdp.to_gymnasium(), task["env"])
+    table = softmax(policy.outputs(policy.view(np.eye(mdp.n_states, dtype=np.float32))).astype(np.float64))
+    gamma = float(task["settings"].get("gamma", Options.gamma))
+    moments = evaluate(mdp, table, gamma, limit)
+    return Measurement(float(moments.mean), float(moments.total_variance) ** 0.5, record.final.get("volatility"), None)
 
 
 def _gamma(task: dict[str, Any]) -> float:

@@ -23,6 +23,8 @@ from vpac.experiments.spec import Experiment
 __all__ = ["Plan", "Study", "Tally", "carry_out_studies", "plan", "read_study", "studies"]
 
 STUDIES = "studies"
+FEWEST = 5
+"""Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
 PATIENCE = 0.2
 """Seconds between two looks at runs that another process is at."""
 
@@ -36,7 +38,7 @@ class Plan:
     runs: dict[str, list[Run]]
     """The runs of each arm, by its label."""
     scale: float
-    """Episodes were multiplied by it."""
+    """Episodes, or steps and runs of the PPO family, were multiplied by it."""
 
     def all(self) -> list[Run]:
         """Run by run over the arms, so that all of them grow alike; each once."""
@@ -52,13 +54,15 @@ def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None,
         experiment: what to run.
         full: at full size, also where a smaller one is usual.
         runs: so many runs an arm instead.
-        scale: multiplies episodes; below 1 for a quick look.
+        scale: multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
     """
     if runs is not None and runs < 1:
         raise UserError(f"runs must be a whole number from 1 up, got {runs!r}")
     if not 0.0 < scale <= 1.0:
         raise UserError(f"scale must be above 0 and at most 1, got {scale!r}")
     usual = experiment.runs if full or experiment.usual_runs is None else experiment.usual_runs
+    if experiment.kind == "deep":
+        usual = min(usual, max(FEWEST, round(experiment.runs * scale)))
     once = experiment.kind in ("theorems", "frontier")
     count = 1 if once else runs or usual
     return Plan(experiment, {arm.label: list(runs_of(experiment, arm, count, scale)) for arm in experiment.arms}, scale)
@@ -169,7 +173,7 @@ class Study:
     runs: dict[str, list[str]]
     """Names of the runs of each arm."""
     scale: float
-    """Episodes were multiplied by it."""
+    """Episodes, or steps and runs of the PPO family, were multiplied by it."""
     seconds: float
     """Wall time, over all sessions that it took."""
     time: str

@@ -111,9 +111,10 @@ class Claim(Data):
 class Figure(Data):
     """How an experiment is drawn."""
 
-    kind: Literal["curves", "effect", "maps", "paths", "bars", "errors", "best"]
+    kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best"]
     """curves: mean and variance along learning; effect: final numbers against a setting; maps: a world's cells; paths:
-    sampled trajectories; bars: final numbers of each arm; errors: of critics against steps; best: of a grid search."""
+    sampled trajectories; bars: final numbers of each arm, averaged; boxes: the same, run by run with median and quartiles;
+    errors: of critics against steps; best: of a grid search."""
     title: str
     """Above it."""
     caption: str = ""
@@ -180,7 +181,7 @@ class Experiment(Data):
     measure: Count = 1000
     """Episodes that the last policy is measured in."""
     runs: Count = 10
-    """Independent runs of each arm at full size."""
+    """Independent runs of each arm at full size; of the PPO family `--scale` multiplies them, too, down to five."""
     usual_runs: Count | None = None
     """Runs unless full size is asked for, where that takes too long."""
     on_demand: bool = False

@@ -26,7 +26,7 @@ __all__ = ["build", "document_of"]
 
 REPRODUCTION = (
     "Variance-penalized actor-critic: the paper's numbers and ours",
-    "Tabular and linear experiments of “Variance Penalized On-Policy and Off-Policy Actor-Critic” (AAAI 2021), rerun; as "
+    "The experiments of “Variance Penalized On-Policy and Off-Policy Actor-Critic” (AAAI 2021), rerun; as "
     "published and corrected.",
 )
 STUDIES = ("Studies", "Mean and variance of the return of what was learned.")

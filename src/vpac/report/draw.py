@@ -24,6 +24,8 @@ __all__ = ["draw", "static_svg", "write"]
 KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
 """Points of a curve in the static figure of the page: no screen shows more."""
+MANY = 1e5
+"""Numbers along a horizontal axis that are written in millions: in full they would run into each other."""
 MARKS = 9
 """A curve carries about this many markers."""
 
@@ -45,7 +47,15 @@ def static_svg(chart: Chart) -> str:
         text = io.StringIO()
         draw(plt, thinned(chart, STATIC_POINTS)).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         named = text.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-        return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), named)
+        return _small(named)
+
+
+def _small(svg: str) -> str:
+    """The same picture in fewer bytes: no metadata, no indentation, paths without spaces that nobody needs."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\b(?:d|x|y|width|height|points)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
+    svg = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"\s*([A-Za-z])\s+", r"\1", path[0]), svg)
+    return re.sub(r"\s*\n\s*", " ", svg)
 
 
 def draw(plt: Any, chart: Chart) -> Any:
@@ -122,6 +132,12 @@ def _draw_axes(axis: Any, panel: Lines | Points) -> None:
         name = {"x": "y", "y": "x"}[name] if turned else name
         if log:
             getattr(axis, f"set_{name}scale")("log")
+        elif (
+            name == "x"
+            and isinstance(panel, Lines)
+            and max((x for s in panel.series for x in s.x), default=0.0) >= MANY
+        ):
+            axis.xaxis.set_major_formatter(lambda x, place: f"{x / 1e6:g} M" if x else "0")
         if ends:
             getattr(axis, f"set_{name}lim")(ends)
             if not log:

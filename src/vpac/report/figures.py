@@ -10,16 +10,16 @@ from vpac.experiments.spec import Arm, Figure
 from vpac.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spots
 from vpac.report.look import LIGHT, NAMES
 from vpac.report.results import Results
+from vpac.report.thinning import thinned
+from vpac.report.words import LABELS, X_LABELS, size_notes
 from vpac.risk.intervals import mean_interval
 
 __all__ = ["chart_of", "file_name"]
 
 FEW = 5
 """Arms that a note names one by one."""
-LABELS = {
-    "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
-    "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
-}  # fmt: skip
+DEEP_POINTS = 60
+"""Points of a curve of the PPO family: each is an average of a hundred episodes already, and the page has to stay small."""
 
 
 def chart_of(results: Results, number: int) -> Chart | None:
@@ -33,10 +33,11 @@ def chart_of(results: Results, number: int) -> Chart | None:
     if missing:
         named = ", ".join(missing) if len(missing) <= FEW else f"{len(missing)} arms"
         notes = [*notes, f"Without a finished run, and so not shown: {named}."]
-    if results.study.scale != 1.0:
-        notes = [*notes, f"Scaled down: {results.study.scale:g} times the episodes of the full experiment."]
+    notes = [*notes, *size_notes(results)]
     columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None
-    return Chart(
+    if figure.kind == "bars" and len(panels) > 4:
+        columns = 2  # a mean and its variance side by side
+    chart = Chart(
         file_name(results, number),
         figure.title,
         figure.caption,
@@ -45,6 +46,7 @@ def chart_of(results: Results, number: int) -> Chart | None:
         columns,
         shared_scale=figure.kind == "maps",
     )
+    return thinned(chart, DEEP_POINTS) if results.study.experiment.kind == "deep" else chart
 
 
 def file_name(results: Results, number: int) -> str:
@@ -65,22 +67,24 @@ def styles(labels: Iterable[str]) -> dict[str, int | str]:
 def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Mean over runs with its 95 % interval; the paper's final numbers as dashed lines."""
     experiment = results.study.experiment
-    whose = "training episodes" if experiment.evaluate == "returns" else f"{experiment.policy} policy"
+    recent = experiment.kind == "deep" or experiment.evaluate == "returns"
+    whose = "training episodes" if recent else f"{experiment.policy} policy"
     panels: list[Panel] = []
     looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("mean", "variance"):
-        lines, references = [], []
+        lines, references, x_label = [], [], "episodes"
         for arm in arms:
             if shown not in results.columns(arm.label):
                 continue
             curve, style = results.curve(arm.label, shown), looks[arm.label]
+            x_label = X_LABELS.get(curve.name, curve.name)
             low, high = curve.band()
             lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
             if shown in arm.paper:
                 references.append(Reference(arm.paper[shown], arm.label, style=style))
         title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {whose}"
-        log_y, label = figure.log_y and shown == "variance", LABELS.get(shown, shown)
-        panels.append(Lines(lines, "episodes", label, title, figure.log_x, log_y, _merged(references)))
+        log_y, label = figure.log_y and "variance" in shown, LABELS.get(shown, shown)
+        panels.append(Lines(lines, x_label, label, title, figure.log_x, log_y, _merged(references)))
     return panels, []
 
 
@@ -172,6 +176,26 @@ def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
     return panels, []
 
 
+def boxes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+    """Final numbers of each arm, run by run, beside their median and quartiles; the paper's as dotted lines."""
+    panels: list[Panel] = []
+    looks = styles(arm.label for arm in arms)
+    for shown in figure.shows or ("variance",):
+        found = [(arm.label, values) for arm in arms if len(values := results.final(arm.label, shown))]
+        if not found:
+            continue
+        every = np.concatenate([values for _, values in found])
+        low, middle, high = np.array([np.quantile(values, (0.25, 0.5, 0.75)) for _, values in found]).T
+        series = [
+            Spots("median and quartiles", [label for label, _ in found], middle, low, high, style=0),
+            Spots("a run each", [label for label, values in found for _ in values], every, style=6),
+        ]
+        paper = [Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in arms if shown in arm.paper]
+        log_y, label = figure.log_y and bool((every > 0.0).all()), LABELS.get(shown, shown)
+        panels.append(Points(series, "", label, label, False, log_y, _merged(paper), sideways=True))
+    return panels, []
+
+
 def best(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Every setting of a search in the mean–variance plane; the winner of each algorithm is named."""
     from vpac.report.search import winner
@@ -202,5 +226,6 @@ def _paths(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
 
 
 KINDS: dict[str, Callable[[Results, Figure, list[Arm]], tuple[list[Panel], list[str]]]] = {
-    "curves": curves, "effect": effect, "maps": _maps, "paths": _paths, "bars": bars, "errors": errors, "best": best,
+    "curves": curves, "effect": effect, "maps": _maps, "paths": _paths, "bars": bars, "boxes": boxes, "errors": errors,
+    "best": best,
 }  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 from vpac.experiments.spec import Claim
 from vpac.report.document import ClaimRow, Estimate, Verdict
 from vpac.report.results import Results
+from vpac.report.words import NAMES, size_notes
 from vpac.risk.intervals import Interval, bootstrap_many
 from vpac.typing import FloatArray
 
@@ -29,10 +30,6 @@ GROUPS = {
     "corrected": "The same claims, of the corrected forms",
     "ours": "Claims of ours",
 }
-NAMES = {
-    "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
-    "within": "variance from a given start cell", "risky": "share of steps in risky cells",
-}  # fmt: skip
 
 
 def judge(results: Results) -> list[ClaimRow]:
@@ -90,8 +87,9 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     decided = verdict(claim, found, fewest)
     runs = " and ".join(str(len(sample)) for sample in samples)
     scale = "" if results.study.scale == 1.0 else f" of {results.study.scale:g} times the length"
+    small = f" {' '.join(size_notes(results))}" if experiment.kind == "deep" and size_notes(results) else ""
     few = f" Fewer than {ENOUGH} runs decide nothing." if fewest < ENOUGH else ""
-    words = f"{how}; {runs} runs{scale}.{few}" + (
+    words = f"{how}; {runs} runs{scale}.{small}{few}" + (
         f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
     )
     ours = Estimate(found.estimate, found.low, found.high)

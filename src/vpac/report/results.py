@@ -30,6 +30,8 @@ class Curve:
     """Where it was measured."""
     runs: FloatArray
     """What was measured, [runs, points]."""
+    name: str
+    """What `x` counts: the name of its column."""
 
     @property
     def mean(self) -> FloatArray:
@@ -82,7 +84,7 @@ class Results:
         """A column of the metrics along the runs of an arm."""
         frames = self.frames(label)
         x = frames[0].columns[0]
-        return Curve(frames[0][x].to_numpy(), np.stack([frame[column].to_numpy() for frame in frames]))
+        return Curve(frames[0][x].to_numpy(), np.stack([frame[column].to_numpy() for frame in frames]), x)
 
     def rows(self, label: str) -> list[dict[str, Any]]:
         """The metrics of an arm's first run, row by row."""

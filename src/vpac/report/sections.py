@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from vpac.execution.store import Record
 from vpac.report.chart import Chart
 from vpac.report.document import Failure, Section
-from vpac.report.figures import LABELS, chart_of
+from vpac.report.figures import chart_of
 from vpac.report.judge import anchor
 from vpac.report.results import Results
 from vpac.report.tables import Cell, Table
+from vpac.report.words import LABELS
 from vpac.risk.compare import probability_of_improvement
 from vpac.risk.intervals import mean_interval
 from vpac.risk.metrics import interquartile_mean
 
 __all__ = ["section_of"]
 
-QUANTITIES = ("mean", "variance", "sharpe", "risky")
+TABLES: dict[str, tuple[str, ...]] = {"Final policies, average over runs": ("mean", "variance", "sharpe", "risky")}
+DEEP_TABLES: dict[str, tuple[str, ...]] = {
+    "Final policies as the paper measures them: one fixed start state, 100 episodes, undiscounted; average over runs": (
+        "fixed_mean", "fixed_variance",
+    ),
+    "Final policies, start states drawn anew, undiscounted scores; average over runs": (
+        "mean", "variance", "sharpe", "cvar",
+    ),
+    "The same episodes, discounted returns, of which the objective speaks; average over runs": (
+        "discounted_mean", "discounted_variance", "discounted_sharpe", "discounted_cvar",
+    ),
+}  # fmt: skip
+"""Quantities that stand in a table together."""
 
 
 def section_of(results: Results) -> Section:
@@ -62,38 +75,38 @@ def _charts(results: Results) -> Iterator[Chart]:
 
 def _tables(results: Results) -> Iterator[Table]:
     """Final numbers of each arm beside the paper's."""
-    shown = [q for q in QUANTITIES if any(len(results.final(arm.label, q)) for arm in results.arms)]
-    if not shown:
-        return
-    first = results.arms[0].label
-    rows: list[list[Cell]] = []
+    for title, quantities in (DEEP_TABLES if results.study.experiment.kind == "deep" else TABLES).items():
+        shown = [q for q in quantities if any(len(results.final(arm.label, q)) for arm in results.arms)]
+        if shown:
+            yield _final_table(results, title, shown)
+
+
+def _final_table(results: Results, title: str, shown: list[str]) -> Table:
+    first, records = results.arms[0].label, []
+    spread = next((q for q in shown if q.endswith("variance")), None)
     for arm in results.arms:
-        row: list[Cell] = [arm.label, len(results.records[arm.label])]
+        row: dict[str, Cell] = {"arm": arm.label, "runs": len(results.records[arm.label])}
         for quantity in shown:
-            values = results.final(arm.label, quantity)
+            values, name = results.final(arm.label, quantity), LABELS[quantity]
             found = mean_interval(values) if len(values) else None
-            row += [None, None] if found is None else [found.estimate, _ends(found.low, found.high)]
-            if quantity in ("mean", "variance"):
-                row += [float(interquartile_mean(values)), arm.paper.get(quantity)]
-        row.append(_improvement(results, arm.label, first))
-        rows.append(row)
-    columns = ["arm", "runs"]
-    for quantity in shown:
-        name = LABELS[quantity]
-        columns += [name, f"{name}, 95 % interval"]
-        columns += [f"{name}, interquartile mean", f"paper's {name}"] * (quantity in ("mean", "variance"))
-    columns.append(f"P(lower variance than {first})")
-    records = [dict(zip(columns, row, strict=True)) for row in rows]
-    yield Table.from_records(records, "Final policies, average over runs")
+            row[name] = None if found is None else found.estimate
+            row[f"{name}, 95 % interval"] = None if found is None else _ends(found.low, found.high)
+            if quantity.endswith(("mean", "variance")):
+                row[f"{name}, interquartile mean"] = float(interquartile_mean(values)) if len(values) else None
+                row[f"paper's {name}"] = arm.paper.get(quantity)
+        if spread is not None:
+            row[f"P(lower variance than {first})"] = _improvement(results, arm.label, first, spread)
+        records.append(row)
+    return Table.from_records(records, title)
 
 
 def _ends(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:.4g} … {high:.4g}".replace("-", "−")
 
 
-def _improvement(results: Results, label: str, first: str) -> float | None:
+def _improvement(results: Results, label: str, first: str, spread: str) -> float | None:
     """P(a run of this arm varies less than one of the first arm)."""
-    ours, theirs = results.final(label, "variance"), results.final(first, "variance")
+    ours, theirs = results.final(label, spread), results.final(first, spread)
     if label == first or not len(ours) or not len(theirs):
         return None
     return float(probability_of_improvement(-ours, -theirs, seed=0, resamples=1).estimate)
@@ -109,8 +122,19 @@ def _settings(results: Results) -> Table:
         if experiment.kind == "training":
             row |= {"episodes": arm.episodes or experiment.episodes, "policy": experiment.policy}
             row |= {"horizon": experiment.horizon, "measured": experiment.evaluate}
+        if experiment.kind == "deep":
+            steps = max(1, round(experiment.steps * results.study.scale))
+            row |= {
+                "steps": steps,
+                "episodes measured": experiment.episodes,
+                "one start by": _words(experiment.fixed_start),
+            }
         rows.append(row | {key: str(v) if isinstance(v, list) else v for key, v in settings.items()})
     return Table.from_records(rows, "Settings")
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in settings.items())
 
 
 def _provenance(results: Results) -> dict[str, Cell]:

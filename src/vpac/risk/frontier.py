@@ -165,7 +165,8 @@ class TradeOff:
         if bend is not None:
             found.append(f"The curve bends at ψ = {self.points[bend].psi:g} (the knee): {self.in_words(bend)}.")
         if best is not None and best != bend:
-            found.append(f"The best Sharpe ratio is at ψ = {self.points[best].psi:g}: {self.in_words(best)}.")
+            edge = ", the largest price that was tried" if best == len(self.points) - 1 else ""
+            found.append(f"The best Sharpe ratio is at ψ = {self.points[best].psi:g}{edge}: {self.in_words(best)}.")
         if bend is None and best is None:
             kept = [i for i in np.flatnonzero(~self.dominated) if i]
             found += [f"ψ = {self.points[i].psi:g}: {self.in_words(int(i))}." for i in kept]

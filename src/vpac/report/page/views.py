@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import math
+import re
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable
@@ -105,13 +105,12 @@ def _paragraphs(text: str) -> list[str]:
 
 def _chart(chart: Chart, number: int, paint: Paint) -> dict[str, Any]:
     table, rows = chart.table(), thinned(chart, max(2, SAVED_ROWS // max(1, count_lines(chart)))).table()
-    svg = base64.b64encode(paint(chart).encode("utf-8")).decode()
     return {
         "name": chart.name, "number": number, "title": chart.title, "caption": chart.caption, "notes": chart.notes,
         "alternative": chart.alternative or describe(chart), "columns": chart.width,
         "panels": [{"title": panel.title, "about": describe_panel(panel)} for panel in chart.panels],
         "figures": figures(thinned(chart, LIVE_POINTS)), "legend": [_entry(*entry) for entry in legend(chart)],
-        "static": f"data:image/svg+xml;base64,{svg}", "table": _table(table) | {"saved": len(rows.rows)}, "csv": csv_link(rows),
+        "static": svg_link(paint(chart)), "table": _table(table) | {"saved": len(rows.rows)}, "csv": csv_link(rows),
     }  # fmt: skip
 
 
@@ -132,9 +131,17 @@ def _table(table: Table) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def svg_link(svg: str) -> str:
+    """A picture as an address: percent-encoded, a quarter less than base64. No character in it can end an attribute."""
+    from markupsafe import Markup
+
+    plain = re.sub(r"=\"([^\"']*)\"", r"='\1'", svg)
+    return Markup("data:image/svg+xml;charset=utf-8," + urllib.parse.quote(plain, safe=" ,.:;+-_/()=*!'"))
+
+
 def csv_link(table: Table) -> str:
     """A table as a link that saves it."""
-    return "data:text/csv;charset=utf-8," + urllib.parse.quote(table.as_csv(), safe=",.:;+-_/()=*!'")
+    return "data:text/csv;charset=utf-8," + urllib.parse.quote(table.as_csv(), safe=" ,.:;+-_/()=*!'")
 
 
 def describe(chart: Chart) -> str:

@@ -1,0 +1,149 @@
+"""One measurement of `deep.py`, in a process of its own: its memory and its threads are nobody else's.
+
+    python benchmarks/contestant.py '{"who": "ours", "envs": 64, …}'
+
+prints a line of JSON: environment steps per second, processor seconds of an iteration on all threads (but not in worker
+processes), seconds of the first iteration and of a later one, and peak memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ENV, STEPS, HIDDEN, MINIBATCH, EPOCHS = "HalfCheetah-v5", 16_384, (256, 128), 512, 5
+"""The task: steps of an iteration over all environments, and its gradient updates."""
+WARM = 2
+"""Iterations before the clock starts."""
+FIRST_LINE = "measured "
+
+Learn = Callable[[int], object]
+"""Learns from so many more environment steps."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who takes part, and how."""
+
+    who: str
+    """ "ours", "gymnasium" (ours without EnvPool), "SB3", "SBX" or "EnvPool"."""
+    envs: int
+    vector: str = ""
+    """How SB3 and SBX step their environments: "dummy" (one after the other) or "subproc" (a process each)."""
+    threads: int | None = None
+    """Of PyTorch, XLA or EnvPool; None: as the library decides."""
+
+    def __str__(self) -> str:
+        count = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        how = [self.vector] * bool(self.vector) + [count] * (self.threads is not None)
+        return f"{self.who} ({', '.join(how)})" if how else self.who
+
+    def measure(self, iterations: int, **environment: str) -> dict[str, float]:
+        """Let it run in a new process; `environment` variables are added to this one's."""
+        what = json.dumps(asdict(self) | {"iterations": iterations})
+        if self.who == "SBX" and self.threads is not None:
+            environment = {"PJRT_NPROC": str(self.threads), **environment}
+        done = subprocess.run(
+            [sys.executable, Path(__file__), what], env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        found = [line for line in done.stdout.splitlines() if line.startswith(FIRST_LINE)]
+        if done.returncode or not found:
+            raise RuntimeError(f"{self} with {self.envs} environments failed:\n{done.stderr[-2000:]}")
+        numbers: dict[str, float] = json.loads(found[-1].removeprefix(FIRST_LINE))
+        return numbers
+
+
+def ours(envs: int, backend: Any) -> Learn:
+    """VPAC in PPO: three networks, observations and rewards normalised, statistics of episodes."""
+    from vpac.deep import VPACPPO
+
+    return VPACPPO(
+        ENV, psi=0.1, seed=0, backend=backend, envs=envs, steps=STEPS // envs, hidden=HIDDEN, minibatch=MINIBATCH,
+        epochs=EPOCHS,
+    ).learn  # fmt: skip
+
+
+def library(who: str, envs: int, vector: str, threads: int | None) -> Learn:
+    """SB3's or SBX's PPO: two networks, nothing normalised, environments without a Monitor."""
+    import gymnasium
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    makers: list[Any] = [lambda: gymnasium.make(ENV)] * envs
+    venv = DummyVecEnv(makers) if vector == "dummy" else SubprocVecEnv(makers, start_method="fork")
+    settings = {
+        "n_steps": STEPS // envs, "batch_size": MINIBATCH, "n_epochs": EPOCHS, "seed": 0,
+        "policy_kwargs": {"net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)}},
+    }  # fmt: skip
+    model: Any
+    if who == "SB3":
+        import stable_baselines3
+        import torch
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        model = stable_baselines3.PPO("MlpPolicy", venv, device="cpu", **settings)
+    else:
+        import sbx
+
+        model = sbx.PPO("MlpPolicy", venv, **settings)
+    return lambda steps: model.learn(steps, reset_num_timesteps=False)
+
+
+def envpool_alone(envs: int, threads: int | None) -> Learn:
+    """EnvPool with uniform actions that were drawn before, and nothing else."""
+    import envpool
+    import numpy as np
+
+    venv = envpool.make(ENV, env_type="gymnasium", num_envs=envs, num_threads=threads or 0, seed=0)
+    drawn = np.random.default_rng(0).uniform(-1.0, 1.0, (256, envs, *venv.action_space.shape)).astype(np.float32)
+    venv.reset()
+
+    def step(steps: int) -> None:
+        for t in range(steps // envs):
+            venv.step(drawn[t % len(drawn)])
+
+    return step
+
+
+def main() -> None:
+    what = json.loads(sys.argv[1])
+    iterations = what.pop("iterations")
+    one = Contestant(**what)
+    warnings.filterwarnings("ignore")
+    if one.who in ("ours", "gymnasium"):
+        learn = ours(one.envs, "envpool" if one.who == "ours" else "gymnasium")
+    elif one.who == "EnvPool":
+        learn = envpool_alone(one.envs, one.threads)
+    else:
+        learn = library(one.who, one.envs, one.vector, one.threads)
+    warm = [timed(learn, STEPS) for _ in range(WARM)]
+    began = time.process_time()
+    cost = timed(learn, iterations * STEPS)
+    numbers = {
+        "speed": iterations * STEPS / cost,
+        "processor": (time.process_time() - began) / iterations,
+        "first": warm[0],
+        "later": warm[-1],
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(FIRST_LINE + json.dumps(numbers))
+
+
+def timed(learn: Learn, steps: int) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    learn(steps)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""What a step of the deep learners costs: ours, Stable-Baselines3's, SBX's, and EnvPool's without any learning.
+
+Claims, each checked in this run (the exit status is 1 if one does not hold), on HalfCheetah-v5, networks 256-128, minibatches
+of 512, 5 epochs, 16 384 environment steps an iteration:
+
+- 64 environments: at least 2.5 times the steps per second of SB3's and of SBX's PPO, at least 55 % of EnvPool's alone.
+- 8 environments: at least 1.5 times SB3's and SBX's.
+- Without EnvPool at least as fast as SB3, with both numbers of environments.
+- Less than 1500 MB of memory; less than 15 s to compile, and less from the cache in a new process.
+
+Ours is VPACPPO: it trains three networks and normalises observations and rewards; theirs trains two and normalises nothing.
+Everybody has the same number of environments and makes the same gradient updates. SB3 and SBX first try both of their vector
+environments, on one thread and on all, and EnvPool all numbers of threads up to that of the cores; the fastest takes part.
+Each measurement is a process of its own; the contestants take turns, and the best of the repetitions counts, because whatever
+else the machine does can only add time. Two iterations before the clock starts compile and warm everything.
+The processor time of an iteration, over all threads, says the same on a busy machine; of "subproc" it leaves out the workers.
+
+    pip install 'vpac[deep,mujoco,envpool,bench]'
+    python benchmarks/deep.py [--quick] [--only {64,8,compile}]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+from rich.table import Table
+
+from contestant import Contestant
+
+TIMES_LIBRARY = {64: 2.5, 8: 1.5}
+SHARE_OF_ENVPOOL, MEGABYTES, SECONDS = 0.55, 1500.0, 15.0
+REPETITIONS, ITERATIONS, TRIAL = 3, 8, 2
+CORES = len(os.sched_getaffinity(0))
+NEEDED = ("jax", "mujoco", "envpool", "torch", "stable-baselines3", "sbx-rl")
+PARTS = ("64", "8", "compile")
+
+Claims = list[tuple[str, bool]]
+Speeds = dict[str, float]
+console = Console(width=120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one repetition of two iterations, and no trials")
+    parser.add_argument("--only", choices=PARTS, help="one part: a number of environments, or the compilation")
+    arguments = parser.parse_args()
+    missing = [name for name in NEEDED if not installed(name)]
+    if missing:
+        console.print(
+            f"{', '.join(missing)} not installed: pip install 'vpac[deep,mujoco,envpool,bench]'", markup=False
+        )
+        return 1
+    console.print(", ".join(f"{name} {version(name)}" for name in NEEDED) + f"; {CORES} cores")
+    parts = PARTS if arguments.only is None else (arguments.only,)
+    columns = ("", "environments", "steps per second", "ours ÷ this", "processor s an iteration", "memory, MB")
+    table = Table(*columns, title="Speed of learning")
+    kept: Claims = []
+    for part in parts:
+        kept += compilation() if part == "compile" else race(table, int(part), arguments.quick)
+    if table.rows:
+        console.print(table)
+    for claim, holds in kept:
+        console.print(f"{'kept  ' if holds else 'BROKEN'}  {claim}", style="" if holds else "bold red")
+    return 0 if all(holds for _, holds in kept) else 1
+
+
+def installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def race(table: Table, envs: int, quick: bool) -> Claims:
+    """All contestants with so many environments."""
+    repetitions, iterations = (1, TRIAL) if quick else (REPETITIONS, ITERATIONS)
+    contest = [Contestant("ours", envs), Contestant("gymnasium", envs)]
+    for who in ("SB3", "SBX", "EnvPool"):
+        ways = ways_of(who, envs)
+        contest.append(ways[0] if quick else max(ways, key=trial))
+    runs: dict[Contestant, list[dict[str, float]]] = {one: [] for one in contest}
+    for _ in range(repetitions):
+        for one in contest:
+            runs[one].append(one.measure(iterations))
+            console.print(
+                f"{one} with {envs} environments: {runs[one][-1]['speed']:,.0f} steps per second", style="dim"
+            )
+    speed = {one.who: max(run["speed"] for run in runs[one]) for one in contest}
+    memory = {one.who: max(run["memory"] for run in runs[one]) for one in contest}
+    for one in contest:
+        name = "ours (Gymnasium)" if one.who == "gymnasium" else str(one)
+        processor = f"{min(run['processor'] for run in runs[one]):.2f}"
+        ratio = f"{speed['ours'] / speed[one.who]:.2f}"
+        table.add_row(name, str(envs), f"{speed[one.who]:,.0f}", ratio, processor, f"{memory[one.who]:.0f}")
+    return claims(envs, speed, memory["ours"])
+
+
+def claims(envs: int, speed: Speeds, memory: float) -> Claims:
+    """What was promised for this number of environments."""
+    found: Claims = []
+    least = TIMES_LIBRARY[envs]
+    for who in ("SB3", "SBX"):
+        times = speed["ours"] / speed[who]
+        found.append(
+            (f"{envs} environments: at least {least:g} times the speed of {who}: {times:.2f} times", times >= least)
+        )
+    if envs == 64:
+        share = speed["ours"] / speed["EnvPool"]
+        claim = f"{envs} environments: at least {SHARE_OF_ENVPOOL:.0%} of EnvPool's speed alone: {share:.0%}"
+        found.append((claim, share >= SHARE_OF_ENVPOOL))
+    times = speed["gymnasium"] / speed["SB3"]
+    found.append((f"{envs} environments, without EnvPool: at least the speed of SB3: {times:.2f} times", times >= 1.0))
+    found.append((f"{envs} environments: less than {MEGABYTES:g} MB: {memory:.0f} MB", memory < MEGABYTES))
+    return found
+
+
+def ways_of(who: str, envs: int) -> list[Contestant]:
+    """What a competitor may try."""
+    if who == "EnvPool":
+        return [Contestant(who, envs, threads=n) for n in range(min(envs, CORES), 0, -1)]
+    few_or_all = sorted({1, CORES})
+    return [Contestant(who, envs, vector, n) for vector in ("dummy", "subproc") for n in few_or_all]
+
+
+def trial(one: Contestant) -> float:
+    """Steps per second in a few iterations."""
+    speed = one.measure(TRIAL)["speed"]
+    console.print(f"tried {one} with {one.envs} environments: {speed:,.0f} steps per second")
+    return speed
+
+
+def compilation() -> Claims:
+    """What the first iteration takes longer than the next, in a process that finds no compilations and in one that does."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [Contestant("ours", 64).measure(1, XDG_CACHE_HOME=folder) for _ in range(2)]
+    cold, warm = (max(0.0, found["first"] - found["later"]) for found in runs)
+    claim = f"compiled in less than {SECONDS:g} s: {cold:.1f} s, and from the cache in a new process {warm:.1f} s"
+    return [(claim, cold < SECONDS and warm < cold)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What the measured quantities are called on figures, in tables and in claims."""
+
+from __future__ import annotations
+
+from vpac.report.results import Results
+
+__all__ = ["LABELS", "NAMES", "X_LABELS", "size_notes"]
+
+LABELS = {
+    "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
+    "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
+    "cvar": "CVaR (mean of the worst tenth)", "discounted_mean": "mean, discounted",
+    "discounted_variance": "variance, discounted", "discounted_sharpe": "Sharpe ratio, discounted",
+    "discounted_cvar": "CVaR, discounted", "fixed_mean": "mean, one start", "fixed_variance": "variance, one start",
+    "fixed_discounted_variance": "variance, one start, discounted", "score_mean": "mean score",
+    "score_variance": "variance of scores", "return_mean": "mean discounted return",
+    "return_variance": "variance of discounted returns", "length_mean": "steps of an episode",
+    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+}  # fmt: skip
+"""On axes and in the heads of tables."""
+NAMES = {
+    "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
+    "within": "variance from a given start cell", "risky": "share of steps in risky cells",
+    "fixed_mean": "mean score from one fixed start", "fixed_variance": "variance of the score from one fixed start",
+    "fixed_discounted_variance": "variance of the discounted return from one fixed start", "cvar": "mean of the worst tenth",
+    "discounted_mean": "mean discounted return", "discounted_variance": "variance of the discounted return",
+}  # fmt: skip
+"""In sentences."""
+X_LABELS = {"episode": "episodes", "timesteps": "steps"}
+"""Names of the column that says where something was measured."""
+
+
+def size_notes(results: Results) -> list[str]:
+    """How much smaller than the full experiment this is; nothing if it is that."""
+    study, experiment = results.study, results.study.experiment
+    if experiment.kind != "deep":
+        small = study.scale != 1.0
+        return [f"Scaled down: {study.scale:g} times the episodes of the full experiment."] if small else []
+    seeds = max((len(names) for names in study.runs.values()), default=0)
+    words = []
+    if study.scale != 1.0:
+        steps = max(1, round(experiment.steps * study.scale))
+        words.append(f"{steps:,} of {experiment.steps:,} steps a run")
+    if seeds < experiment.runs:
+        words.append(f"{seeds} of {experiment.runs} seeds")
+    return [f"Scaled down: {' and '.join(words)} of the full experiment."] if words else []
