@@ -11,6 +11,7 @@ from vpac.execution.frontier import Exact, Found
 from vpac.report.chart import Chart, Panel, Points, Spots
 from vpac.risk.frontier import FrontierPoint, TradeOff
 from vpac.risk.intervals import Interval
+from vpac.typing import FloatArray
 
 __all__ = ["chart", "ends", "frontier_panel"]
 
@@ -85,11 +86,16 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
             if chosen:
                 style = LOST[number] if gone else STYLES[number]
                 series.append(_spots(words, chosen, style, names.beside(chosen, _price(name)), joined=not gone))
-    for words, at, style in (("knee", first.knee, 4), ("best Sharpe ratio", first.best_sharpe, 7)):
+    for words, at, style in _marks(first):
         if at is not None and first.points[at].mean.estimate >= floor:
             point = first.points[at]
             series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
     return _framed(series, STD, title)
+
+
+def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
+    """What is marked in a curve: words, where, look."""
+    return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
 
 
 def _framed(series: Sequence[Spots], x_label: str, title: str) -> Points:
@@ -143,22 +149,33 @@ class _Names:
     """Prices beside points that are far enough from all others of the panel that have theirs already."""
 
     def __init__(self, curves: Sequence[TradeOff], steps: bool) -> None:
+        first = curves[0]
+        self._marked: dict[float, str] = {}
+        for words, at, _ in _marks(first):
+            if at is not None:
+                before = self._marked.get(first.points[at].psi, "")
+                self._marked[first.points[at].psi] = f"{before}, {words}" if before else words
+        self._first = first.points
         self.steps, floor = steps, _floor(curves[0])
         places = np.array(
             [self._place(p) for curve in curves for p in curve.points if p.mean.estimate >= floor] or [[0.0, 0.0]]
         )
         self._size = np.where(np.ptp(places, axis=0) > 0.0, np.ptp(places, axis=0), 1.0)
-        self._named: list[np.ndarray] = []
+        self._named = [self._at(point) for point in self._first if point.psi in self._marked]
 
     def _place(self, point: FrontierPoint) -> list[float]:
         return [_across(point, self.steps).estimate, point.mean.estimate]
+
+    def _at(self, point: FrontierPoint) -> FloatArray:
+        return np.asarray(np.array(self._place(point)) / self._size, np.float64)
 
     def beside(self, points: Sequence[FrontierPoint], price: str) -> list[str]:
         """What is written beside each."""
         found = []
         for point in points:
-            place = np.array(self._place(point)) / self._size
-            free = all(np.abs(place - other).max() > APART for other in self._named)
-            self._named += [place] if free else []
-            found.append(f"{price} = {point.psi:g}" if free else "")
+            marked = point in self._first and point.psi in self._marked
+            free = all(np.abs(self._at(point) - other).max() > APART for other in self._named)
+            self._named += [self._at(point)] if free else []
+            words = f", {self._marked[point.psi]}" if marked else ""
+            found.append(f"{price} = {point.psi:g}{words}" if free or marked else "")
         return found
