@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
-from vpac.deep.conditioning import PriceRange, Prices
+from vpac.deep.conditioning import conditions_of
 from vpac.deep.estimators import Trace
 from vpac.deep.making import make_critic, make_policy
 from vpac.deep.networks import Critic, Gaussian, Policy
@@ -23,14 +23,11 @@ from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress
-from vpac.deep.rollout import NotFinite, Rollout, Stepper
+from vpac.deep.rollout import NotFinite, Rollout, Stepper, paid
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
-from vpac.errors import UserError
 from vpac.learners.checks import whole
 from vpac.risk.schedules import as_schedule
-from vpac.risk.volatility import augmented
-from vpac.typing import Numbers
 
 __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "Networks"]
 
@@ -89,7 +86,10 @@ class PPO:
         n = self.environments.n
         spawned = zip(STREAMS, np.random.SeedSequence(self.seed).spawn(len(STREAMS)), strict=True)
         self.generators = {name: np.random.default_rng(child) for name, child in spawned}
-        self.prices = self._prices()
+        self.conditions = conditions_of(self.options, self.seed, n, type(self).__name__, self.spread is not None)
+        """The prices of the episodes underway, of a conditioned policy."""
+        if self.conditions is not None:
+            self.generators["prices"] = self.conditions.generator
         self.networks = self._first_networks()
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
@@ -101,24 +101,11 @@ class PPO:
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(self.environments, self.options.gamma, self.prices)
+        self._stepper = Stepper(self.environments, self.options.gamma, self.conditions)
         self._fresh = True
         self._pending: dict[str, Any] = {}
         self._threads = ThreadPoolExecutor(2, "critic")
         self._learning: dict[str, Future[Any]] = {}
-
-    def _prices(self) -> Prices | None:
-        """The prices of episodes of a conditioned policy, with a random stream of their own."""
-        if not self.options.conditioned:
-            return None
-        if self.spread is None:
-            raise UserError(
-                f'{type(self).__name__} has no price of variance to condition on: use VPACPPO for psi="conditioned"'
-            )
-        self.generators["prices"] = np.random.default_rng(
-            np.random.SeedSequence(self.seed, spawn_key=(len(STREAMS) + 1,))
-        )
-        return Prices(PriceRange.read(self.options.psi_range), self.environments.n, self.generators["prices"])
 
     def _first_networks(self) -> Networks:
         o, g = self.options, self.generators
@@ -144,8 +131,8 @@ class PPO:
     @property
     def psi(self) -> float:
         """The price of variance now, in the units it was given in; of a conditioned policy, the mean over environments."""
-        if self.prices is not None:
-            return float(self.prices.now.mean())
+        if self.conditions is not None:
+            return float(self.conditions.now.mean())
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
 
     def policy(self) -> NumpyPolicy:
@@ -162,7 +149,7 @@ class PPO:
             scale.astype(np.float32),
             self.options.normalise_observations,
             self.options.gamma,
-            None if self.prices is None else self.prices.within,
+            None if self.conditions is None else self.conditions.within,
         )
 
     def at(self, psi: float) -> NumpyPolicy:
@@ -252,7 +239,8 @@ class PPO:
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""
         o, old, scale = self.options, self.networks, self.rewards.value
-        rewards = self._paid(rollout, scale)
+        price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
+        rewards = paid(rollout, o.reward_floor, price)
         scene = Scene(
             jnp.asarray(rollout.observations),
             None if rollout.successors is None else jnp.asarray(rollout.successors),
@@ -281,15 +269,6 @@ class PPO:
             self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
         self.seen.add(rollout.raw[rollout.valid > 0.0])
-
-    def _paid(self, rollout: Rollout, scale: float) -> Numbers:
-        """The rewards to learn from: not below the floor and, in MVPI, less what their spread over steps costs."""
-        o = self.options
-        rewards = rollout.rewards if o.reward_floor is None else np.maximum(rollout.rewards, o.reward_floor)
-        if not self.volatility:
-            return rewards
-        price = self.psi if o.psi_units == "raw" else self.psi * scale
-        return augmented(rewards, price, float(rewards[rollout.valid > 0.0].mean()))
 
     def _improve(self, rollout: Rollout, scene: Scene, weights: Any, target: Any, spread_target: Any) -> None:
         o, old = self.options, self.networks

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vpac.errors import UserError
 from vpac.typing import BoolArray, Numbers
 
-__all__ = ["PriceRange", "Prices"]
+if TYPE_CHECKING:
+    from vpac.deep.options import Options
+
+__all__ = ["PriceRange", "Prices", "conditions_of"]
+
+STREAM = 9
+"""The random stream of prices; those of the agent come before it."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,29 @@ class Prices:
     """
 
     def __init__(self, within: PriceRange, n: int, generator: np.random.Generator) -> None:
-        self.within, self.now, self._generator = within, np.zeros(n), generator
+        self.within, self.now, self.generator = within, np.zeros(n), generator
         self.draw(np.ones(n, bool))
 
     def draw(self, which: BoolArray) -> None:
         """New prices for these environments."""
         if which.any():
             self.now = self.now.copy()
-            self.now[which] = self.within.drawn(self._generator.random(int(which.sum())))
+            self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))
+
+
+def conditions_of(options: Options, seed: int, n: int, name: str, spread: bool) -> Prices | None:
+    """The prices of `n` environments' episodes, with a random stream of their own; None of a policy for one price.
+
+    Args:
+        options: whether there is a range, and which.
+        seed: the agent's.
+        n: how many environments.
+        name: of the algorithm.
+        spread: whether it has a critic of the spread, and with it a price of variance.
+    """
+    if not options.conditioned:
+        return None
+    if not spread:
+        raise UserError(f'{name} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
+    return Prices(PriceRange.read(options.psi_range), n, generator)

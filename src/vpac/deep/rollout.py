@@ -11,9 +11,10 @@ from vpac.deep.conditioning import Prices
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
 from vpac.errors import UserError
+from vpac.risk.volatility import augmented
 from vpac.typing import Numbers
 
-__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper"]
+__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper", "paid"]
 
 
 class NotFinite(UserError):
@@ -40,6 +41,17 @@ class Rollout(NamedTuple):
     """Observations before normalising, without the last row."""
     prices: Numbers | None = None
     """The price of variance of each step's episode, of a conditioned policy."""
+
+
+def paid(rollout: Rollout, floor: float | None, price: float) -> Numbers:
+    """The rewards to learn from: not below the floor and, in MVPI, less what their spread over steps costs at a price.
+
+    y, the mean reward of a step of the present policy, is that of these steps.
+    """
+    rewards = rollout.rewards if floor is None else np.maximum(rollout.rewards, floor)
+    if price == 0.0:
+        return rewards
+    return augmented(rewards, price, float(rewards[rollout.valid > 0.0].mean()))
 
 
 @dataclass
