@@ -8,27 +8,27 @@ from vpac.envs.registration import register
 
 if TYPE_CHECKING:
     from vpac import deep, envs, evaluation, learners, oracle, risk
-    from vpac.deep import PPO, VAACPPO, VPACPPO
+    from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
     from vpac.evaluation.budgets import budget_report
     from vpac.evaluation.measure import evaluate
-    from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
+    from vpac.learners import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
     from vpac.risk.budget import Budget
 
 __all__ = [
-    "AC", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
-    "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "budget_report", "deep", "envs", "evaluate",
-    "evaluation", "learners", "oracle", "risk",
+    "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
+    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "budget_report", "deep", "envs",
+    "evaluate", "evaluation", "learners", "oracle", "risk",
 ]  # fmt: skip
 
-LEARNERS = ("AC", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
+LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
         **dict.fromkeys(LEARNERS, "vpac.learners"),
-        **dict.fromkeys(("PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
+        **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "Budget": "vpac.risk.budget",

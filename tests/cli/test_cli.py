@@ -101,8 +101,8 @@ def test_solve_draws(capsys, tmp_path, world, kind):
     [
         (
             ["solv"],
-            "expected one of list, check, solve, train, evaluate, watch, reproduce, sweep, runs, report, doctor; did you mean "
-            "'solve'?",
+            "expected one of list, check, solve, train, evaluate, frontier, watch, reproduce, sweep, runs, report, doctor; did "
+            "you mean 'solve'?",
         ),
         (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),
@@ -240,6 +240,7 @@ def test_doctor_tells_what_is_there(capsys):
         ["--help"],
         ["solve", "--help"],
         ["list", "--help"],
+        ["frontier", "--help"],
         ["reproduce", "--help"],
         ["sweep", "--help"],
         ["runs", "--help"],

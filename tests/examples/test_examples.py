@@ -93,3 +93,15 @@ def test_they_draw_their_figures(example, tmp_path, capsys, monkeypatch, name, a
     }
     assert all(path.stat().st_size > 100 for path in written)
     assert "keeps" in capsys.readouterr().out
+
+
+def test_one_policy_is_compared_with_one_for_each_price(example, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("jax")
+    example("portfolio")
+    module = example("one_policy")
+    monkeypatch.setattr(module, "PRICES", (0.0, 0.1))
+    monkeypatch.setitem(module.SETTINGS, "hidden", (8,))
+    written = module.main(["--seeds", "1", "--scale", "0.01", "--out", str(tmp_path)])
+    assert {path.name for path in written} == {"one-policy.png", "one-policy.csv"}
+    assert capsys.readouterr().out.count("mean") == 4
+    assert "conditioned" in (tmp_path / "one-policy.csv").read_text()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ import tyro
 
 from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
+from vpac.cli.frontier import Frontier
 from vpac.cli.output import refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
@@ -114,7 +117,7 @@ class Doctor:
 
 
 VERBS = (
-    "list", "check", "solve", "train", "evaluate", "watch", "reproduce", "sweep", "runs", "report", "doctor",
+    "list", "check", "solve", "train", "evaluate", "frontier", "watch", "reproduce", "sweep", "runs", "report", "doctor",
 )  # fmt: skip
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
@@ -122,6 +125,7 @@ Verb = (
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Frontier, tyro.conf.subcommand("frontier")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
@@ -129,6 +133,25 @@ Verb = (
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
+
+
+def _parsed(arguments: Sequence[str]) -> Any:
+    return tyro.cli(
+        Verb,
+        prog="vpac",
+        description="Reinforcement learning that cares how much its results vary.",
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+    )
+
+
+def _overview() -> int:
+    """`vpac --help`, whose usage line names no verbs: they do not fit into one, and are listed below it."""
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        _parsed(["--help"])
+    print(text.getvalue().replace("{" + ",".join(VERBS) + "}", "VERB …", 1), end="")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,13 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the folder where one works, behind everything else
     arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
-    verb: Any = tyro.cli(
-        Verb,
-        prog="vpac",
-        description="Reinforcement learning that cares how much its results vary.",
-        args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
-    )
+    if arguments[:1] in (["-h"], ["--help"]):
+        return _overview()
+    verb = _parsed(arguments)
     try:
         code = int(verb.run())
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from vpac.errors import UserError
 if TYPE_CHECKING:
     from vpac.report.tables import Table
 
-__all__ = ["Evaluate"]
+__all__ = ["Evaluate", "as_rich"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Evaluate:
     """Measure in this environment. Default: the one it was trained in."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments of that environment, e.g. --set slip=0.1."""
+    psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
+    """Prices of variance, in units of 1/reward, to measure policies at that were trained with --psi conditioned."""
     seed: int = 0
     """Of everything random."""
     gamma: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
@@ -81,7 +84,7 @@ class Evaluate:
         tables = [measuring.measures_table(chosen, 0.95, self.levels)]
         tables += [measuring.comparison_table(*pair, found) for pair, found in compared.items()]
         tables += [measuring.sources_table(sources)] if sources else []
-        show(data if self.json else None, *map(_rich, tables))
+        show(data if self.json else None, *map(as_rich, tables))
         first = next(iter(chosen.values()))
         say(
             f"below the minimum and above the maximum lie at most {100 * first.unseen():.2g} % of episodes each "
@@ -119,12 +122,22 @@ class Evaluate:
         env = make_env(self.env, **key_values(self.set)) if self.env else None
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
-            for name, one in find_agents(run, self.store, env).items():
+            for name, one in self._priced(find_agents(run, self.store, env)):
                 unique, number = name, 2
                 while _file_name(unique) in map(_file_name, found):
                     unique, number = f"{name} ({number})", number + 1
                 found[unique] = one
         return found
+
+    def _priced(self, found: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+        """Each agent or, of conditioned ones, its policy at each price."""
+        for name, (agent, env) in found.items():
+            if not self.psi:
+                yield name, (agent, env)
+            elif not hasattr(agent, "at"):
+                raise UserError(f"{name} was trained for one price of variance: leave --psi out")
+            else:
+                yield from ((f"{name}, ψ = {psi:g}", (agent.at(psi), env)) for psi in self.psi)
 
 
 def _file_name(name: str) -> str:
@@ -132,7 +145,8 @@ def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-.") or "sample"
 
 
-def _rich(table: Table) -> Any:
+def as_rich(table: Table) -> Any:
+    """A table for the terminal."""
     from rich.table import Table as Shown
 
     from vpac.report.tables import shown

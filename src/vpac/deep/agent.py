@@ -1,4 +1,4 @@
-"""PPO once. VPACPPO and VAACPPO say which critic of the spread they have; the rest is their penalty."""
+"""PPO once. Its variants (`variants.py`) say which critic of the spread they have; the rest is their penalty."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from threadpoolctl import threadpool_limits
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
 from vpac.deep.brain import Brain, Networks
+from vpac.deep.conditioning import conditions_of
 from vpac.deep.estimators import Trace
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.rollout import NotFinite, Rollout, Stepper
+from vpac.deep.rollout import NotFinite, Rollout, Stepper, paid, recently
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
 from vpac.learners.checks import whole
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 
-__all__ = ["PPO", "VAACPPO", "VPACPPO"]
+__all__ = ["PPO"]
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Independent random streams of an agent; a variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
@@ -50,6 +51,8 @@ class PPO:
 
     spread: ClassVar[Literal["variance", "moment"] | None] = None
     """What the critic of the spread learns."""
+    volatility: ClassVar[bool] = False
+    """Whether ψ is a price of the variance of a step's reward (MVPI), which the reward pays."""
 
     def __init__(
         self,
@@ -73,6 +76,10 @@ class PPO:
         n = self.environments.n
         spawned = zip(STREAMS, np.random.SeedSequence(self.seed).spawn(len(STREAMS)), strict=True)
         self.generators = {name: np.random.default_rng(child) for name, child in spawned}
+        self.conditions = conditions_of(self.options, self.seed, n, type(self).__name__, self.spread is not None)
+        """The prices of the episodes underway, of a conditioned policy."""
+        if self.conditions is not None:
+            self.generators["prices"] = self.conditions.generator
         self.brain = Brain(self.interface, self.options, self.generators, spread=self.spread is not None)
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
@@ -84,7 +91,7 @@ class PPO:
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(self.environments, self.options.gamma)
+        self._stepper = Stepper(self.environments, self.options.gamma, self.conditions)
         self._fresh = True
         self._pending: dict[str, Any] = {}
 
@@ -100,9 +107,12 @@ class PPO:
 
     @property
     def psi(self) -> float:
-        """The price of variance now, in the units it was given in; with a budget in units of 1/reward."""
+        """The price of variance now, in the units it was given in; with a budget in units of 1/reward; of a conditioned policy,
+        the mean over environments."""
         if self.holder is not None:
             return self.holder.state.psi
+        if self.conditions is not None:
+            return float(self.conditions.now.mean())
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
 
     @property
@@ -124,7 +134,12 @@ class PPO:
             scale.astype(np.float32),
             self.options.normalise_observations,
             self.options.gamma,
+            None if self.conditions is None else self.conditions.within,
         )
+
+    def at(self, psi: float) -> NumpyPolicy:
+        """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
+        return self.policy().at(psi)
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
         """Actions for a batch of observations; the generator is all that is random."""
@@ -209,7 +224,8 @@ class PPO:
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""
         o, old, scale = self.options, self.networks, self.rewards.value
-        rewards = rollout.rewards if o.reward_floor is None else np.maximum(rollout.rewards, o.reward_floor)
+        price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
+        rewards = paid(rollout, o.reward_floor, price)
         scene = Scene(
             jnp.asarray(rollout.observations),
             None if rollout.successors is None else jnp.asarray(rollout.successors),
@@ -221,16 +237,18 @@ class PPO:
         values = assess_value(old.value, scene, **how)
         weights, spread = values.advantage, None
         if old.spread is not None and self.spread is not None:
-            psi = self.psi / scale if o.psi_units == "raw" or self.holder is not None else self.psi
+            psi = self.psi if rollout.prices is None else rollout.prices
+            psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
             spread = assess_spread(
-                old.spread, scene, values, self.trace, jnp.float32(psi), jnp.float32(scale), kind=self.spread, form=o.form,
-                weighting=o.weighting, **how,
+                old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread,
+                form=o.form, weighting=o.weighting, **how,
             )  # fmt: skip
             weights, self.trace = spread.weights, spread.trace
+        price = self.psi if rollout.prices is None else float(rollout.prices.mean())
         targets = {"value": values.target} | ({} if spread is None else {"spread": spread.target})
         told = self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
         self._pending = {
-            **self._finite(told), "reward_scale": scale, "psi": self.psi, "steps": float(rollout.valid.sum()),
+            **self._finite(told), "reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum()),
             "explained_variance": values.explained,
         }  # fmt: skip
         if isinstance(old.policy, Gaussian):
@@ -257,7 +275,13 @@ class PPO:
         self.recent.extend(ended)
         held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
         self.history.append(
-            {"timesteps": float(self.timesteps), "episodes": float(self.episodes), **self._recently(), **told, **held}
+            {
+                "timesteps": float(self.timesteps),
+                "episodes": float(self.episodes),
+                **recently(self.recent),
+                **told,
+                **held,
+            }
         )
         return callback is None or callback(self) is not False
 
@@ -274,14 +298,6 @@ class PPO:
                 )
         return told
 
-    def _recently(self) -> dict[str, float]:
-        """Mean and variance of recent episodes; NaN before the first has ended."""
-        score, sums, lengths = np.array(self.recent).reshape(-1, 3).T if self.recent else np.full((3, 1), np.nan)
-        return {
-            "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
-            "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
-        }  # fmt: skip
-
     def save(self, path: Path | str) -> Path:
         """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""
         from vpac.deep.storage import save
@@ -294,15 +310,3 @@ class PPO:
         from vpac.deep.storage import load
 
         return load(cls, Path(path), env)
-
-
-class VPACPPO(PPO):
-    """PPO whose actor pays ψ for the variance of the return, with a direct critic of it (Theorem 1 over states)."""
-
-    spread = "variance"
-
-
-class VAACPPO(PPO):
-    """PPO with a variance-adjusted actor: its critic learns the second moment of the return."""
-
-    spread = "moment"

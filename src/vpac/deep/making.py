@@ -21,7 +21,7 @@ def _sizes(inputs: int, outputs: int, d: int, options: Options) -> tuple[int, ..
 
 def make_policy(rng: np.random.Generator, interface: Interface, options: Options) -> Policy:
     """Gaussian for Box actions, categorical for Discrete ones."""
-    sizes = _sizes(interface.inputs, interface.actions, interface.actions, options)
+    sizes = _sizes(interface.inputs + options.conditioned, interface.actions, interface.actions, options)
     net = make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=0.01)
     if interface.discrete_actions:
         return Categorical(net)
@@ -30,5 +30,5 @@ def make_policy(rng: np.random.Generator, interface: Interface, options: Options
 
 def make_critic(rng: np.random.Generator, interface: Interface, options: Options, positive: bool) -> Critic:
     """A critic of the value, or of something that cannot be negative."""
-    sizes = _sizes(interface.inputs, 1, interface.inputs, options)
+    sizes = _sizes(interface.inputs + options.conditioned, 1, interface.inputs, options)
     return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=1.0), positive)

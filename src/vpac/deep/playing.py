@@ -22,6 +22,15 @@ class Played(NamedTuple):
     returns: FloatArray
     """Discounted returns."""
     lengths: FloatArray
+    squares: FloatArray
+    """Sums of squared rewards."""
+
+    @property
+    def volatility(self) -> float:
+        """Standard deviation of the reward of a step, all steps alike."""
+        steps = self.lengths.sum()
+        mean = self.scores.sum() / steps
+        return float(np.sqrt(max(self.squares.sum() / steps - mean**2, 0.0)))
 
 
 def play(
@@ -37,8 +46,9 @@ def play(
     wanted = np.full(envs.n, episodes // envs.n) + (np.arange(envs.n) < episodes % envs.n)
     starts, acts = seed.spawn(2)
     seen, generator = envs.reset(starts.generate_state(envs.n).tolist()), np.random.default_rng(acts)
-    found: list[list[tuple[float, float, float]]] = [[] for _ in range(envs.n)]
-    score, total, length, over = np.zeros(envs.n), np.zeros(envs.n), np.zeros(envs.n), np.zeros(envs.n, bool)
+    found: list[list[FloatArray]] = [[] for _ in range(envs.n)]
+    sums, over = np.zeros((4, envs.n)), np.zeros(envs.n, bool)
+    score, total, length, square = sums
     left = int(wanted.sum())
     with threadpool_limits(1, "blas"):
         while left:
@@ -46,13 +56,14 @@ def play(
             valid = ~over
             score += step.rewards * valid
             total += gamma**length * step.rewards * valid
+            square += step.rewards**2 * valid
             length += valid
             seen, ended = step.observations, step.terminated | step.truncated
             for i in np.flatnonzero(ended):
                 if len(found[i]) < wanted[i]:
-                    found[i].append((float(score[i]), float(total[i]), float(length[i])))
+                    found[i].append(sums[:, i].copy())
                     left -= 1
-                score[i] = total[i] = length[i] = 0.0
+                sums[:, i] = 0.0
             if not envs.same_step:
                 over = ended
-    return Played(*np.array([episode for each in found for episode in each]).reshape(-1, 3).T)
+    return Played(*np.array([episode for each in found for episode in each]).reshape(-1, 4).T)

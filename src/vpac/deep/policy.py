@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vpac.deep.conditioning import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, write_atomically, write_text
@@ -52,13 +53,36 @@ class NumpyPolicy:
     normalised: bool
     gamma: float
     """The discount that it was learned with."""
+    prices: PriceRange | None = None
+    """The prices of variance that it was learned for, if it is one policy for many."""
+    psi: float | None = None
+    """The one of them that it acts for; None: `at` says which."""
+
+    def at(self, psi: float) -> NumpyPolicy:
+        """The policy for this price of variance, in units of 1/reward; of one that was learned for a range of them."""
+        if self.prices is None:
+            raise UserError(
+                'this policy was learned for one price of variance: only psi="conditioned" gives a policy for many'
+            )
+        return replace(self, psi=self.prices.check(psi))
+
+    def view(self, rows: Numbers) -> Numbers:
+        """Rows as the network takes them: normalised and, of a conditioned policy, with the price beside them."""
+        if self.prices is None:
+            return self.normalise(rows)
+        if self.psi is None:
+            raise UserError(
+                f"this policy was learned for prices of variance from {self.prices.low:g} to {self.prices.high:g}: say for "
+                "which one it is to act, policy.at(psi)"
+            )
+        return self.prices.beside(self.normalise(rows), self.psi)
 
     def __call__(self, observation: Any) -> Any:
         """The most likely action."""
         return self.act(np.asarray(observation)[None], None, True)[0]
 
     def normalise(self, rows: Numbers) -> Numbers:
-        """Rows as the networks see them."""
+        """Rows as the networks see them, but for a price."""
         if not self.normalised:
             return rows
         seen = rows - self.mean
@@ -90,7 +114,7 @@ class NumpyPolicy:
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
         """Actions for a batch of observations, as the environment takes them."""
-        outputs = self.outputs(self.normalise(self.interface.rows(observations)))
+        outputs = self.outputs(self.view(self.interface.rows(observations)))
         if deterministic or generator is None:
             chosen = outputs.argmax(axis=-1) if self.log_std is None else outputs
         else:
@@ -112,6 +136,8 @@ class NumpyPolicy:
             "format": FORMAT, "interface": asdict(self.interface), "layers": len(self.weights),
             "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
+        if self.prices is not None:
+            about |= {"psi_range": [self.prices.low, self.prices.high], "psi": self.psi}
         write_atomically(folder / "policy.safetensors", lambda path: save_file(arrays, path))
         write_text(folder / "policy.json", json.dumps(about, indent=1))
         return folder
@@ -139,6 +165,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
             interface, [arrays[f"weight.{i}"] for i in layers], [arrays[f"bias.{i}"] for i in layers],
             about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"],
             bool(about["normalised"]), float(about["gamma"]),
+            PriceRange.read(about["psi_range"]) if "psi_range" in about else None, about.get("psi"),
         )  # fmt: skip
     except UserError:
         raise

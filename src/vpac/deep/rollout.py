@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vpac.deep.conditioning import Prices
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
 from vpac.errors import UserError
+from vpac.risk.volatility import augmented
 from vpac.typing import Numbers
 
-__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper"]
+__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper", "paid", "recently"]
 
 
 class NotFinite(UserError):
@@ -37,6 +40,19 @@ class Rollout(NamedTuple):
     """0 on steps that only began an episode."""
     raw: Numbers
     """Observations before normalising, without the last row."""
+    prices: Numbers | None = None
+    """The price of variance of each step's episode, of a conditioned policy."""
+
+
+def paid(rollout: Rollout, floor: float | None, price: float) -> Numbers:
+    """The rewards to learn from: not below the floor and, in MVPI, less what their spread over steps costs at a price.
+
+    y, the mean reward of a step of the present policy, is that of these steps.
+    """
+    rewards = rollout.rewards if floor is None else np.maximum(rollout.rewards, floor)
+    if price == 0.0:
+        return rewards
+    return augmented(rewards, price, float(rewards[rollout.valid > 0.0].mean()))
 
 
 @dataclass
@@ -77,16 +93,26 @@ class Episodes:
         return found
 
 
+def recently(ended: Collection[tuple[float, float, float]]) -> dict[str, float]:
+    """Mean and variance of episodes; NaN of none."""
+    score, sums, lengths = np.array(list(ended)).reshape(-1, 3).T if ended else np.full((3, 1), np.nan)
+    return {
+        "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
+        "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
+    }  # fmt: skip
+
+
 class Stepper:
     """Lets a policy act in environments.
 
     Args:
         envs: the environments.
         gamma: discount of the returns that it keeps.
+        prices: of a conditioned policy; every episode has its own.
     """
 
-    def __init__(self, envs: Environments, gamma: float) -> None:
-        self.envs = envs
+    def __init__(self, envs: Environments, gamma: float, prices: Prices | None = None) -> None:
+        self.envs, self.prices = envs, prices
         self.episodes = Episodes.of(envs.n, gamma)
         self._seen: Any = None
         self._over = np.zeros(envs.n, bool)
@@ -96,20 +122,28 @@ class Stepper:
         self._seen = self.envs.reset(seeds)
         self._over = np.zeros(self.envs.n, bool)
         self.episodes.restart()
+        if self.prices is not None:
+            self.prices.draw(np.ones(self.envs.n, bool))
+
+    def _view(self, policy: NumpyPolicy, rows: Numbers) -> Numbers:
+        """Rows as the networks see them; each with the price of its episode."""
+        seen = policy.normalise(rows)
+        return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now)
 
     def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
         """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages."""
         n, interface = self.envs.n, policy.interface
         noise = policy.noise(generator, (steps, n))
         raw = np.empty((steps + 1, n, interface.inputs), np.float32)
-        seen = np.empty_like(raw)
-        after = np.empty((steps, n, interface.inputs), np.float32) if self.envs.same_step else None
+        seen = np.empty((steps + 1, n, interface.inputs + (self.prices is not None)), np.float32)
+        after = np.empty_like(seen[1:]) if self.envs.same_step else None
+        asked: list[Numbers] = []
         rewards = np.empty((steps, n))
         terminated, over, valid = (np.zeros((steps, n), bool) for _ in range(3))
         actions: list[Any] = []
         for t in range(steps):
             raw[t] = interface.rows(self._seen)
-            seen[t] = policy.normalise(raw[t])
+            seen[t] = self._view(policy, raw[t])
             action = policy.sample(policy.outputs(seen[t]), noise[t])
             actions.append(action)
             step = self.envs.step(interface.commands(action))
@@ -120,16 +154,22 @@ class Stepper:
             if not self.envs.same_step:
                 self._over = over[t]
             if after is not None:
-                after[t] = policy.normalise(interface.rows(step.successors))
+                after[t] = self._view(policy, interface.rows(step.successors))
+            if (
+                self.prices is not None
+            ):  # the last state of an episode is still seen at its price, the first at the next one
+                asked.append(self.prices.now)
+                self.prices.draw(over[t] if self.envs.same_step else ~valid[t])
             if not np.isfinite(rewards[t].sum() + raw[t].sum(dtype=np.float64)):
                 self._name(raw[t], rewards[t], done + t * n)
             self.episodes.add(rewards[t], over[t], valid[t])
         raw[steps] = interface.rows(self._seen)
         if not np.isfinite(raw[steps]).all():
             self._name(raw[steps], rewards[-1], done + steps * n)
-        seen[steps] = policy.normalise(raw[steps])
+        seen[steps] = self._view(policy, raw[steps])
         continues, running, acted = (x.astype(np.float32) for x in (~terminated, ~over, valid))
-        return Rollout(seen, after, np.stack(actions), rewards, continues, running, acted, raw[:-1])
+        prices = np.stack(asked) if asked else None
+        return Rollout(seen, after, np.stack(actions), rewards, continues, running, acted, raw[:-1], prices)
 
     def _name(self, observations: Numbers, rewards: Numbers, step: int) -> None:
         """Say which quantity is not finite."""

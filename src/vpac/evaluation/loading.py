@@ -12,8 +12,8 @@ from vpac.errors import UserError, suggestion
 
 __all__ = ["KINDS", "load_agent", "saved_environment"]
 
-TABULAR = ("AC", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
-DEEP = ("PPO", "VPACPPO", "VAACPPO")
+TABULAR = ("AC", "MVPI", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
+DEEP = ("PPO", "VPACPPO", "VAACPPO", "MVPIPPO")
 KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.learners") | dict.fromkeys(DEEP, "vpac.deep")
 """Where the class of each `"algorithm"` in agent.json lives. Its `load(path, env)` reads the rest of the folder."""
 

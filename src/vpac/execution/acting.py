@@ -124,6 +124,7 @@ def _of_store(store: Store, name: str) -> Actor:
 
 def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
     """The policy of a run of the PPO family: its arrays are stored, the rest follows from its task."""
+    from vpac.deep.conditioning import PriceRange
     from vpac.deep.options import Options
     from vpac.deep.policy import NumpyPolicy
     from vpac.deep.spaces import Interface
@@ -135,7 +136,7 @@ def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
     return NumpyPolicy(
         Interface.of(made.observation_space, made.action_space, env), [arrays[f"weight.{i}"] for i in layers],
         [arrays[f"bias.{i}"] for i in layers], options.activation, arrays.get("log_std"), arrays["mean"], arrays["scale"],
-        options.normalise_observations, options.gamma,
+        options.normalise_observations, options.gamma, PriceRange.read(options.psi_range) if options.conditioned else None,
     )  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def _deep(policy: NumpyPolicy, made: Any, env: str) -> Act:
     from vpac.deep.spaces import Interface
 
     theirs = Interface.of(made.observation_space, made.action_space, env)
-    inputs, outputs = policy.weights[0].shape[0], policy.weights[-1].shape[1]
+    inputs, outputs = policy.weights[0].shape[0] - (policy.prices is not None), policy.weights[-1].shape[1]
     discrete = policy.log_std is None
     if (theirs.inputs, theirs.actions, theirs.discrete_actions) != (inputs, outputs, discrete):
         raise UserError(

@@ -9,7 +9,7 @@ from vpac.envs.making import make_env
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.loading import load_agent, saved_environment
 from vpac.execution.acting import stored_policy
-from vpac.execution.making import learner_of
+from vpac.execution.making import learner_of, recipe_of
 from vpac.execution.store import Damaged, Record, Store
 from vpac.learners.learner import Learner
 
@@ -71,5 +71,5 @@ def _trained(record: Record) -> Learner:
 
 
 def _world(record: Record) -> Any:
-    task = record.run.task
-    return make_env(task["env"], **task.get("env_settings", {}))
+    env, arguments = recipe_of(record.run.task)
+    return make_env(env, **arguments)

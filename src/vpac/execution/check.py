@@ -27,12 +27,14 @@ def check(experiment: Experiment) -> None:
         (run,) = runs_of(experiment, arm, 1)
         try:
             learner = learner_of(run.task, run.seed)
-            world = canonical([run.task["env"], run.task.get("env_settings", {})])
+            world = canonical([run.task["env"], run.task.get("env_settings", {}), run.task.get("wrappers", [])])
             if learner.sight.env is not None and world not in checked:
                 check_env(learner.sight.env)
                 checked.add(world)
-            if learner.sight.world is None and experiment.evaluate != "returns":
-                raise UserError(f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns"')
+            if learner.sight.world is None and experiment.evaluate not in ("returns", "episodes"):
+                raise UserError(
+                    f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns", or "episodes"'
+                )
         except UserError as error:
             raise UserError(f"arm {arm.label!r}: {error}") from None
         continuous = isinstance(getattr(world_of(run.task)[0], "unwrapped", None), ContinuousPuddleWorld)

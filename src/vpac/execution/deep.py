@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from vpac.errors import UserError, suggestion
+from vpac.execution.making import recipe_of
 from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
 from vpac.execution.store import Result
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEEP", "deep_algorithm", "train_deep"]
 
-DEEP = {"ppo": "PPO", "vpac-ppo": "VPACPPO", "vaac-ppo": "VAACPPO"}
+DEEP = {"ppo": "PPO", "vpac-ppo": "VPACPPO", "vaac-ppo": "VAACPPO", "mvpi-ppo": "MVPIPPO"}
 """Names on the command line and of the classes."""
 ABOUT = {
     "ppo": "Proximal policy optimisation, in JAX.",
@@ -70,10 +72,11 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> PPO:
     kind = deep_algorithm(task["algorithm"])
     from vpac.deep.checkpoint import latest_checkpoint
 
-    found = latest_checkpoint(kind, folder)
+    env, arguments = recipe_of(task)
+    found = latest_checkpoint(kind, folder, env if isinstance(env, EnvSpec) else None)
     if found is not None:
         return found[0]
-    return kind(task["env"], seed=seed, arguments=task.get("env_settings") or None, **task["settings"])
+    return kind(env, seed=seed, arguments=arguments or None, **task["settings"])
 
 
 def curve(agent: PPO) -> dict[str, FloatArray]:
@@ -88,15 +91,15 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
     from vpac.deep.playing import play
     from vpac.deep.vector import environments
 
-    arguments = task.get("env_settings") or {}
+    env, arguments = recipe_of(task)
     starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
-    envs = environments(task["env"], PLAYERS, "auto", arguments)
+    envs = environments(env, PLAYERS, "auto", arguments)
     played = play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma)
     envs.close()
     final = _numbers(played)
     samples: dict[str, Any] = {"scores": played.scores, "returns": played.returns, "lengths": played.lengths}
     if task["fixed_start"]:
-        envs = environments(task["env"], PLAYERS, "auto", {**arguments, **task["fixed_start"]})
+        envs = environments(env, PLAYERS, "auto", {**arguments, **task["fixed_start"]})
         again = play(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma)
         envs.close()
         final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": float(again.scores.var(ddof=1))}
@@ -106,7 +109,7 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
 
 
 def _numbers(played: Played) -> dict[str, float | None]:
-    found: dict[str, float | None] = {"length": float(played.lengths.mean())}
+    found: dict[str, float | None] = {"length": float(played.lengths.mean()), "volatility": played.volatility}
     for prefix, sample in (("", played.scores), ("discounted_", played.returns)):
         variance = float(sample.var(ddof=1))
         found |= {

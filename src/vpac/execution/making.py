@@ -9,26 +9,39 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.making import make_env
+from vpac.envs.making import make_env, spec_of
 from vpac.errors import UserError
 from vpac.execution.run import canonical
 from vpac.execution.training import algorithm
 from vpac.learners.learner import Learner
 from vpac.learners.options import StepSizeOrder
 
-__all__ = ["learner_of", "process_of", "world_of"]
+__all__ = ["learner_of", "process_of", "recipe_of", "world_of"]
 
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
 
 
+def recipe_of(task: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A task's environment as the makers of environments take it: a name and arguments, or, with wrappers or an import
+    path, a specification that has them all."""
+    arguments = dict(task.get("env_settings") or {})
+    if task.get("wrappers") or ":" in task["env"]:
+        return spec_of(task["env"], _wrappers(task), **arguments), {}
+    return task["env"], arguments
+
+
+def _wrappers(task: dict[str, Any]) -> list[Any]:
+    return [(path, given) for path, given in task.get("wrappers", ())]
+
+
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
     """A task's environment and its step limit; environments with a transition table become finite processes."""
-    key = canonical([task["env"], task.get("env_settings", {})])
+    key = canonical([task["env"], task.get("env_settings", {}), task.get("wrappers", [])])
     if key not in WORLDS:
-        env = make_env(task["env"], **task.get("env_settings", {}))
+        env = make_env(task["env"], _wrappers(task), **task.get("env_settings", {}))
         limit = env.spec.max_episode_steps if env.spec else None
-        if not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
+        if task.get("wrappers") or not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
             return env, limit
         WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
     return WORLDS[key]

@@ -23,6 +23,7 @@ def perform(run: Run, scratch: Scratch) -> Result:
 
 def train(run: Run, _: Scratch) -> Result:
     """Train a tabular or linear learner and measure its policies along the way."""
+    from vpac.execution.measuring import measure_tabular
     from vpac.execution.training import late_returns
     from vpac.learners.evaluation import Snapshots
 
@@ -32,16 +33,20 @@ def train(run: Run, _: Scratch) -> Result:
     episodes = np.array(kept.episodes)
     metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes, np.mean)}
     metrics["length"] = _windows(learner.history.lengths, episodes, np.mean)
-    if task["evaluate"] == "returns":
+    samples: dict[str, Any] = {}
+    if task["evaluate"] in ("returns", "episodes"):
         metrics |= {"mean": metrics["return"], "variance": _windows(learner.returns, episodes, np.var)}
         final = _of_moments(*late_returns(learner))
+        if task["evaluate"] == "episodes":
+            samples = measure_tabular(learner, run)
+            final = _of_moments(float(samples["returns"].mean()), float(np.var(samples["returns"], ddof=1)))
     else:
         horizon = task["horizon"] or learner.sight.limit
         curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
         metrics |= {"mean": curve.mean, "variance": curve.variance}
         final = _final(learner, task["policy"], horizon, metrics)
     arrays = dict(zip(("theta", "w", "z", "mean"), learner.weights, strict=True))
-    return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()}, final)
+    return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()} | samples, final)
 
 
 def _windows(values: Any, ends: Any, statistic: Callable[[FloatArray], Any]) -> FloatArray:

@@ -86,6 +86,8 @@ def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
     task: dict[str, Any] = {"kind": experiment.kind}
     if env := arm.env or experiment.env:
         task |= {"env": env, "env_settings": {**experiment.env_settings, **arm.env_settings}}
+    if experiment.wrappers:
+        task["wrappers"] = [[path, given] for path, given in experiment.wrappers]
     task["settings"] = experiment.settings_of(arm)
     if experiment.kind in ("training", "convergence"):
         episodes = max(1, round((arm.episodes or experiment.episodes) * scale))
@@ -95,6 +97,8 @@ def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
             "every": min(episodes, max(1, round(experiment.every * scale))), "policy": experiment.policy,
             "horizon": experiment.horizon, "evaluate": experiment.evaluate,
         }  # fmt: skip
+        if experiment.evaluate == "episodes":
+            task["measure"] = experiment.measure
     if experiment.kind == "deep":
         task |= {
             "algorithm": arm.algorithm or experiment.algorithm, "steps": max(1, round(experiment.steps * scale)),

@@ -11,6 +11,7 @@ import numpy as np
 from vpac.errors import UserError, one_of, suggestion
 from vpac.learners import (
     AC,
+    MVPI,
     VAAC,
     VAACTD,
     VPAC,
@@ -33,6 +34,7 @@ ALGORITHMS: dict[str, type[Learner]] = {
     "vpac": VPAC,
     "vaac": VAAC,
     "vaac-td": VAACTD,
+    "mvpi": MVPI,
     "off-policy-ac": OffPolicyAC,
     "off-policy-vpac": OffPolicyVPAC,
     "off-policy-vaac": OffPolicyVAAC,

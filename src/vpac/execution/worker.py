@@ -35,6 +35,11 @@ class Outcome:
     error: str = ""
     """What went wrong."""
 
+    @property
+    def last_line(self) -> str:
+        """What went wrong, in short."""
+        return (self.error.strip().splitlines() or [self.status])[-1]
+
 
 def carry_out(store: Store, run: Run) -> Outcome:
     """Carry out a run unless it is finished or another process is at it. Never raises for what the run itself does."""

@@ -156,6 +156,8 @@ class Experiment(Data):
     """Gymnasium id of the environment."""
     env_settings: Settings = {}
     """Arguments of the environment."""
+    wrappers: tuple[tuple[str, Settings], ...] = ()
+    """Wrappers around it, the innermost first: import path, or a name in `vpac.envs`, and arguments."""
     algorithm: str = ""
     """The algorithm of arms that name none."""
     settings: Settings = {}
@@ -172,10 +174,12 @@ class Experiment(Data):
     """Which policy of the learner is looked at."""
     horizon: Count | None = None
     """Evaluation episodes are cut off after so many steps; None: after as many as in training."""
-    evaluate: Literal["exact", "rollouts", "returns"] = "exact"
+    evaluate: Literal["exact", "rollouts", "returns", "episodes"] = "exact"
     """Policies are measured exactly, by 800 rollouts as in the paper, or not at all: then mean and variance are those of the
-    returns of training episodes since the last time, at the end those of the last tenth. Environments that are not compiled
-    need "returns"."""
+    returns of training episodes since the last time, at the end those of the last tenth; with "episodes" those of `measure`
+    episodes of the last policy. Environments that are not compiled need one of the last two."""
+    measure: Count = 1000
+    """Episodes that the last policy is measured in."""
     runs: Count = 10
     """Independent runs of each arm at full size; of the PPO family `--scale` multiplies them, too, down to five."""
     usual_runs: Count | None = None

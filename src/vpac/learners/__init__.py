@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from vpac.learners.ac import AC, OffPolicyAC
     from vpac.learners.learner import Diverged, Learner, OffPolicyLearner
     from vpac.learners.many import learn_many
+    from vpac.learners.mvpi import MVPI
     from vpac.learners.options import OffPolicyOptions, Options
     from vpac.learners.vaac import VAAC, VAACTD, OffPolicyVAAC, OffPolicyVAACTD
     from vpac.learners.vpac import VPAC, OffPolicyVPAC
@@ -16,10 +17,11 @@ HOMES = {
     "AC": "ac", "Diverged": "learner", "Learner": "learner", "OffPolicyAC": "ac", "OffPolicyLearner": "learner",
     "OffPolicyOptions": "options", "OffPolicyVAAC": "vaac", "OffPolicyVAACTD": "vaac", "OffPolicyVPAC": "vpac",
     "Options": "options", "VAAC": "vaac", "VAACTD": "vaac", "VPAC": "vpac", "learn_many": "many",
+    "MVPI": "mvpi",
 }  # fmt: skip
 
 __all__ = [  # noqa: PLE0604, RUF100
-    "AC", "VAAC", "VAACTD", "VPAC", "Diverged", "Learner", "OffPolicyAC", "OffPolicyLearner", "OffPolicyOptions",
+    "AC", "MVPI", "VAAC", "VAACTD", "VPAC", "Diverged", "Learner", "OffPolicyAC", "OffPolicyLearner", "OffPolicyOptions",
     "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "Options", "learn_many",
 ]  # fmt: skip
 

@@ -27,6 +27,7 @@ from vpac.learners.softmax import fill_policy, mean_value, policy_at, value
 from vpac.learners.state import ENDLESS, GOOD, History, Rates, Weights, Workspace, in_registers
 from vpac.learners.step import learn_step
 from vpac.learners.trace import begin
+from vpac.learners.volatility import augment, prices
 from vpac.learners.worlds import World, as_table, first_place, move, see
 from vpac.typing import FloatArray
 
@@ -97,7 +98,10 @@ def _train(
     here, there = work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
-        psi, alpha_theta = rates.psi[episode], rates.alpha_theta[episode] / world.n_active
+        (psi, step_price), alpha_theta = (
+            prices(settings, rates.psi[episode]),
+            rates.alpha_theta[episode] / world.n_active,
+        )
         alpha_w, alpha_z = rates.alpha_w[episode] / world.n_active, rates.alpha_z[episode] / world.n_active
         first_place(world, place, words)
         see(world, place, here)
@@ -105,8 +109,10 @@ def _train(
         action = act(settings, table, theta, here, policy, behaviour, words)
         rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
         state_value = mean_value(weights.w, here, policy)
-        weights.mean[0] += rates.alpha_mean[episode] * (state_value - weights.mean[0])
+        if not settings.volatility:
+            weights.mean[0] += rates.alpha_mean[episode] * (state_value - weights.mean[0])
         trace = begin(settings, value(weights.w, here, action), state_value, weights.mean[0], rho, actor_rho)
+        step_mean = weights.mean[0]
         total, discount, terminated, steps = 0.0, 1.0, False, 0
         product, weight_sum, square_sum, excess_sum = actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
@@ -121,8 +127,9 @@ def _train(
                 found = record(tape, steps, here, action, policy, reward, rho, actor_rho)
             else:
                 found, trace = learn_step(
-                    settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy, reward,
-                    terminated, there, next_action, policy_next, rho_next, actor_rho_next,
+                    settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy,
+                    augment(reward, step_price, step_mean), terminated, there, next_action, policy_next, rho_next,
+                    actor_rho_next,
                 )  # fmt: skip
             if found != GOOD:
                 return found, episode, steps
@@ -151,6 +158,8 @@ def _train(
                 return found, episode, at
             for step in range(steps):  # θ has changed wherever the episode went: those policies are not known any more
                 policies[tape.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
+        if settings.volatility:
+            weights.mean[0] += rates.alpha_mean[episode] * ((1.0 - settings.gamma) * total - weights.mean[0])
         history.returns[episode] = total
         history.lengths[episode] = steps
         history.terminated[episode] = terminated

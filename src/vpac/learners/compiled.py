@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import numba
 from numba import njit
 
+from vpac.risk import volatility
+
 __all__ = ["cache_folder", "compiled", "inlined", "shared"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,7 +38,7 @@ OPTIONS: dict[str, Any] = {
 def cache_folder() -> Path:
     """Where compilations are stored: in NUMBA_CACHE_DIR, or in the user's cache folder."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(volatility.__file__)]:
         digest.update(path.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "vpac" / digest.hexdigest()[:16]

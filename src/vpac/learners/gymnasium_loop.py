@@ -17,6 +17,7 @@ from vpac.learners.softmax import fill_policy, mean_value, value
 from vpac.learners.state import ENDLESS, GOOD, History, Rates, Weights, Workspace
 from vpac.learners.step import learn_step
 from vpac.learners.trace import Trace, begin
+from vpac.learners.volatility import augment, prices
 from vpac.typing import FloatArray, IntArray
 
 __all__ = ["choose", "train_gymnasium"]
@@ -44,7 +45,8 @@ def _begin(
     settings: Settings, weights: Weights, work: Workspace, action: int, rho: float, actor_rho: float, alpha_mean: float
 ) -> Trace:
     state_value = mean_value(weights.w, work.here, work.policy)
-    weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
+    if not settings.volatility:
+        weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
     return begin(settings, value(weights.w, work.here, action), state_value, weights.mean[0], rho, actor_rho)
 
 
@@ -63,9 +65,11 @@ def _learn(
     actor_rho_next: float,
 ) -> tuple[int, Trace]:
     """One step; then what was there becomes what is here."""
+    psi, step_price = prices(settings, rates[0])
     found, trace = learn_step(
-        settings, weights, weights.theta, trace, rates[0], rates[1], rates[2], rates[3], work.here, action,
-        work.policy, reward, terminated, work.there, next_action, work.policy_next, rho_next, actor_rho_next,
+        settings, weights, weights.theta, trace, psi, rates[1], rates[2], rates[3], work.here, action,
+        work.policy, augment(reward, step_price, weights.mean[0]), terminated, work.there, next_action,
+        work.policy_next, rho_next, actor_rho_next,
     )  # fmt: skip
     _turn(settings, weights, work)
     return found, trace
@@ -167,6 +171,8 @@ def train_gymnasium(
             found, at = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
             if found != GOOD:
                 return found, episode, at
+        if settings.volatility:
+            weights.mean[0] += now[4] * ((1.0 - settings.gamma) * total - weights.mean[0])
         weight = np.cumprod(products)
         history.returns[episode], history.lengths[episode] = total, steps
         history.terminated[episode], history.clipped[episode] = terminated, np.mean(excesses)

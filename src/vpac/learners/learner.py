@@ -51,6 +51,7 @@ class Learner:
     """
 
     critic: ClassVar[int] = codes.DIRECT
+    volatility: ClassVar[bool] = False
     options_type: ClassVar[type[Options]] = Options
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -58,7 +59,9 @@ class Learner:
         self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
         self.sight: Sight = look_at(env, self.options)
-        self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)
+        self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)._replace(
+            volatility=self.volatility
+        )
         start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
         self._words, self._eyes, self._resets = generator(learn), generator(look), np.random.default_rng(reset)

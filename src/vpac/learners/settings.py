@@ -49,6 +49,8 @@ class Settings(NamedTuple):
     """Whether the actor's ratios are min(1, ρ)."""
     limited: bool = True
     """Whether `limit` is somebody's choice; otherwise an episode that reaches it is taken for one that never ends."""
+    volatility: bool = False
+    """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
 
 
 @inlined
@@ -56,5 +58,5 @@ def as_on_policy(s: Settings) -> Settings:
     """Settings of an on-policy learner, in code that is compiled for nothing else."""
     return Settings(
         s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
-        CLIPPED, False, s.limited,
+        CLIPPED, False, s.limited, s.volatility,
     )  # fmt: skip

@@ -28,7 +28,7 @@ class Weights(NamedTuple):
     z: FloatArray
     """Critic of the spread: σ̂ or M̂."""
     mean: FloatArray
-    """Ĵ, the mean of V̂(S_0) over starts, [1]."""
+    """Ĵ, the mean of V̂(S_0) over starts, [1]; in MVPI y = (1 − γ) · mean return, the mean reward of a step."""
 
 
 class Rates(NamedTuple):

@@ -10,12 +10,14 @@ from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
 from vpac.oracle.sources import VarianceSources, variance_sources
 from vpac.oracle.state_critics import state_critic_gradient, stationary_distribution
+from vpac.oracle.volatility import StepReward, step_reward
 
 __all__ = [
     "Frontier",
     "Moments",
     "OffPolicyMoments",
     "OracleError",
+    "StepReward",
     "VarianceSources",
     "best_policy",
     "complex_step_gradient",
@@ -28,6 +30,7 @@ __all__ = [
     "softmax",
     "state_critic_gradient",
     "stationary_distribution",
+    "step_reward",
     "uniform",
     "variance_sources",
 ]

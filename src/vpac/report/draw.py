@@ -140,6 +140,8 @@ def _draw_axes(axis: Any, panel: Lines | Points) -> None:
             axis.xaxis.set_major_formatter(lambda x, place: f"{x / 1e6:g} M" if x else "0")
         if ends:
             getattr(axis, f"set_{name}lim")(ends)
+            if not log:
+                axis.locator_params(axis=name, nbins=6)
 
 
 def _sideways(panel: Lines | Points) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         second_order_dominates,
     )
     from vpac.risk.comparison import Comparison, compare_samples
+    from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
     from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
     from vpac.risk.metrics import (
         METRICS,
@@ -41,6 +42,7 @@ NAMES = {
         "second_order_dominates",
     ),
     "comparison": ("Comparison", "compare_samples"),
+    "frontier": ("FrontierPoint", "TradeOff", "aversion_of", "psi_of"),
     "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
     "metrics": (
         "METRICS", "cvar", "gini_deviation", "interquartile_mean", "mean", "quantile", "semivariance", "semivariance_below",
@@ -51,12 +53,12 @@ NAMES = {
 }  # fmt: skip
 
 __all__ = [
-    "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "Interval", "Linear",
-    "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "WarmUp", "as_budget", "as_schedule",
-    "bootstrap", "bootstrap_many", "compare_samples", "cvar", "difference_of_means", "first_order_dominates",
-    "gini_deviation", "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "quantile",
-    "ratio_of_variances", "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std",
-    "value_at_risk", "variance", "variance_interval",
+    "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "FrontierPoint",
+    "Interval", "Linear", "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff",
+    "WarmUp", "as_budget", "as_schedule", "aversion_of", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
+    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
+    "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances", "second_order_dominates",
+    "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -1,0 +1,84 @@
+"""One policy for every appetite for risk: the portfolio of portfolio.py, with the price of variance as an input.
+
+A conditioned policy is trained once, on all prices between two; separately trained policies need a training for each price.
+Both are measured at the same prices. Run, from this folder,
+
+    python one_policy.py
+
+for a figure in results/one-policy: the frontier of the one policy beside that of the separate ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import vpac
+from portfolio import Portfolio
+from vpac.report.chart import Chart
+from vpac.report.draw import write
+from vpac.report.trade_off_chart import frontier_panel
+from vpac.risk import FrontierPoint, TradeOff, mean_interval
+
+PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""Prices of variance, in 1 / percent."""
+SETTINGS: dict[str, Any] = {"gamma": 1.0, "steps": 64, "hidden": (32, 32), "learning_rate": 1e-3}
+
+
+def separate(psi: float, steps: int, seed: int) -> Any:
+    """A policy that was trained for this price alone."""
+    return vpac.VPACPPO(Portfolio, psi=psi, seed=seed, **SETTINGS).learn(steps).policy()
+
+
+def conditioned(steps: int, seed: int) -> Callable[[float], Any]:
+    """Policies for all prices, from one training."""
+    agent = vpac.VPACPPO(Portfolio, psi="conditioned", psi_range=(0.0, max(PRICES)), seed=seed, **SETTINGS)
+    return agent.learn(steps).at
+
+
+def trade_off(policies: Callable[[float], Sequence[Any]], episodes: int) -> TradeOff:
+    """Mean and standard deviation at each price, over the policies that `policies` gives for it."""
+    points = []
+    for psi in PRICES:
+        samples = [
+            vpac.evaluate(policy, Portfolio, episodes, seed=1000 + seed) for seed, policy in enumerate(policies(psi))
+        ]
+        mean, std = mean_interval([s.mean for s in samples]), mean_interval([s.std for s in samples])
+        points.append(FrontierPoint(psi, mean, std))
+    return TradeOff(tuple(points))
+
+
+def chart(one: TradeOff, many: TradeOff) -> Chart:
+    """Both frontiers in one plane."""
+    return Chart(
+        "one-policy", "One policy for all prices, and one policy for each",
+        "Mean against standard deviation of the gain over two years, in percent of the capital, with 95 % intervals over "
+        "seeds. The conditioned policy was trained once, four times as long as each of the others.",
+        [frontier_panel({"one for each price": many, "conditioned": one})],
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Train both, measure, draw. The one policy is trained four times as long as each of the others."""
+    parser = argparse.ArgumentParser(description="One policy for all prices of variance, and one for each.")
+    parser.add_argument("--out", type=Path, default=Path("results/one-policy"), help="folder of the figure")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply steps by this: a quick look")
+    parser.add_argument("--seeds", type=int, default=3, help="trainings of each kind")
+    given = parser.parse_args(arguments)
+    steps, episodes = max(1, int(60_000 * given.scale)), max(30, int(2000 * given.scale))
+    every = [conditioned(4 * steps, seed) for seed in range(given.seeds)]
+    one = trade_off(lambda psi: [at(psi) for at in every], episodes)
+    many = trade_off(lambda psi: [separate(psi, steps, seed) for seed in range(given.seeds)], episodes)
+    for name, found in (("conditioned", one), ("one for each price", many)):
+        print(name)
+        for point in found.points:
+            print(
+                f"  ψ = {point.psi:<6g} mean {point.mean.estimate:7.3f}   standard deviation {point.std.estimate:7.3f}"
+            )
+    return write(chart(one, many), given.out, ("png", "csv"))
+
+
+if __name__ == "__main__":
+    main()

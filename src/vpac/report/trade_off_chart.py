@@ -1,0 +1,181 @@
+"""A traced frontier as a chart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from vpac.execution.frontier import Exact, Found
+from vpac.report.chart import Chart, Panel, Points, Spots
+from vpac.risk.frontier import FrontierPoint, TradeOff
+from vpac.risk.intervals import Interval
+from vpac.typing import FloatArray
+
+__all__ = ["chart", "ends", "frontier_panel"]
+
+APART = 0.12
+"""Share of the axes that prices written beside points keep clear of one another."""
+FARTHEST = 3.0
+"""Points that give up more of the mean than so many risk-neutral standard deviations are not drawn: no bargain, and the others
+would be hard to tell apart beside them."""
+STD = "standard deviation of the return"
+MEAN = "mean return"
+STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
+LOST: tuple[int | str, ...] = (6, 5, 5)
+"""Looks of curves, and of their dominated points."""
+
+
+def chart(found: Found) -> Chart:
+    """Mean against standard deviation; with MVPI also against the volatility of the reward."""
+    curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
+    floor = _floor(found.trade_off)
+    panels: list[Panel] = [
+        frontier_panel(curves, found.exact, "Return: what an episode brings" if found.outsider else "")
+    ]
+    caption = (
+        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds, which may "
+        "leave the picture. Further up is more on average, further left is more dependable. Crosses mark points that are not "
+        "worth choosing: another has no less mean and no more spread."
+    )
+    if found.exact:
+        caption += " The dotted line is the best there is, from the oracle."
+    if found.outsider:
+        panels.append(_steps_panel(curves, floor))
+        caption += (
+            " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may differ "
+            "from step to step and still add up to the same return every time."
+        )
+    away = [
+        f"{name}, {_price(name)} = {point.psi:g} (mean {point.mean.estimate:.4g})"
+        for name, curve in curves.items() for point in curve.points if point.mean.estimate < floor
+    ]  # fmt: skip
+    notes = [
+        *found.notes,
+        *([f"Not drawn, because they give up too much of the mean: {'; '.join(away)}."] if away else []),
+    ]
+    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, notes)
+
+
+def _floor(curve: TradeOff) -> float:
+    """What a mean must be for its point to be drawn."""
+    first = curve.points[0]
+    return first.mean.estimate - FARTHEST * first.std.estimate if first.std.estimate > 0.0 else -math.inf
+
+
+def _price(name: str) -> str:
+    return "λ" if name == "MVPI" else "ψ"
+
+
+def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, title: str = "") -> Points:
+    """Named trade-offs in one plane; knee, best Sharpe ratio and dominated points are marked in the first of them."""
+    series = []
+    first = next(iter(curves.values()))
+    floor, names = _floor(first), _Names(list(curves.values()), False)
+    if exact:
+        near = [(s, m) for s, m in zip(exact.stds, exact.means, strict=True) if m >= floor]
+        x, y = ([pair[k] for pair in near] for k in (0, 1))
+        series.append(Spots("exact (oracle)", x, y, joined=True, style="oracle"))
+    for number, (name, curve) in enumerate(curves.items()):
+        lost = curve.dominated
+        points = sorted(zip(curve.points, lost, strict=True), key=lambda pair: pair[0].std.estimate)
+        for gone in (False, True):
+            chosen = [p for p, away in points if bool(away) == gone and p.mean.estimate >= floor]
+            words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
+            if chosen:
+                style = LOST[number] if gone else STYLES[number]
+                series.append(_spots(words, chosen, style, names.beside(chosen, _price(name)), joined=not gone))
+    for words, at, style in _marks(first):
+        if at is not None and first.points[at].mean.estimate >= floor:
+            point = first.points[at]
+            series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
+    return _framed(series, STD, title)
+
+
+def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
+    """What is marked in a curve: words, where, look."""
+    return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
+
+
+def _framed(series: Sequence[Spots], x_label: str, title: str) -> Points:
+    """A panel that shows every point; intervals may leave it: of two or three seeds they are wide."""
+    ranges = []
+    for axis in ("x", "y"):
+        values = np.array([value for spots in series for value in getattr(spots, axis)])
+        room = 0.18 * float(np.ptp(values)) or max(0.1 * abs(float(values[0])), 1e-9)
+        ranges.append((float(values.min()) - room, float(values.max()) + room))
+    return Points(series, x_label, MEAN, title, x_range=ranges[0], y_range=ranges[1])
+
+
+def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
+    names, series = _Names(list(curves.values()), True), []
+    for (name, curve), style in zip(curves.items(), STYLES, strict=False):
+        points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
+        series.append(_spots(name, points, style, names.beside(points, _price(name)), steps=True))
+    title = "Steps: how rewards differ from one to the next"
+    return _framed(series, "standard deviation of a step's reward", title)
+
+
+def _across(point: FrontierPoint, steps: bool) -> Interval:
+    return point.volatility if steps and point.volatility is not None else point.std
+
+
+def _spots(
+    name: str,
+    points: Sequence[FrontierPoint],
+    style: int | str,
+    names: Sequence[str],
+    joined: bool = False,
+    steps: bool = False,
+) -> Spots:
+    """Points over the spread of the return, or of a step's reward."""
+    across = [_across(p, steps) for p in points]
+    mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
+    return Spots(
+        name, [x.estimate for x in across], [p.mean.estimate for p in points],
+        [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
+        names=names, joined=joined, style=style,
+    )  # fmt: skip
+
+
+def ends(x: Interval) -> tuple[float, float]:
+    """Of an interval; the estimate itself where they are not known."""
+    known = math.isfinite(x.low) and math.isfinite(x.high)
+    return (x.low, x.high) if known else (x.estimate, x.estimate)
+
+
+class _Names:
+    """Prices beside points that are far enough from all others of the panel that have theirs already."""
+
+    def __init__(self, curves: Sequence[TradeOff], steps: bool) -> None:
+        first = curves[0]
+        self._marked: dict[float, str] = {}
+        for words, at, _ in _marks(first):
+            if at is not None:
+                before = self._marked.get(first.points[at].psi, "")
+                self._marked[first.points[at].psi] = f"{before}, {words}" if before else words
+        self._first = first.points
+        self.steps, floor = steps, _floor(curves[0])
+        places = np.array(
+            [self._place(p) for curve in curves for p in curve.points if p.mean.estimate >= floor] or [[0.0, 0.0]]
+        )
+        self._size = np.where(np.ptp(places, axis=0) > 0.0, np.ptp(places, axis=0), 1.0)
+        self._named = [self._at(point) for point in self._first if point.psi in self._marked]
+
+    def _place(self, point: FrontierPoint) -> list[float]:
+        return [_across(point, self.steps).estimate, point.mean.estimate]
+
+    def _at(self, point: FrontierPoint) -> FloatArray:
+        return np.asarray(np.array(self._place(point)) / self._size, np.float64)
+
+    def beside(self, points: Sequence[FrontierPoint], price: str) -> list[str]:
+        """What is written beside each."""
+        found = []
+        for point in points:
+            marked = point in self._first and point.psi in self._marked
+            free = all(np.abs(self._at(point) - other).max() > APART for other in self._named)
+            self._named += [self._at(point)] if free else []
+            words = f", {self._marked[point.psi]}" if marked else ""
+            found.append(f"{price} = {point.psi:g}{words}" if free or marked else "")
+        return found

@@ -1,0 +1,209 @@
+"""The trade-off between mean and spread, in numbers: which prices of variance are worth paying, and where to look next.
+
+ψ is a price in units of 1/reward: the objective is mean − ψ · variance, and a variance has the unit of a squared reward. The
+risk aversion R = ψ · (standard deviation of the risk-neutral policy's return) has no unit; R = 1 means that the risk-neutral
+policy pays one standard deviation for its variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vpac.errors import UserError
+from vpac.risk.intervals import Interval
+from vpac.typing import BoolArray, FloatArray
+
+__all__ = ["FrontierPoint", "TradeOff", "aversion_of", "best_sharpe", "dominated", "knee", "psi_of"]
+
+STRAIGHT = 0.02
+"""How far a knee is from the straight line between the ends, at least, in shares of the picture."""
+
+
+def psi_of(aversion: float, std: float) -> float:
+    """ψ = R / std: the price of variance of a risk aversion, std being that of the risk-neutral policy's return."""
+    if not (np.isfinite(aversion) and aversion >= 0.0):
+        raise UserError(f"risk aversion must be a finite number that is not negative, got {aversion!r}")
+    if aversion == 0.0:
+        return 0.0
+    if not (np.isfinite(std) and std > 0.0):
+        raise UserError(
+            f"risk aversion needs a risk-neutral policy whose return varies; its standard deviation is {std:g}: there is no "
+            "risk to avoid"
+        )
+    return float(aversion / std)
+
+
+def aversion_of(psi: float, std: float) -> float:
+    """R = ψ · std, the other way round."""
+    return float(psi * std)
+
+
+def dominated(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> BoolArray:
+    """Which points are not worth having: another has no less mean and no more spread, and is not the same."""
+    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
+    as_good = (m[None, :] >= m[:, None]) & (s[None, :] <= s[:, None])
+    better = (m[None, :] > m[:, None]) | (s[None, :] < s[:, None])
+    return np.asarray((as_good & better).any(axis=1), bool)
+
+
+def knee(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> int | None:
+    """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
+
+    Both axes are measured in shares of their range, so units do not matter. None if there are fewer than three such points or
+    none stands out.
+    """
+    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
+    kept = np.flatnonzero(~dominated(m, s))
+    if len(kept) < 3 or np.ptp(m[kept]) == 0.0 or np.ptp(s[kept]) == 0.0:
+        return None
+    across = (s[kept] - s[kept].min()) / np.ptp(s[kept])
+    up = (m[kept] - m[kept].min()) / np.ptp(m[kept])
+    above = (up - across) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
+    best = int(np.argmax(above))
+    return int(kept[best]) if above[best] > STRAIGHT else None
+
+
+def best_sharpe(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> int | None:
+    """The largest mean / standard deviation; None if no mean is positive: more spread would look better then."""
+    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
+    if not (m > 0.0).any():
+        return None
+    with np.errstate(divide="ignore"):
+        return int(np.argmax(np.where(m > 0.0, np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0), -np.inf)))
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """What was reached at one price of variance."""
+
+    psi: float
+    """The price, in units of 1/reward."""
+    mean: Interval
+    """Of the return."""
+    std: Interval
+    """Standard deviation of the return."""
+    volatility: Interval | None = None
+    """Standard deviation of a step's reward; None: it was not measured."""
+
+    @property
+    def variance(self) -> float:
+        """Of the return."""
+        return self.std.estimate**2
+
+    @property
+    def sharpe(self) -> float:
+        """Mean over standard deviation of the return."""
+        return self.mean.estimate / self.std.estimate if self.std.estimate > 0.0 else float("nan")
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """Points along ψ and what they say; the first, with the smallest ψ, is what the others are compared with."""
+
+    points: tuple[FrontierPoint, ...]
+    """Ascending in ψ, at least one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.psi)))
+        if not self.points:
+            raise UserError("a trade-off needs at least one point")
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean return of each point."""
+        return np.array([point.mean.estimate for point in self.points])
+
+    @property
+    def stds(self) -> FloatArray:
+        """Standard deviation of the return of each point."""
+        return np.array([point.std.estimate for point in self.points])
+
+    @property
+    def dominated(self) -> BoolArray:
+        """Which points another one beats, by their estimates."""
+        return dominated(self.means, self.stds)
+
+    @property
+    def surely_dominated(self) -> BoolArray:
+        """Which points another one beats with its whole interval in both directions."""
+        return np.array(
+            [
+                any(other.mean.low > point.mean.high and other.std.high < point.std.low for other in self.points)
+                for point in self.points
+            ]
+        )
+
+    @property
+    def knee(self) -> int | None:
+        """Where the curve bends."""
+        return knee(self.means, self.stds)
+
+    @property
+    def best_sharpe(self) -> int | None:
+        """Where mean over standard deviation is largest."""
+        return best_sharpe(self.means, self.stds)
+
+    def kept(self, number: int) -> float:
+        """The share of the first point's mean that a point keeps; NaN if either mean is not positive."""
+        first, here = self.points[0].mean.estimate, self.points[number].mean.estimate
+        return here / first if first > 0.0 and here >= 0.0 else float("nan")
+
+    def removed(self, number: int) -> float:
+        """The share of the first point's standard deviation that a point does away with."""
+        first = self.points[0].std.estimate
+        return 1.0 - self.points[number].std.estimate / first if first > 0.0 else float("nan")
+
+    def advice(self) -> list[str]:
+        """What to make of it, in sentences."""
+        if len(self.points) == 1:
+            return ["There is one point only: with more prices of variance there is something to choose from."]
+        found = []
+        bend, best = self.knee, self.best_sharpe
+        if bend is not None:
+            found.append(f"The curve bends at ψ = {self.points[bend].psi:g} (the knee): {self.in_words(bend)}.")
+        if best is not None and best != bend:
+            edge = ", the largest price that was tried" if best == len(self.points) - 1 else ""
+            found.append(f"The best Sharpe ratio is at ψ = {self.points[best].psi:g}{edge}: {self.in_words(best)}.")
+        if bend is None and best is None:
+            kept = [i for i in np.flatnonzero(~self.dominated) if i]
+            found += [f"ψ = {self.points[i].psi:g}: {self.in_words(int(i))}." for i in kept]
+        if not (self.stds[1:] < self.stds[0]).any():
+            found.append("No price that was tried lowered the standard deviation.")
+        for sure, words in ((True, ""), (False, ", though the intervals overlap")):
+            which = [
+                f"{p.psi:g}"
+                for p, lost, surely in zip(self.points, self.dominated, self.surely_dominated, strict=True)
+                if lost and surely == sure
+            ]
+            if which:
+                found.append(
+                    f"Not worth choosing: ψ = {', '.join(which)}; another point has no less mean and no more spread{words}."
+                )
+        return found
+
+    def in_words(self, number: int) -> str:
+        """One point beside the first: "keeps 96 % of the mean and removes 58 % of the standard deviation"."""
+        if number == 0:
+            return "no price does better"
+        here, first = self.points[number], self.points[0]
+        if np.isnan(kept := self.kept(number)):
+            mean = f"it takes the mean from {first.mean.estimate:.4g} to {here.mean.estimate:.4g}"
+        else:
+            mean = f"it keeps {_percent(kept)} of the mean"
+        removed = self.removed(number)
+        if np.isnan(removed):
+            spread = "changes nothing about a return that does not vary"
+        elif removed >= 0.0:
+            spread = f"removes {_percent(removed)} of the standard deviation"
+        else:
+            spread = f"adds {_percent(-removed)} to the standard deviation"
+        overlap = here.std.high > first.std.low if removed >= 0.0 else here.std.low < first.std.high
+        unsure = " (the intervals overlap: more seeds or episodes would tell)" if overlap and removed != 0.0 else ""
+        return f"{mean} and {spread}{unsure}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %".replace("-", "−")

@@ -1,0 +1,133 @@
+"""One policy for all prices, and MVPI in PPO: on worlds where the right choice at each price is known."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import probes
+from vpac import UserError, evaluate
+from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
+from vpac.deep.checkpoint import latest_checkpoint
+
+QUICK = {
+    "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
+    "normalise_observations": False,
+}  # fmt: skip
+SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
+ALL = {"psi": "conditioned", "psi_range": (0.0, 2.0)}
+
+
+@pytest.fixture(scope="module")
+def bandit():
+    """The risky arm pays ½ more with variance 1: worth it for ψ < ½."""
+    return VPACPPO(probes.Bandit, seed=3, **ALL, **QUICK).learn(40_000)
+
+
+def test_one_policy_chooses_rightly_at_every_price(bandit):
+    risky = [
+        evaluate(bandit.at(psi), probes.Bandit, 200, seed=1).mean > 1.25 for psi in (0.0, 0.1, 0.25, 1.0, 1.5, 2.0)
+    ]
+    assert risky == [True, True, True, False, False, False]
+
+
+def test_it_is_exported_with_its_range(bandit, tmp_path):
+    bandit.save(tmp_path / "agent")
+    seen = np.zeros((3, 1), np.float32)
+    policy = load_policy(tmp_path / "agent")
+    for psi in (0.0, 1.7):
+        own = bandit.at(psi)
+        assert np.array_equal(policy.at(psi).outputs(policy.at(psi).view(seen)), own.outputs(own.view(seen)))
+    bandit.at(1.7).save(tmp_path / "one")
+    assert load_policy(tmp_path / "one").psi == 1.7
+    assert np.array_equal(load_policy(tmp_path / "one").act(seen, None), bandit.at(1.7).act(seen, None))
+
+
+def test_what_it_cannot_do_is_named(bandit):
+    with pytest.raises(UserError, match=r"from 0 to 2: say for which one it is to act, policy.at\(psi\)"):
+        bandit.predict(np.zeros(1, np.float32))
+    with pytest.raises(UserError, match="psi must be a number from 0 to 2, as in training, got 3"):
+        bandit.at(3)
+    with pytest.raises(UserError, match="PPO has no price of variance to condition on: use VPACPPO"):
+        PPO(probes.Bandit, **ALL, **SMALL)
+    with pytest.raises(UserError, match="psi_range must be the smallest and the largest price"):
+        VPACPPO(probes.Bandit, psi="conditioned", **SMALL)
+    with pytest.raises(UserError, match="psi_range must be"):
+        VPACPPO(probes.Bandit, psi="conditioned", psi_range=(1.0, 0.5), **SMALL)
+    with pytest.raises(UserError, match='is for psi="conditioned"'):
+        VPACPPO(probes.Bandit, psi=0.1, psi_range=(0.0, 0.5), **SMALL)
+    with pytest.raises(UserError, match="was learned for one price"):
+        VPACPPO(probes.Bandit, psi=0.1, **SMALL).at(0.1)
+
+
+@pytest.mark.parametrize("mode", [None, AutoresetMode.SAME_STEP])
+def test_every_episode_has_its_own_price_to_its_last_state(mode):
+    env = probes.Constant
+    if mode is not None:
+        env = SyncVectorEnv([probes.Constant] * 4, autoreset_mode=mode)
+    agent = VPACPPO(env, seed=2, **ALL, **SMALL)
+    rollout = agent._collect()
+    shown = (rollout.observations[..., -1] + 1.0) ** 2 / 4.0 * 2.0  # back from the scale of √ψ
+    prices, valid = rollout.prices, rollout.valid > 0.0
+    assert np.allclose(shown[:-1][valid], prices[valid], atol=1e-5)
+    ends = (rollout.running == 0.0) & valid
+    after = shown[1:] if rollout.successors is None else (rollout.successors[..., -1] + 1.0) ** 2 / 4.0 * 2.0
+    assert np.allclose(after[ends], prices[ends], atol=1e-5)  # what comes after the last step is seen at the old price
+    for one in range(4):
+        runs = np.cumsum(np.concatenate([[0.0], ends[:-1, one]]))[valid[:, one]]
+        own = prices[valid[:, one], one]
+        each = [np.unique(own[runs == number]) for number in np.unique(runs)]
+        assert all(len(found) == 1 for found in each)
+        assert len({float(found[0]) for found in each}) == len(each)
+    assert prices.min() >= 0.0
+    assert prices.max() <= 2.0
+
+
+def test_each_sample_pays_its_own_price():
+    from vpac.deep.assessment import Scene, assess_spread, assess_value
+
+    agent = VPACPPO(probes.Constant, seed=2, **ALL, **SMALL)
+    rollout = agent._collect()
+    arrays = (rollout.rewards, rollout.continues, rollout.running, rollout.valid)
+    scene = Scene(jnp.asarray(rollout.observations), None, *(jnp.asarray(x, jnp.float32) for x in arrays))
+    how = {"gamma": 0.9, "lam": 0.95, "target_lam": 0.95}
+    values = assess_value(agent.networks.value, scene, **how)
+
+    def weights(psi):
+        return np.asarray(
+            assess_spread(
+                agent.networks.spread, scene, values, agent.trace, jnp.asarray(psi, jnp.float32), jnp.float32(1.0),
+                kind="variance", form="corrected", weighting="uniform", **how,
+            ).weights
+        )  # fmt: skip
+
+    none, one, own = weights(0.0), weights(1.0), weights(rollout.prices)
+    assert np.allclose(own, none + rollout.prices * (one - none), atol=1e-4)
+    assert np.abs(own - one).max() > 0.01
+
+
+def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
+    settings = {**SMALL, **ALL, "seed": 3}
+    VPACPPO("Pendulum-v1", **settings).learn(64 * 7).save(tmp_path / "whole")
+    first = VPACPPO("Pendulum-v1", **settings)
+    first.learn(64 * 7, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
+    agent, _ = latest_checkpoint(VPACPPO, tmp_path / "kept")
+    agent.learn(64 * 7, resuming=True).save(tmp_path / "resumed")
+    for name in ("agent.json", "weights.safetensors", "policy.json", "policy.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(("price", "risky"), [(0.4, True), (1.5, False)])
+def test_mvpi_prices_the_reward_of_a_step(price, risky):
+    """In a world of single steps rewards are returns: λ < ½ for the risky arm; with y = 0 it would be λ < 0.22."""
+    agent = MVPIPPO(probes.Bandit, psi=price, seed=3, **QUICK).learn(30_000)
+    assert (evaluate(agent, probes.Bandit, 200, seed=1).mean > 1.25) == risky
+
+
+def test_mvpi_without_a_price_is_ppo(tmp_path):
+    for name, kind in (("mvpi", MVPIPPO), ("ppo", PPO)):
+        kind("CartPole-v1", seed=1, **SMALL).learn(64 * 4).save(tmp_path / name)
+    both = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("mvpi", "ppo")]
+    assert both[0] == both[1]

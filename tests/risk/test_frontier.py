@@ -1,0 +1,114 @@
+"""Points worth having, the knee, the advice, and where to look next: on curves whose answers are known."""
+
+import numpy as np
+import pytest
+
+from vpac.errors import UserError
+from vpac.risk import FrontierPoint, Interval, TradeOff, aversion_of, psi_of
+from vpac.risk.frontier import best_sharpe, dominated, knee
+from vpac.risk.search import first_prices, next_prices
+
+
+def point(psi, mean, std, mean_error=0.0, std_error=0.0):
+    return FrontierPoint(
+        psi, Interval(mean, mean - mean_error, mean + mean_error), Interval(std, std - std_error, std + std_error)
+    )
+
+
+def test_dominated_points():
+    means, stds = [10.0, 9.0, 8.0, 9.0, 9.0], [5.0, 3.0, 4.0, 3.0, 3.5]
+    assert dominated(means, stds).tolist() == [False, False, True, False, True]  # equal ones do not beat each other
+
+
+def test_the_knee_does_not_depend_on_units():
+    means, stds = np.array([10.0, 9.8, 9.0, 5.0, 4.0]), np.array([10.0, 6.0, 3.0, 2.5, 9.0])
+    assert knee(means, stds) == 2
+    assert knee(1000.0 * means - 77.0, 0.01 * stds) == 2
+    assert knee([10.0, 5.0, 0.0], [10.0, 5.0, 0.0]) is None  # straight: no point stands out
+    assert knee([10.0, 4.0, 0.0], [10.0, 5.0, 0.0]) is None  # below the line: worse than a mixture of the ends
+    assert knee([10.0, 5.0], [10.0, 5.0]) is None
+
+
+def test_the_sharpe_ratio_needs_a_positive_mean():
+    assert best_sharpe([10.0, 9.0], [5.0, 3.0]) == 1
+    assert best_sharpe([-10.0, -9.0], [5.0, 3.0]) is None
+    assert best_sharpe([-1.0, 2.0, 1.0], [0.1, 5.0, 0.0]) == 2  # a certain gain beats all
+
+
+def test_risk_aversion_is_a_price_without_a_unit():
+    assert psi_of(0.5, 20.0) == pytest.approx(0.025)
+    assert aversion_of(psi_of(0.5, 20.0), 20.0) == pytest.approx(0.5)
+    assert psi_of(0.0, 0.0) == 0.0
+    with pytest.raises(UserError, match="no risk to avoid"):
+        psi_of(0.5, 0.0)
+    with pytest.raises(UserError, match="not negative"):
+        psi_of(-1.0, 2.0)
+
+
+def test_advice_in_words():
+    curve = TradeOff((point(1.0, 2.0, 1.9), point(0.0, 10.0, 10.0), point(0.1, 9.6, 4.2), point(10.0, 1.0, 2.5)))
+    assert [p.psi for p in curve.points] == [0.0, 0.1, 1.0, 10.0]
+    first, lost = curve.advice()
+    assert first == (
+        "The curve bends at ψ = 0.1 (the knee): it keeps 96 % of the mean and removes 58 % of the standard deviation."
+    )
+    assert lost.startswith("Not worth choosing: ψ = 10;")
+    assert "overlap" not in lost
+
+
+def test_advice_owns_up_to_noise_and_to_failure():
+    unsure = TradeOff(
+        (point(0.0, 10.0, 10.0, 1.0, 4.0), point(0.1, 9.6, 4.2, 1.0, 4.0), point(1.0, 2.0, 4.0, 1.0, 4.0))
+    )
+    assert "the intervals overlap" in unsure.advice()[0]
+    worse = TradeOff((point(0.0, -10.0, 5.0), point(0.1, -20.0, 6.0)))
+    words = " ".join(worse.advice())
+    assert "No price that was tried lowered the standard deviation." in words
+    assert "Not worth choosing: ψ = 0.1" in words
+    negative = TradeOff((point(0.0, -10.0, 5.0), point(0.1, -11.0, 2.0)))
+    assert negative.advice() == [
+        "ψ = 0.1: it takes the mean from -10 to -11 and removes 60 % of the standard deviation."
+    ]
+    assert "one point only" in TradeOff((point(0.0, 1.0, 1.0),)).advice()[0]
+
+
+def test_first_prices_follow_the_scale_of_the_reward():
+    assert first_prices(10.0) == [0.01, 0.05, 0.25]
+    assert first_prices(1000.0) == [0.0001, 0.0005, 0.0025]
+
+
+def curve(psi):
+    """A trade-off that happens around ψ = 0.03: almost nothing below 0.01 and above 0.1."""
+    share = 1.0 / (1.0 + np.exp(-6.0 * (np.log10(psi + 1e-12) - np.log10(0.03))))
+    return 10.0 - 4.0 * share**2, 10.0 - 8.0 * share
+
+
+def test_prices_are_placed_where_the_curve_bends():
+    psis = [0.0, *first_prices(10.0)]
+    while len(psis) < 10:
+        means, stds = zip(*(curve(psi) for psi in psis), strict=True)
+        psis += next_prices(psis, means, stds, psis, 2)
+    new = psis[4:]
+    assert sum(0.01 < psi < 0.1 for psi in new) >= 4
+    assert len(set(psis)) == len(psis)
+    # the largest gap that is left, in shares of the picture, is much smaller than that of even spacing
+    s = np.sort([curve(psi)[1] for psi in psis]) / 8.0
+    assert np.diff(s).max() < 0.3
+
+
+def test_a_curve_that_still_moves_is_followed():
+    psis = [0.0, 0.01, 0.02]
+    found = next_prices(psis, [10.0, 9.9, 5.0], [10.0, 9.9, 5.0], psis, 3)
+    assert 0.08 in found
+    flat = next_prices(psis, [10.0, 10.0, 10.0], [10.0, 10.0, 10.0], psis, 3)
+    assert flat == [0.08]  # nothing has happened yet: a higher price might
+    far = next_prices([0.0, 90.0], [1.0, 1.0], [10.0, 10.0], [], 2)
+    assert far == []  # nor will anything beyond all reason
+
+
+def test_what_was_tried_is_not_tried_again():
+    psis = [0.0, 0.01, 0.1]
+    once = next_prices(psis, [10.0, 9.0, 5.0], [10.0, 5.0, 1.0], psis, 1)
+    again = next_prices(psis, [10.0, 9.0, 5.0], [10.0, 5.0, 1.0], [*psis, *once], 1)
+    assert len(once) == len(again) == 1
+    assert once != again
