@@ -17,6 +17,7 @@ from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
 from vpac.deep.estimators import Trace
 from vpac.deep.holding import holder_of, price_path
+from vpac.deep.making import numpy_policy
 from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
@@ -122,20 +123,8 @@ class PPO:
 
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
-        policy, seen = self.networks.policy, self.seen
-        scale = 1.0 / np.sqrt(seen.variance + 1e-8)
-        return NumpyPolicy(
-            self.interface,
-            [np.asarray(W) for W in policy.net.weights],
-            [np.asarray(b) for b in policy.net.biases],
-            policy.net.activation,
-            np.asarray(policy.log_std) if isinstance(policy, Gaussian) else None,
-            seen.mean.astype(np.float32),
-            scale.astype(np.float32),
-            self.options.normalise_observations,
-            self.options.gamma,
-            None if self.conditions is None else self.conditions.within,
-        )
+        within = None if self.conditions is None else self.conditions.within
+        return numpy_policy(self.networks.policy, self.interface, self.seen, self.options, within)
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
@@ -226,12 +215,7 @@ class PPO:
         o, old, scale = self.options, self.networks, self.rewards.value
         price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
         rewards = paid(rollout, o.reward_floor, price)
-        scene = Scene(
-            jnp.asarray(rollout.observations),
-            None if rollout.successors is None else jnp.asarray(rollout.successors),
-            jnp.asarray(rewards * scale * rollout.valid, jnp.float32),
-            *(jnp.asarray(x) for x in (rollout.continues, rollout.running, rollout.valid)),
-        )
+        scene = Scene.of(rollout, rewards * scale)
         lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
         how = {"gamma": o.gamma, "lam": o.gae_lambda, "target_lam": lam}
         values = assess_value(old.value, scene, **how)
