@@ -14,6 +14,7 @@ from vpac import UserError, budget_report
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.checkpoint import latest_checkpoint
+from vpac.report.deep import chart_of
 
 QUICK = {
     "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
@@ -53,6 +54,9 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
     assert len(agent.prices.at) == 8
     assert agent.prices.psi[0] == 0.0
     assert agent.prices.psi[-1] == agent.psi > 0.0
+    chart = chart_of(agent)
+    assert [reference.value for reference in chart.panels[1].references] == [pytest.approx(0.01)]
+    assert np.array_equal(chart.panels[-1].series[0].y, agent.prices.psi)
     saved = json.loads((tmp_path / "whole" / "agent.json").read_text())
     assert saved["multiplier"]["psi"] == agent.psi
 

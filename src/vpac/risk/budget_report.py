@@ -84,9 +84,7 @@ class BudgetReport:
         if self.smallest <= self.budget.variance:
             return "It was within the budget on the way: longer training or smaller step sizes may hold it."
         if self.budget.is_largest(self.psi):
-            return (
-                f"ψ = {self.psi:.4g} is about as large as it may become: this learner finds no policy that varies so little."
-            )
+            return f"ψ = {self.psi:.4g} is about as large as it may become: this learner finds no policy that varies so little."
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
 
     def _shown(self, interval: Interval, power: float = 1.0) -> str:
