@@ -129,7 +129,8 @@ def _draw(plt: Any, training: Training) -> Any:
             axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
     if training.budgets:
         if training.curves:
-            axes[0, 2].axhline(training.budgets[0].budget.variance, color=INK, linestyle="--", linewidth=1)
+            axes[0, 2].axhline(training.budgets[0].budget.variance, color=INK, linestyle="--", label="budget")
+            axes[0, 2].legend()
         _price(axes[0, -1], training)
     for axis in axes.flat:
         axis.set_xlabel("episodes")
