@@ -102,3 +102,25 @@ class Breaks(Probe):
     def pay(self, action):
         self.total += 1
         return np.inf if self.what == "reward" and self.total == self.when else 1.0
+
+
+class Exposure(Probe):
+    """One step: the action a in [0, 1] is how much is put at stake, which pays a·(1 + 2·noise): mean a, variance 4a²."""
+
+    action_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def step(self, action):
+        stake = float(np.ravel(action)[0])
+        return np.ones(1, np.float32), stake * (1.0 + 2.0 * self.np_random.standard_normal()), True, False, {}
+
+
+class Lottery(Probe):
+    """One step from one state: 0, or on average 1 with variance 4."""
+
+    observation_space = spaces.Discrete(1)
+
+    def see(self):
+        return np.int64(0)
+
+    def pay(self, action):
+        return 0.0 if action == 0 else 1.0 + 2.0 * self.np_random.standard_normal()

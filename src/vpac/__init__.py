@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
+    from vpac.evaluation.budgets import budget_report
     from vpac.evaluation.measure import evaluate
     from vpac.learners import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
+    from vpac.risk.budget import Budget
 
 __all__ = [
-    "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "FiniteMDP", "OffPolicyAC", "OffPolicyVAAC",
-    "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "deep", "envs", "evaluate", "evaluation", "learners",
-    "oracle", "risk",
+    "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
+    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "budget_report", "deep", "envs",
+    "evaluate", "evaluation", "learners", "oracle", "risk",
 ]  # fmt: skip
 
 LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
@@ -29,7 +31,9 @@ __getattr__, __dir__ = lazily(
         **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
+        "Budget": "vpac.risk.budget",
         "UserError": "vpac.errors",
+        "budget_report": "vpac.evaluation.budgets",
         "envs": "vpac.envs",
         "evaluate": "vpac.evaluation.measure",
         "evaluation": "vpac.evaluation",

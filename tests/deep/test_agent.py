@@ -149,17 +149,18 @@ def test_every_way_to_start_episodes_teaches_the_same(mode):
     """Steps that only start an episode do not count; what is bootstrapped at a cut is the last observation."""
     vector = SyncVectorEnv([probes.Countdown] * 4, autoreset_mode=mode)
     agent = PPO(vector, seed=1, reward_scale=1.0, gamma=0.5, **{k: v for k, v in SMALL.items() if k != "envs"})
-    rollouts = []
-    improve = agent._improve
-    agent._improve = lambda rollout, *rest: (rollouts.append((rollout, rest)), improve(rollout, *rest))[1]
+    rollouts, lessons = [], []
+    update, improve = agent._update, agent.brain.improve
+    agent._update = lambda rollout: (rollouts.append(rollout), update(rollout))[1]
+    agent.brain.improve = lambda *lesson: (lessons.append(lesson), improve(*lesson))[1]
     agent.learn(64 * 4)
-    for rollout, (scene, _, target, _) in rollouts:
+    for rollout, (_, scene, _, targets, _) in zip(rollouts, lessons, strict=True):
         valid = np.asarray(scene.valid) > 0
         assert valid.all() == (mode != AutoresetMode.NEXT_STEP)
         shown = rollout.observations[:-1].argmax(axis=-1)[valid]  # which step of the episode it is, from 0
         np.testing.assert_array_equal(rollout.rewards[valid], shown + 1)
         np.testing.assert_array_equal((np.asarray(scene.running) == 0)[valid], shown == 6)
-        assert np.isfinite(np.asarray(target)).all()
+        assert np.isfinite(np.asarray(targets["value"])).all()
     lengths = {length for *_, length in agent.recent}
     scores = {score for score, *_ in agent.recent}
     assert (lengths, scores) == ({7.0}, {28.0})

@@ -121,7 +121,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
 
 @pytest.mark.parametrize(("price", "risky"), [(0.4, True), (1.5, False)])
 def test_mvpi_prices_the_reward_of_a_step(price, risky):
-    """In a world of single steps rewards are returns: λ < ½ for the risky arm. With y = 0 it would be λ < 0.22."""
+    """In a world of single steps rewards are returns: λ < ½ for the risky arm; with y = 0 it would be λ < 0.22."""
     agent = MVPIPPO(probes.Bandit, psi=price, seed=3, **QUICK).learn(30_000)
     assert (evaluate(agent, probes.Bandit, 200, seed=1).mean > 1.25) == risky
 

@@ -10,8 +10,9 @@ from vpac import UserError
 pytest.importorskip("jax")
 from vpac.deep import PPO
 from vpac.deep.playing import play
-from vpac.deep.vector import Loop, OfEnvPool, environments, has_envpool
+from vpac.deep.vector import Loop, NoisyPool, OfEnvPool, environments, has_envpool
 
+SHOWN = {"exclude_current_positions_from_observation": False}
 needs_pool = pytest.mark.skipif(not has_envpool("Hopper-v5"), reason="EnvPool or MuJoCo is not installed")
 
 
@@ -54,6 +55,21 @@ def test_both_ways_play_the_same_game():
     for ours, theirs in zip(*found, strict=True):
         error = np.hypot(ours.std(ddof=1), theirs.std(ddof=1)) / np.sqrt(len(ours))
         assert abs(ours.mean() - theirs.mean()) < 4.0 * error
+
+
+@needs_pool
+def test_noise_in_a_region_is_the_same_on_both_ways():
+    """Variances of scores of one policy on the noisy hopper, which gets beyond x = 2 now and then, or with noise everywhere."""
+    policy = PPO("vpac/NoisyHopper-v0", seed=1, envs=1, backend="gymnasium").policy()
+    pool = environments("vpac/NoisyHopper-v0", 8)
+    assert isinstance(pool, NoisyPool)
+    pool._low = -np.inf  # everywhere, so that a random policy meets it
+    played = play(policy, pool, 400, np.random.SeedSequence(0), 1.0)
+    quiet = play(policy, environments("Hopper-v5", 8, "envpool", SHOWN), 400, np.random.SeedSequence(0), 1.0)
+    np.testing.assert_array_equal(played.lengths, quiet.lengths)
+    noise = (played.scores - quiet.scores) / (3.0 * np.sqrt(played.lengths))
+    assert abs(noise.mean()) < 4.0 / np.sqrt(400)
+    assert abs(noise.var() - 1.0) < 4.0 * np.sqrt(2.0 / 400)
 
 
 def test_play_counts_each_episode_once_and_does_not_prefer_short_ones():

@@ -7,6 +7,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def train(
     if (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
         raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
     agent = kind(env, seed=seed, **settings)
-    return _learn(agent, DEFAULT_STEPS if steps is None else steps, folder, quiet)
+    return _learn(agent, env, DEFAULT_STEPS if steps is None else steps, folder, quiet)
 
 
 def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bool) -> int:
@@ -40,10 +42,10 @@ def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bo
     for words in damaged:
         say(f"passed over a damaged checkpoint: {words}", quiet=True)
     begin, end = agent.span
-    return _learn(agent, end - begin if steps is None else steps, folder, quiet)
+    return _learn(agent, env, end - begin if steps is None else steps, folder, quiet)
 
 
-def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> int:
+def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
     """Learn, with records and a display; then save, draw and show."""
     from vpac.cli.output import say, show
     from vpac.deep.display import Display
@@ -70,6 +72,13 @@ def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> int:
         agent.learn(steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0)
     agent.save(folder)
     report.write(agent, folder)
-    show(report.as_dict(agent) if quiet else None, report.table(agent))
+    held = None
+    if agent.holder is not None:
+        from vpac.evaluation.budgets import budget_report
+
+        held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
+    show(report.as_dict(agent, held) if quiet else None, report.table(agent))
+    if held is not None:
+        say(held.words, quiet=quiet)
     say(f"wrote {folder}", quiet=quiet)
     return 0

@@ -48,10 +48,16 @@ class Train:
     """Where files are written. Default: results/train/ALGORITHM-ENV."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Runs at a time. Default: one for each core."""
-    policy: Annotated[str, tyro.conf.arg(metavar="greedy|softmax")] = "greedy"
-    """Which policy is measured along the way."""
+    policy: Annotated[TEXT, tyro.conf.arg(metavar="greedy|softmax")] = None
+    """Which policy is measured along the way. Default: greedy; with a budget softmax."""
     psi: Annotated[TEXT, tyro.conf.arg(metavar="PSI")] = None
     """Price of variance, in units of 1/reward; a number or e.g. warm-up:0.05:300:500. Default: the paper's."""
+    max_std: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """A budget: the standard deviation of the return is at most this; finds PSI."""
+    max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
+    """The same for the variance."""
+    wait: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    """Episodes, or steps of the PPO family, before a budget counts."""
     gamma: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
     """Discount factor."""
     alpha_theta: Annotated[TEXT, tyro.conf.arg(metavar="RATE")] = None
@@ -101,11 +107,19 @@ class Train:
         self._refuse(tabular, "the tabular and linear learners")
         named = ("psi", "gamma", "form", "weighting", "envs", "preset")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        settings |= key_values(self.option)
+        settings |= self._budget() | key_values(self.option)
         kind, env = deep_algorithm(self.algorithm), self._checked()
         if self.resume is not None:
             return deep.resume(kind, env, self.resume, self.steps, self.json)
         return deep.train(kind, env, self.steps, self.seed, self._folder(), self.json, settings)
+
+    def _budget(self) -> dict[str, Any]:
+        """The setting `budget`, if there is one."""
+        named = ("max_std", "max_variance", "wait")
+        given = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        if set(given) == {"wait"}:
+            raise UserError("--wait belongs to a budget: add --max-std or --max-variance")
+        return {"budget": given} if given else {}
 
     def _checked(self) -> Any:
         """The recipe of the environment, after one was made and looked over."""
@@ -135,16 +149,19 @@ class Train:
         kind = algorithm(self.algorithm)
         named = ("psi", "gamma", "alpha_theta", "alpha_w", "alpha_z", "form", "variance_of", "max_episode_steps")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        settings |= key_values(self.option)
+        settings |= self._budget() | key_values(self.option)
+        policy = self.policy or ("greedy" if settings.get("budget") is None else "softmax")
         recipe, folder = self._checked(), self._folder()
         make_folder(folder)
         with Bar(self.episodes * self.runs, quiet=self.json) as bar:
             result = train(
-                kind, recipe, self.episodes, self.runs, self.seed, policy=self.policy, threads=self.threads,
+                kind, recipe, self.episodes, self.runs, self.seed, policy=policy, threads=self.threads,
                 progress=bar.tell, **settings,
             )  # fmt: skip
         report.write(result, folder)
         show(report.as_dict(result) if self.json else None, report.table(result))
+        for budget in result.budgets:
+            say(budget.words, quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
         for error in result.diverged:
             refuse(f"a run is missing: {error}")

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Any
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
-    from vpac.deep.agent import MVPIPPO, PPO, VAACPPO, VPACPPO
+    from vpac.deep.agent import PPO
     from vpac.deep.policy import NumpyPolicy, load_policy
     from vpac.deep.rollout import NotFinite
+    from vpac.deep.variants import MVPIPPO, VAACPPO, VPACPPO
 
 __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "load_policy"]
 
 _find, __dir__ = lazily(
     __name__,
     {
-        **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep.agent"),
+        "PPO": "vpac.deep.agent",
+        **dict.fromkeys(("MVPIPPO", "VAACPPO", "VPACPPO"), "vpac.deep.variants"),
         **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
         "NotFinite": "vpac.deep.rollout",
     },

@@ -1,13 +1,11 @@
-"""PPO once. VPACPPO and VAACPPO say which critic of the spread they have; the rest is their penalty."""
+"""PPO once. Its variants (`variants.py`) say which critic of the spread they have; the rest is their penalty."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,37 +13,28 @@ from threadpoolctl import threadpool_limits
 
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
+from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
 from vpac.deep.estimators import Trace
-from vpac.deep.making import make_critic, make_policy
-from vpac.deep.networks import Critic, Gaussian, Policy
+from vpac.deep.holding import holder_of, price_path
+from vpac.deep.making import numpy_policy
+from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress
-from vpac.deep.rollout import NotFinite, Rollout, Stepper, paid
+from vpac.deep.rollout import NotFinite, Rollout, Stepper, paid, recently
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Backend, environments
 from vpac.learners.checks import whole
+from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 
-__all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "Networks"]
+__all__ = ["PPO"]
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Independent random streams of an agent; a variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
 RECENT = 100
 """Episodes that the statistics of recent episodes speak of."""
-
-
-class Networks(NamedTuple):
-    """Everything that learns, with the optimisers' states. A new one is made in each iteration; old ones stay as they were."""
-
-    policy: Policy
-    value: Critic
-    spread: Critic | None
-    policy_state: Any
-    value_state: Any
-    spread_state: Any
 
 
 class PPO:
@@ -78,6 +67,8 @@ class PPO:
     ) -> None:
         compilation.prepare()
         self.options = Options.read(settings, preset)
+        self.holder = holder_of(self.options.budget, self.spread is not None, type(self).__name__)
+        """What holds the budget, if there is one."""
         self.seed, self.preset = whole(seed, "seed"), preset
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
@@ -90,7 +81,7 @@ class PPO:
         """The prices of the episodes underway, of a conditioned policy."""
         if self.conditions is not None:
             self.generators["prices"] = self.conditions.generator
-        self.networks = self._first_networks()
+        self.brain = Brain(self.interface, self.options, self.generators, spread=self.spread is not None)
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
         self.trace = Trace.first(n)
@@ -104,24 +95,11 @@ class PPO:
         self._stepper = Stepper(self.environments, self.options.gamma, self.conditions)
         self._fresh = True
         self._pending: dict[str, Any] = {}
-        self._threads = ThreadPoolExecutor(2, "critic")
-        self._learning: dict[str, Future[Any]] = {}
 
-    def _first_networks(self) -> Networks:
-        o, g = self.options, self.generators
-        policy = make_policy(g["policy weights"], self.interface, o)
-        value = make_critic(g["value weights"], self.interface, o, positive=False)
-        spread = None if self.spread is None else make_critic(g["spread weights"], self.interface, o, positive=True)
-        actor, critic = self._optimisers()
-        spread_state = None if spread is None else critic.start(spread)
-        return Networks(policy, value, spread, actor.start(policy), critic.start(value), spread_state)
-
-    def _optimisers(self) -> tuple[Optimiser, Optimiser]:
-        o = self.options
-        return (
-            Optimiser(o.max_grad_norm, o.weight_decay, o.adam_eps),
-            Optimiser(o.critic_max_grad_norm, o.weight_decay, o.adam_eps),
-        )
+    @property
+    def networks(self) -> Networks:
+        """Policy, value and spread, as they are now."""
+        return self.brain.networks
 
     @property
     def per_iteration(self) -> int:
@@ -130,27 +108,23 @@ class PPO:
 
     @property
     def psi(self) -> float:
-        """The price of variance now, in the units it was given in; of a conditioned policy, the mean over environments."""
+        """The price of variance now, in the units it was given in; with a budget in units of 1/reward; of a conditioned policy,
+        the mean over environments."""
+        if self.holder is not None:
+            return self.holder.state.psi
         if self.conditions is not None:
             return float(self.conditions.now.mean())
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
 
+    @property
+    def prices(self) -> PricePath:
+        """With a budget: the multiplier ψ after each iteration and the variance that was seen; else nothing."""
+        return price_path(self.history)
+
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
-        policy, seen = self.networks.policy, self.seen
-        scale = 1.0 / np.sqrt(seen.variance + 1e-8)
-        return NumpyPolicy(
-            self.interface,
-            [np.asarray(W) for W in policy.net.weights],
-            [np.asarray(b) for b in policy.net.biases],
-            policy.net.activation,
-            np.asarray(policy.log_std) if isinstance(policy, Gaussian) else None,
-            seen.mean.astype(np.float32),
-            scale.astype(np.float32),
-            self.options.normalise_observations,
-            self.options.gamma,
-            None if self.conditions is None else self.conditions.within,
-        )
+        within = None if self.conditions is None else self.conditions.within
+        return numpy_policy(self.networks.policy, self.interface, self.seen, self.options, within)
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
@@ -241,28 +215,26 @@ class PPO:
         o, old, scale = self.options, self.networks, self.rewards.value
         price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
         rewards = paid(rollout, o.reward_floor, price)
-        scene = Scene(
-            jnp.asarray(rollout.observations),
-            None if rollout.successors is None else jnp.asarray(rollout.successors),
-            jnp.asarray(rewards * scale * rollout.valid, jnp.float32),
-            *(jnp.asarray(x) for x in (rollout.continues, rollout.running, rollout.valid)),
-        )
+        scene = Scene.of(rollout, rewards * scale)
         lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
         how = {"gamma": o.gamma, "lam": o.gae_lambda, "target_lam": lam}
         values = assess_value(old.value, scene, **how)
         weights, spread = values.advantage, None
         if old.spread is not None and self.spread is not None:
             psi = self.psi if rollout.prices is None else rollout.prices
-            psi = psi / scale if o.psi_units == "raw" else psi
+            psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
             spread = assess_spread(
                 old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread,
                 form=o.form, weighting=o.weighting, **how,
             )  # fmt: skip
             weights, self.trace = spread.weights, spread.trace
-        self._improve(rollout, scene, weights, values.target, None if spread is None else spread.target)
         price = self.psi if rollout.prices is None else float(rollout.prices.mean())
-        self._pending |= {"reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum())}
-        self._pending["explained_variance"] = values.explained
+        targets = {"value": values.target} | ({} if spread is None else {"spread": spread.target})
+        told = self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
+        self._pending = {
+            **self._finite(told), "reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum()),
+            "explained_variance": values.explained,
+        }  # fmt: skip
         if isinstance(old.policy, Gaussian):
             self._pending["std"] = jnp.exp(old.policy.log_std).mean()
         if spread is not None:
@@ -270,62 +242,30 @@ class PPO:
         self.rewards.add(rewards, rollout.running, rollout.valid)
         self.seen.add(rollout.raw[rollout.valid > 0.0])
 
-    def _improve(self, rollout: Rollout, scene: Scene, weights: Any, target: Any, spread_target: Any) -> None:
-        o, old = self.options, self.networks
-        actor, critic = self._optimisers()
-        seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
-        lesson = Lesson(seen, _flat(jnp.asarray(rollout.actions)), jnp.zeros_like(valid), _flat(weights), valid)
-        share = self._rate_share()
-        rate = jnp.float32(o.learning_rate * share)
-        critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
-        # the policy first: the environments wait for it, and XLA computes for one network at a time
-        policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy"), rate, optimiser=actor, clip=o.clip,
-            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
-        )  # fmt: skip
-        learn = partial(
-            self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=critic
-        )
-        self._learning["value"] = learn(old.value, old.value_state, targets=_flat(target), rows=self._rows("value"))
-        if old.spread is not None:
-            self._learning["spread"] = learn(
-                old.spread, old.spread_state, targets=_flat(spread_target), rows=self._rows("spread")
-            )
-        self._good = old
-        self.networks = old._replace(policy=policy, policy_state=policy_state)
-        self._pending = self._finite(told) | {"learning_rate": float(rate)}
-
     def _rate_share(self) -> float:
         """What is left of the learning rates."""
         begin, end = self.span
         return 1.0 - (self.timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
-    def _rows(self, name: str) -> Any:
-        """Minibatches of this iteration, [gradient step, sample], from the network's own stream."""
-        o, rng = self.options, self.generators[name]
-        samples = self.per_iteration
-        size = min(o.minibatch, samples)
-        count = samples // size if o.minibatches is None else min(o.minibatches, samples // size)
-        return jnp.asarray(
-            np.concatenate([rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)])
-        )
-
     def _finish(self, callback: Callable[[Self], bool | None] | None) -> bool:
         """Wait for the critics of the last update, look at its numbers and write them down."""
         if not self._pending:
             return True
-        for name, learning in self._learning.items():
-            critic, state, said = learning.result()
-            self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
-            self._pending |= {f"{name}_{what}": number for what, number in said.items()}
-        told, self._pending, self._learning = self._finite(self._pending), {}, {}
+        told, self._pending = self._finite(self._pending | self.brain.finish()), {}
         self.timesteps += self.per_iteration
         self.iteration += 1
         ended = self._stepper.episodes.take()
         self.episodes += len(ended)
         self.recent.extend(ended)
+        held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
         self.history.append(
-            {"timesteps": float(self.timesteps), "episodes": float(self.episodes), **self._recently(), **told}
+            {
+                "timesteps": float(self.timesteps),
+                "episodes": float(self.episodes),
+                **recently(self.recent),
+                **told,
+                **held,
+            }
         )
         return callback is None or callback(self) is not False
 
@@ -334,20 +274,13 @@ class PPO:
         told = {name: float(number) for name, number in numbers.items()}
         for name, number in told.items():
             if not np.isfinite(number):
-                self.networks, self._pending, self._learning = self._good, {}, {}
+                self.brain.revert()
+                self._pending = {}
                 raise NotFinite(
                     f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
                     f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
                 )
         return told
-
-    def _recently(self) -> dict[str, float]:
-        """Mean and variance of recent episodes; NaN before the first has ended."""
-        score, sums, lengths = np.array(self.recent).reshape(-1, 3).T if self.recent else np.full((3, 1), np.nan)
-        return {
-            "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
-            "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
-        }  # fmt: skip
 
     def save(self, path: Path | str) -> Path:
         """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""
@@ -361,29 +294,3 @@ class PPO:
         from vpac.deep.storage import load
 
         return load(cls, Path(path), env)
-
-
-def _flat(rows: Any) -> Any:
-    """[time, environment, …] as [sample, …]."""
-    return rows.reshape(-1, *rows.shape[2:])
-
-
-class VPACPPO(PPO):
-    """PPO whose actor pays ψ for the variance of the return, with a direct critic of it (Theorem 1 over states)."""
-
-    spread = "variance"
-
-
-class VAACPPO(PPO):
-    """PPO with a variance-adjusted actor: its critic learns the second moment of the return."""
-
-    spread = "moment"
-
-
-class MVPIPPO(PPO):
-    """Mean-variance policy iteration around PPO: `psi` prices the variance of a step's reward, not of the return.
-
-    y, the mean reward of a step of the present policy, is that of the iteration's own steps, all alike, as PPO weighs them.
-    """
-
-    volatility = True

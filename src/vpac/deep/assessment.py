@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from vpac.deep import estimators, penalties
 from vpac.deep.estimators import Trace
 from vpac.deep.networks import Critic
+from vpac.deep.rollout import Rollout
+from vpac.typing import Numbers
 
 __all__ = ["Scene", "Spread", "Values", "assess_spread", "assess_value"]
 
@@ -26,6 +28,16 @@ class Scene(NamedTuple):
     continues: Array
     running: Array
     valid: Array
+
+    @staticmethod
+    def of(rollout: Rollout, rewards: Numbers) -> Scene:
+        """A rollout with these rewards."""
+        return Scene(
+            jnp.asarray(rollout.observations),
+            None if rollout.successors is None else jnp.asarray(rollout.successors),
+            jnp.asarray(rewards * rollout.valid, jnp.float32),
+            *(jnp.asarray(x) for x in (rollout.continues, rollout.running, rollout.valid)),
+        )
 
 
 class Values(NamedTuple):

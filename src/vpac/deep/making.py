@@ -7,11 +7,14 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
+from vpac.deep.conditioning import PriceRange
 from vpac.deep.networks import Categorical, Critic, Gaussian, Policy, make_mlp
+from vpac.deep.normaliser import RunningMoments
 from vpac.deep.options import Options
+from vpac.deep.policy import NumpyPolicy
 from vpac.deep.spaces import Interface
 
-__all__ = ["make_critic", "make_policy"]
+__all__ = ["make_critic", "make_policy", "numpy_policy"]
 
 
 def _sizes(inputs: int, outputs: int, d: int, options: Options) -> tuple[int, ...]:
@@ -32,3 +35,15 @@ def make_critic(rng: np.random.Generator, interface: Interface, options: Options
     """A critic of the value, or of something that cannot be negative."""
     sizes = _sizes(interface.inputs + options.conditioned, 1, interface.inputs, options)
     return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=1.0), positive)
+
+
+def numpy_policy(
+    policy: Policy, interface: Interface, seen: RunningMoments, options: Options, within: PriceRange | None
+) -> NumpyPolicy:
+    """A policy in plain arrays."""
+    scale = 1.0 / np.sqrt(seen.variance + 1e-8)
+    return NumpyPolicy(
+        interface, [np.asarray(W) for W in policy.net.weights], [np.asarray(b) for b in policy.net.biases],
+        policy.net.activation, np.asarray(policy.log_std) if isinstance(policy, Gaussian) else None,
+        seen.mean.astype(np.float32), scale.astype(np.float32), options.normalise_observations, options.gamma, within,
+    )  # fmt: skip

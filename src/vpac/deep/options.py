@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from vpac.deep.conditioning import PriceRange
 from vpac.errors import UserError, one_of, suggestion
-from vpac.risk.schedules import Schedule, as_schedule
+from vpac.risk.budget import Budget, as_budget
+from vpac.risk.schedules import Constant, Schedule, as_schedule
 
 __all__ = ["PRESETS", "Options"]
 
@@ -19,6 +21,9 @@ class Options:
     psi: float | str | Schedule = 0.0
     """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
     "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
+    budget: Budget | str | Mapping[str, Any] | None = None
+    """The largest variance of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2) or
+    "std:2": ψ is then found and not given."""
     psi_range: tuple[float, float] | None = None
     """Smallest and largest ψ of a conditioned policy; every episode draws its own, even in √ψ."""
     psi_units: Literal["raw", "scaled"] = "raw"
@@ -103,6 +108,13 @@ class Options:
         ):
             raise UserError(f"hidden must be sizes of layers, e.g. (64, 64), got {hidden!r}")
         object.__setattr__(self, "hidden", tuple(int(h) for h in hidden))
+        object.__setattr__(self, "budget", as_budget(self.budget))
+        if (
+            self.psi != 0.0
+            and self.budget is not None
+            and (self.conditioned or as_schedule(self.psi, "psi") != Constant(0.0))
+        ):
+            raise UserError(f"a budget finds the price of variance itself: leave out psi={self.psi!r}")
         if self.conditioned:
             within = PriceRange.read(self.psi_range)
             object.__setattr__(self, "psi_range", (float(within.low), float(within.high)))
@@ -130,8 +142,9 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """As plain data; `read` takes it back."""
         psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
-        plain = asdict(self) | {"psi": psi, "hidden": list(self.hidden)}
-        return plain | {"psi_range": None if self.psi_range is None else list(self.psi_range)}
+        budget = self.budget.as_dict() if isinstance(self.budget, Budget) else None
+        within = None if self.psi_range is None else list(self.psi_range)
+        return asdict(self) | {"psi": psi, "budget": budget, "psi_range": within, "hidden": list(self.hidden)}
 
 
 RANGES: dict[str, tuple[float, float, str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from vpac.errors import UserError
 from vpac.risk.volatility import augmented
 from vpac.typing import Numbers
 
-__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper", "paid"]
+__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper", "paid", "recently"]
 
 
 class NotFinite(UserError):
@@ -90,6 +91,15 @@ class Episodes:
         """The episodes that have ended since it was last asked."""
         found, self.ended = self.ended, []
         return found
+
+
+def recently(ended: Collection[tuple[float, float, float]]) -> dict[str, float]:
+    """Mean and variance of episodes; NaN of none."""
+    score, sums, lengths = np.array(list(ended)).reshape(-1, 3).T if ended else np.full((3, 1), np.nan)
+    return {
+        "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
+        "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
+    }  # fmt: skip
 
 
 class Stepper:

@@ -19,6 +19,7 @@ from vpac.deep.normaliser import RunningMoments
 from vpac.deep.saved import AGENT, FORMAT, read_agent
 from vpac.errors import UserError
 from vpac.files import make_folder, write_atomically, write_text
+from vpac.risk.budget import Multiplier
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -53,6 +54,8 @@ def save(agent: PPO, folder: Path) -> Path:
         "history": {name: [row[name] for row in agent.history] for name in names},
         "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
+    if agent.holder is not None:
+        data["multiplier"] = agent.holder.state._asdict()
     try:
         text = json.dumps(data)
     except (TypeError, ValueError) as error:
@@ -111,7 +114,9 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
             raise UserError(
                 f"{folder}: network {i} has shape {list(found.shape)}, the environment needs {list(mine.shape)}"
             )
-    agent.networks = jax.tree.unflatten(shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))])
+    agent.brain.networks = jax.tree.unflatten(
+        shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))]
+    )
     agent.trace = Trace(*(jnp.asarray(numbers[f"trace.{name}"]) for name in Trace._fields))
     agent.seen = RunningMoments.read({name: numbers[f"seen.{name}"] for name in ("mean", "variance", "count")})
     agent.rewards.moments = RunningMoments.read({n: numbers[f"rewards.{n}"] for n in ("mean", "variance", "count")})
@@ -123,6 +128,8 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     agent.span = (int(counters["span"][0]), int(counters["span"][1]))
     for name, generator in agent.generators.items():
         generator.bit_generator.state = data["generators"][name]
+    if agent.holder is not None:
+        agent.holder.state = Multiplier.read(data["multiplier"])
     columns = data["history"]
     agent.history = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     agent.recent.extend((float(a), float(b), float(c)) for a, b, c in data["recent"])

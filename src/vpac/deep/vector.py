@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.making import make_env
+from vpac.envs.registration import NOISY_TASKS, NoisyTask
 from vpac.errors import UserError
 from vpac.learners.sight import arguments_of, remake
 from vpac.typing import BoolArray, FloatArray
@@ -78,9 +79,13 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
         env = env.id
     if isinstance(env, FiniteMDP):
         return Loop([env.to_gymnasium() for _ in range(n)], repr(env))
-    given, known = arguments or {}, isinstance(env, str) and has_envpool(env)
-    if known and backend != "gymnasium":
-        return OfEnvPool(env, n, given)
+    given = arguments or {}
+    if isinstance(env, str) and backend != "gymnasium":
+        if has_envpool(env):
+            return OfEnvPool(env, n, given)
+        noisy = next((task for task in NOISY_TASKS if task.id == env and has_envpool(task.base)), None)
+        if noisy is not None:
+            return NoisyPool(noisy, n, given)
     if backend == "envpool":
         raise UserError(
             f"EnvPool cannot make {env!r:.80}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); use "
@@ -185,14 +190,14 @@ class OfEnvPool:
     def _maker(self) -> Callable[[Sequence[int]], Any]:
         import envpool
 
-        options = {**(self.arguments or {}), "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
+        task, options = self.name, {**(self.arguments or {}), "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
 
         def make(seeds: Sequence[int]) -> Any:
             each = [int(seed) % 2**31 for seed in seeds]
             try:
-                return envpool.make(self.name, env_type="gymnasium", num_envs=self.n, env_seed=each, **options)
+                return envpool.make(task, env_type="gymnasium", num_envs=self.n, env_seed=each, **options)
             except (TypeError, ValueError, AssertionError, KeyError) as error:
-                raise UserError(f"EnvPool's {self.name} does not take these arguments ({error})") from None
+                raise UserError(f"EnvPool's {task} does not take these arguments ({error})") from None
 
         return make
 
@@ -210,3 +215,27 @@ class OfEnvPool:
     def close(self) -> None:
         """Let go of them."""
         self.env.close()
+
+
+class NoisyPool(OfEnvPool):
+    """A noisy task of ours on EnvPool: rewards of steps that end in its region get noise, as by `RegionalRewardNoise`."""
+
+    def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
+        super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
+        self.name, self.arguments = task.id, dict(arguments)
+        self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
+        low, high = task.noise.get("low"), task.noise.get("high")
+        self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high
+        self._noise = np.random.default_rng()
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Begin anew."""
+        self._noise = np.random.default_rng([int(seed) for seed in seeds])
+        return super().reset(seeds)
+
+    def step(self, actions: Any) -> Step:
+        """One step of each; steps that only begin an episode have no reward, and so no noise."""
+        seen, rewards, terminated, truncated, info = self.env.step(actions)
+        noise = self._std * self._noise.standard_normal(self.n)
+        noisy = (self._low < info[self._where]) & (info[self._where] < self._high) & (info["elapsed_step"] > 0)
+        return Step(seen, rewards + noise * noisy, terminated, truncated, seen)

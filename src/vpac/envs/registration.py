@@ -35,6 +35,8 @@ class NoisyTask:
     """A MuJoCo task of Gymnasium whose rewards are noisy in a region: its id, where its class lives, the noise."""
 
     id: str
+    base: str
+    """The task without noise."""
     entry_point: str
     noise: dict[str, Any]
     """Arguments of `RegionalRewardNoise`."""
@@ -43,15 +45,15 @@ class NoisyTask:
 
 NOISY_TASKS = (
     NoisyTask(
-        "vpac/NoisyHalfCheetah-v0", "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv",
+        "vpac/NoisyHalfCheetah-v0", "HalfCheetah-v5", "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv",
         {"std": 10.0, "where": "x_position", "low": 5.0}, "HalfCheetah-v5, reward noise N(0, 10²) where x > 5",
     ),
     NoisyTask(
-        "vpac/NoisyHopper-v0", "gymnasium.envs.mujoco.hopper_v5:HopperEnv",
+        "vpac/NoisyHopper-v0", "Hopper-v5", "gymnasium.envs.mujoco.hopper_v5:HopperEnv",
         {"std": 3.0, "where": "x_position", "low": 2.0}, "Hopper-v5, reward noise N(0, 3²) where x > 2",
     ),
     NoisyTask(
-        "vpac/NoisyWalker2d-v0", "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv",
+        "vpac/NoisyWalker2d-v0", "Walker2d-v5", "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv",
         {"std": 3.0, "where": "x_position", "low": 2.0}, "Walker2d-v5, reward noise N(0, 3²) where x > 2",
     ),
 )  # fmt: skip

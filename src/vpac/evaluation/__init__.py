@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
+    from vpac.evaluation.budgets import budget_report
     from vpac.evaluation.loading import load_agent
     from vpac.evaluation.measure import evaluate
     from vpac.evaluation.sources import Sources, variance_sources
 
 NAMES = {
+    "budgets": ("budget_report",),
     "loading": ("load_agent",),
     "measure": ("evaluate",),
     "sources": ("Sources", "variance_sources"),
 }
 
-__all__ = ["Sources", "evaluate", "load_agent", "variance_sources"]
+__all__ = ["Sources", "budget_report", "evaluate", "load_agent", "variance_sources"]
 
 __getattr__, __dir__ = lazily(
     __name__, {name: f"vpac.evaluation.{module}" for module, names in NAMES.items() for name in names}

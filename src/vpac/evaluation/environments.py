@@ -72,7 +72,7 @@ def one_environment(env: Any) -> gymnasium.Env[Any, Any]:
     if isinstance(env, str):
         return make_env(env)
     if isinstance(env, EnvSpec):
-        return remake(env)
+        return make_env(remake(env))
     if isinstance(env, FiniteMDP):
         return env.to_gymnasium()
     made = env() if callable(env) else None

@@ -25,7 +25,7 @@ from vpac.learners import (
 )
 from vpac.learners.checks import whole
 from vpac.learners.evaluation import Curve, Snapshots
-from vpac.risk import Interval, mean_interval
+from vpac.risk import BudgetReport, Interval, mean_interval
 
 __all__ = ["ALGORITHMS", "Training", "algorithm", "train"]
 
@@ -69,6 +69,8 @@ class Training:
     """Which policy was measured: greedy or softmax."""
     diverged: Sequence[Diverged] = ()
     """Why runs are missing: they met numbers that are not finite."""
+    budgets: Sequence[BudgetReport] = ()
+    """What came of the budget, one a run; empty without one."""
 
     def final(self) -> dict[str, Interval]:
         """Mean and variance of the final policies, over runs; without curves those of the last tenth of the returns."""
@@ -118,4 +120,11 @@ def train(
     curves = None
     if learners[0].sight.world is not None:
         curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
-    return Training(learners, curves, policy, diverged)
+    budgets = [_held(learner, env) for learner in learners if learner.options.budget is not None]
+    return Training(learners, curves, policy, diverged, budgets)
+
+
+def _held(learner: Learner, env: Any) -> BudgetReport:
+    from vpac.evaluation.budgets import budget_report
+
+    return budget_report(learner, env, seed=int(np.random.SeedSequence([learner.seed, 2]).generate_state(1)[0]))

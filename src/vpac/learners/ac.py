@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from vpac.errors import UserError
+from vpac.learners.holding import no_price_for
 from vpac.learners.learner import Learner, OffPolicyLearner
 from vpac.risk.schedules import Constant, as_schedule
 
@@ -34,5 +35,6 @@ class OffPolicyAC(OffPolicyLearner):
 
 
 def _no_price(settings: dict[str, Any], name: str) -> None:
+    no_price_for(settings, name, name.replace("AC", "VPAC"))
     if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
         raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")

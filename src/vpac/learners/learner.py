@@ -13,12 +13,15 @@ from vpac.learners import settings as codes
 from vpac.learners import state
 from vpac.learners.checks import positive_rows, whole
 from vpac.learners.generator import generator
+from vpac.learners.holding import EVERY, WINDOW, Holder, with_budget
 from vpac.learners.monte_carlo import Tape
 from vpac.learners.options import OffPolicyOptions, Options
 from vpac.learners.progress import Bar
 from vpac.learners.sight import Sight, look_at
 from vpac.learners.state import History, Rates, Weights, Workspace
 from vpac.oracle.policies import softmax
+from vpac.risk.budget import as_budget
+from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.typing import FloatArray, IntArray
 
@@ -53,7 +56,7 @@ class Learner:
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
-        self.options = self.options_type.read({**self.defaults, **settings})
+        self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
         self.sight: Sight = look_at(env, self.options)
         self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)._replace(
@@ -67,6 +70,8 @@ class Learner:
         self._table = self._behaviour_table()
         self._past: list[tuple[History, FloatArray]] = []
         self._episodes = 0
+        budget = as_budget(self.options.budget)
+        self._holder = None if budget is None else Holder(self, budget)
 
     def _first_weights(self, rng: np.random.Generator) -> Weights:
         shape = (self.sight.n_features, self.sight.n_actions)
@@ -113,6 +118,16 @@ class Learner:
             return History.make(0)
         return History(*(np.concatenate(columns) for columns in zip(*(h for h, _ in self._past), strict=True)))
 
+    @property
+    def prices(self) -> PricePath:
+        """With a budget: the multiplier ψ at each look and the variance that was seen; else nothing."""
+        return PricePath.of([]) if self._holder is None else self._holder.path
+
+    @property
+    def psi(self) -> float:
+        """The price of variance in the next episode."""
+        return float(self._rates(1).psi[0])
+
     def learn(
         self,
         episodes: int,
@@ -156,10 +171,20 @@ class Learner:
         def values(name: str) -> FloatArray:
             return as_schedule(getattr(self.options, name), name).values(episodes, first)
 
+        psi, alpha_theta = values("psi"), values("alpha_theta")
+        if self._holder is not None:
+            psi, alpha_theta = psi + self._holder.state.psi, alpha_theta * self._holder.patience
         alpha_mean = np.maximum(1.0 / (1.0 + np.arange(first, first + episodes)), 0.01)
-        return Rates(values("psi"), values("alpha_theta"), values("alpha_w"), values("alpha_z"), alpha_mean)
+        return Rates(psi, alpha_theta, values("alpha_w"), values("alpha_z"), alpha_mean)
 
     def _learn(self, episodes: int) -> None:
+        last = self.episodes + episodes
+        while self.episodes < last:
+            self._learn_block(self._ahead(None if self._holder is None else EVERY, last))
+            if self._holder is not None and self.episodes % EVERY == 0:
+                self._holder.look([target for _, target in self._past[-WINDOW:]])
+
+    def _learn_block(self, episodes: int) -> None:
         history, rates = History.make(episodes), self._rates(episodes)
         target = history.returns
         shared = (rates, self._table, self._words)

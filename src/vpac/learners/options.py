@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from vpac.errors import UserError, one_of, suggestion
 from vpac.learners import settings as codes
 from vpac.learners.checks import real, whole
 from vpac.learners.settings import Settings
+from vpac.risk.budget import Budget, as_budget
 from vpac.risk.schedules import Schedule, as_schedule
 
 __all__ = ["OffPolicyOptions", "Options", "StepSizeOrder"]
@@ -33,6 +35,9 @@ class Options:
 
     psi: Rate = 0.0
     """Price of variance ψ (μ in VAAC), in units of 1/reward: a number or a schedule, e.g. "warm-up:0.05:300:500"."""
+    budget: Budget | str | Mapping[str, Any] | None = None
+    """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found and not given, and `variance_of`
+    is "return" if nothing else is said."""
     gamma: float = 0.99
     """Discount factor."""
     alpha_theta: Rate = 0.01
@@ -80,6 +85,7 @@ class Options:
         for name in ("max_episode_steps", "tilings", "tiles", "hash_size"):
             if getattr(self, name) is not None or name in ("tilings", "tiles"):
                 whole(getattr(self, name), name, 1)
+        object.__setattr__(self, "budget", as_budget(self.budget))
         self._warn_of_order()
 
     def _warn_of_order(self) -> None:
@@ -109,7 +115,7 @@ class Options:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; schedules as text."""
-        return {name: value.as_text() if isinstance(value, Schedule) else value for name, value in asdict_flat(self)}
+        return {name: _plain(value) for name, value in asdict_flat(self)}
 
     def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
         """The same as numbers, for compiled code."""
@@ -133,6 +139,12 @@ class Options:
 
 FAR_ON = 9_999
 RATES = ("psi", "alpha_theta", "alpha_z", "alpha_w")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule):
+        return value.as_text()
+    return value.as_dict() if isinstance(value, Budget) else value
 
 
 def asdict_flat(options: Options) -> list[tuple[str, Any]]:

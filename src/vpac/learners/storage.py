@@ -31,11 +31,15 @@ def save(learner: Learner, folder: Path) -> Path:
     words = {"words": learner._words.view(np.int64), "eyes": learner._eyes.view(np.int64)}
     history = {f"history.{name}": column for name, column in learner.history._asdict().items()}
     numbers = {**arrays, **words, **history, "returns": learner.returns}
+    if learner._holder is not None:
+        numbers |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
     data = {
         "format": FORMAT, "algorithm": type(learner).__name__, "env": learner.sight.name,
         "arguments": _plain(learner.sight.arguments), "seed": learner.seed,
         "options": learner.options.as_dict(), "resets": learner._resets.bit_generator.state,
     }  # fmt: skip
+    if learner._holder is not None:
+        data["multiplier"] = learner._holder.state._asdict()
     plain = {name: np.ascontiguousarray(x) for name, x in numbers.items()}
     write_atomically(folder / "weights.safetensors", lambda path: save_file(plain, path))
     write_text(folder / "agent.json", json.dumps(data, indent=1, default=int) + "\n")
@@ -100,6 +104,8 @@ def _environment(data: dict[str, Any], folder: Path) -> Any:
 
 def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:
     from vpac.learners.state import History
+    from vpac.risk.budget import Multiplier
+    from vpac.risk.budget_report import PricePath
 
     for name in (*WEIGHTS, "words", "eyes", "returns"):
         if name not in numbers:
@@ -117,3 +123,7 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
     columns = (numbers.get(f"history.{name}", unknown) for name in History._fields)
     learner._past = [(History(*columns), numbers["returns"])]
     learner._episodes = len(numbers["returns"])
+    if learner._holder is not None:
+        path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
+        learner._holder.rows = [(float(at), float(psi), float(variance)) for at, psi, variance in path]
+        learner._holder.state = Multiplier.read(data["multiplier"])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vpac.report.chart import Chart, Line, Lines
+from vpac.report.chart import Chart, Line, Lines, Reference
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
+    from vpac.risk.budget_report import BudgetReport
 
 __all__ = ["as_dict", "chart_of", "table", "write"]
 
@@ -22,13 +23,14 @@ SHOWN = {
 """The numbers of the last iteration that are shown at the end."""
 
 
-def as_dict(agent: PPO) -> dict[str, Any]:
-    """The outcome as plain data; numbers that are not known become null."""
+def as_dict(agent: PPO, held: BudgetReport | None = None) -> dict[str, Any]:
+    """The outcome as plain data, with what came of a budget; numbers that are not known become null."""
     last = agent.history[-1]
     return {
         "algorithm": type(agent).__name__, "env": agent.environments.name, "timesteps": agent.timesteps,
         "episodes": agent.episodes, "seed": agent.seed, "options": agent.options.as_dict(),
         **{name: last[name] if np.isfinite(last[name]) else None for name in SHOWN if name in last},
+        **({} if held is None else {"budget": held.as_dict()}),
     }  # fmt: skip
 
 
@@ -58,14 +60,26 @@ def chart_of(agent: PPO) -> Chart:
         Lines([Line("score", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
         Lines(
             [Line("discounted return", steps, column("return_variance"))], "steps", "variance",
-            "variance of recent discounted returns",
+            "variance of recent discounted returns", references=_limit(agent),
         ),
     ]  # fmt: skip
     if "measured_variance" in agent.history[-1]:
         lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
         panels.append(Lines(lines, "steps", "variance", "variance of the return ahead: the critic's calibration"))
+    if agent.holder is not None:
+        panels.append(
+            Lines([Line("ψ", steps, agent.prices.psi)], "steps", "ψ (1/reward)", "the price that holds the budget")
+        )
     caption = "Recent: the last 100 episodes of training. The band is one standard deviation."
     return Chart("training", f"{type(agent).__name__} on {agent.environments.name}", caption, panels)
+
+
+def _limit(agent: PPO) -> list[Reference]:
+    """The budget, as a line across."""
+    if agent.holder is None:
+        return []
+    budget = agent.holder.budget
+    return [Reference(budget.variance, f"budget: {budget.in_words}")]
 
 
 def write(agent: PPO, folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import numpy as np
 from vpac.execution.training import Training
 from vpac.files import write_atomically
 from vpac.learners.learner import Learner
-from vpac.report.style import CORRECTED, MUTED, PUBLISHED, figure_style, save_figure
+from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 from vpac.risk import mean_interval
 from vpac.typing import FloatArray
 
@@ -32,6 +32,7 @@ def as_dict(training: Training) -> dict[str, Any]:
         "algorithm": type(first).__name__, "env": first.sight.name, "runs": len(training.learners),
         "episodes": first.episodes, "policy": training.policy if training.curves else "training",
         "options": first.options.as_dict(), "diverged": [str(error) for error in training.diverged], **final,
+        **({"budget": [report.as_dict() for report in training.budgets]} if training.budgets else {}),
     }  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def _ratios(learner: Learner) -> dict[str, FloatArray]:
 
 def _draw(plt: Any, training: Training) -> Any:
     """The learning curve, and mean and variance of the measured policy, with 95 % intervals over runs."""
-    panels = 3 if training.curves else 1
+    panels = (3 if training.curves else 1) + bool(training.budgets)
     figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 3.4), layout="constrained", squeeze=False)
     returns = np.stack([learner.returns for learner in training.learners])
     width = max(1, returns.shape[1] // 100)
@@ -126,6 +127,11 @@ def _draw(plt: Any, training: Training) -> Any:
         for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
             _band(axis, episodes, np.stack([getattr(curve, name) for curve in training.curves]), colour)
             axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
+    if training.budgets:
+        if training.curves:
+            axes[0, 2].axhline(training.budgets[0].budget.variance, color=INK, linestyle="--", label="budget")
+            axes[0, 2].legend()
+        _price(axes[0, -1], training)
     for axis in axes.flat:
         axis.set_xlabel("episodes")
     first = training.learners[0]
@@ -133,6 +139,13 @@ def _draw(plt: Any, training: Training) -> Any:
         f"{type(first).__name__} on {first.sight.name}, {len(returns)} runs", x=0.01, ha="left", fontweight="bold"
     )
     return figure
+
+
+def _price(axis: Any, training: Training) -> None:
+    """The way of the multiplier in each run."""
+    for learner in training.learners:
+        axis.plot(learner.prices.at, learner.prices.psi, color=CORRECTED, linewidth=0.8, alpha=0.7)
+    axis.set_title("the price ψ that holds the budget (1/reward)")
 
 
 def _band(axis: Any, x: Any, rows: Any, colour: str) -> None:

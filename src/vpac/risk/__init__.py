@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
+    from vpac.risk.budget import Budget, Multiplier, as_budget
+    from vpac.risk.budget_report import BudgetReport, PricePath
     from vpac.risk.compare import (
         difference_of_means,
         first_order_dominates,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 NAMES = {
+    "budget": ("Budget", "Multiplier", "as_budget"),
+    "budget_report": ("BudgetReport", "PricePath"),
     "compare": (
         "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
         "second_order_dominates",
@@ -49,12 +53,12 @@ NAMES = {
 }  # fmt: skip
 
 __all__ = [
-    "MEASURES", "METRICS", "Comparison", "Constant", "Exponential", "FrontierPoint", "Interval", "Linear",
-    "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff", "WarmUp", "as_schedule", "aversion_of", "bootstrap",
-    "bootstrap_many", "compare_samples", "cvar", "difference_of_means", "first_order_dominates", "gini_deviation",
-    "interquartile_mean", "mean", "mean_interval", "probability_of_improvement", "psi_of", "quantile",
-    "ratio_of_variances", "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std",
-    "value_at_risk", "variance", "variance_interval",
+    "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "FrontierPoint",
+    "Interval", "Linear", "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff",
+    "WarmUp", "as_budget", "as_schedule", "aversion_of", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
+    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
+    "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances", "second_order_dominates",
+    "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

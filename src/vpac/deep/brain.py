@@ -1,0 +1,116 @@
+"""The three networks of an agent, and how an iteration teaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from vpac.deep.assessment import Scene
+from vpac.deep.making import make_critic, make_policy
+from vpac.deep.networks import Critic, Policy
+from vpac.deep.options import Options
+from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress
+from vpac.deep.spaces import Interface
+
+__all__ = ["Brain", "Networks"]
+
+
+class Networks(NamedTuple):
+    """Everything that learns, with the optimisers' states. A new one is made in each iteration; old ones stay as they were."""
+
+    policy: Policy
+    value: Critic
+    spread: Critic | None
+    policy_state: Any
+    value_state: Any
+    spread_state: Any
+
+
+class Brain:
+    """The networks. Only the policy is needed to act, so the critics learn in threads of their own meanwhile.
+
+    Args:
+        interface: what they see and say.
+        options: the settings.
+        generators: random streams: "policy weights", "value weights" and "spread weights" for the first networks, "policy",
+            "value" and "spread" for their minibatches.
+        spread: whether there is a critic of the spread.
+    """
+
+    def __init__(
+        self, interface: Interface, options: Options, generators: Mapping[str, np.random.Generator], spread: bool
+    ) -> None:
+        self.options, self._generators = options, generators
+        self._actor = Optimiser(options.max_grad_norm, options.weight_decay, options.adam_eps)
+        self._critic = Optimiser(options.critic_max_grad_norm, options.weight_decay, options.adam_eps)
+        policy = make_policy(generators["policy weights"], interface, options)
+        value = make_critic(generators["value weights"], interface, options, positive=False)
+        third = make_critic(generators["spread weights"], interface, options, positive=True) if spread else None
+        third_state = None if third is None else self._critic.start(third)
+        self.networks = Networks(
+            policy, value, third, self._actor.start(policy), self._critic.start(value), third_state
+        )
+        self._before = self.networks
+        self._threads = ThreadPoolExecutor(2, "critic")
+        self._learning: dict[str, Future[Any]] = {}
+
+    def improve(
+        self, actions: Any, scene: Scene, weights: Any, targets: dict[str, Any], share: float
+    ) -> dict[str, Any]:
+        """Teach the policy, and let the critics begin to learn their `targets`; `share` is what is left of the rates.
+
+        Returns the numbers of the policy's update.
+        """
+        o, old = self.options, self.networks
+        seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
+        lesson = Lesson(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
+        rate = jnp.float32(o.learning_rate * share)
+        critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
+        # the policy first: the environments wait for it, and XLA computes for one network at a time
+        policy, policy_state, told = improve_policy(
+            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, optimiser=self._actor, clip=o.clip,
+            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
+        )  # fmt: skip
+        learn = partial(
+            self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic
+        )
+        for name, target in targets.items():
+            critic, state = getattr(old, name), getattr(old, f"{name}_state")
+            self._learning[name] = learn(critic, state, targets=_flat(target), rows=self._rows(name, len(valid)))
+        self._before = old
+        self.networks = old._replace(policy=policy, policy_state=policy_state)
+        return {**told, "learning_rate": rate}
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the critics; returns the numbers of their updates."""
+        told: dict[str, Any] = {}
+        for name, learning in self._learning.items():
+            critic, state, said = learning.result()
+            self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
+            told |= {f"{name}_{what}": number for what, number in said.items()}
+        self._learning = {}
+        return told
+
+    def revert(self) -> None:
+        """Be as before the last `improve`."""
+        self.finish()
+        self.networks = self._before
+
+    def _rows(self, name: str, samples: int) -> Any:
+        """Minibatches of this iteration, [gradient step, sample], from the network's own stream."""
+        o, rng = self.options, self._generators[name]
+        size = min(o.minibatch, samples)
+        count = samples // size if o.minibatches is None else min(o.minibatches, samples // size)
+        return jnp.asarray(
+            np.concatenate([rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)])
+        )
+
+
+def _flat(rows: Any) -> Any:
+    """[time, environment, …] as [sample, …]."""
+    return rows.reshape(-1, *rows.shape[2:])

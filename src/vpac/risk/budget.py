@@ -1,0 +1,167 @@
+"""A budget for variance: the largest mean whose variance is at most V, held by a price ψ that is steered.
+
+The price is the multiplier of the constraint: mean − ψ · (variance − V). A PID controller looks at the variance now and then
+and says what ψ is next. All it computes with is free of units, so that its gains do not depend on the size of rewards:
+
+    excess   x = (variance − V) / max(variance, V)                  from −1 (no variance) to 1 (far too much)
+    control  u = K_p x + I + K_d ẋ,   kept in [0, log(1 + largest)]
+    price    ψ = (exp(u) − 1) / √V                                   in units of 1/reward
+
+Small prices move in straight lines and large ones by factors. Time is counted in samples: a look at which a quarter of the
+sample is new advances it by ¼. Derivatives are of what was measured, and smoothed. The integral I stays between the least and
+the greatest u, does not grow beyond what brings u to its limit, and waits while the variance is on its way to the budget
+already, as policies learn more slowly than numbers are added up (anti-windup).
+
+The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
+drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vpac.errors import UserError, suggestion
+
+__all__ = ["Budget", "Multiplier", "as_budget"]
+
+SMOOTHING = 0.5
+"""Share of a new slope in the smoothed one."""
+
+
+PATIENCE = 200.0
+"""Samples within which a variance that moves towards its budget is left to get there."""
+
+
+class Multiplier(NamedTuple):
+    """What the controller remembers from one look to the next; plain numbers, to be saved with whatever it steers."""
+
+    psi: float = 0.0
+    """The price now, in units of 1/reward."""
+    integral: float = 0.0
+    """I, free of units."""
+    excess: float = 0.0
+    """x at the last look."""
+    slope: float = 0.0
+    """ẋ, smoothed."""
+    looks: int = 0
+    """How many looks there were."""
+
+    @classmethod
+    def read(cls, saved: Mapping[str, Any]) -> Multiplier:
+        """From what `_asdict` gave."""
+        psi, integral, excess, slope = (float(saved[name]) for name in cls._fields[:4])
+        return cls(psi, integral, excess, slope, int(saved["looks"]))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The variance of the return is to be at most `max_variance`, or the standard deviation at most `max_std`: give one.
+
+    It is the variance of the discounted return, start state, environment and the policy's own draws all together.
+    """
+
+    max_variance: float | None = None
+    """V, in units of reward²."""
+    max_std: float | None = None
+    """√V, in units of reward."""
+    wait: float = 0.0
+    """Episodes, or steps of the PPO family, during which ψ stays 0. A price put on a poor policy may be paid by standing
+    still: let it learn to be good first."""
+    proportional: float = 1.0
+    """K_p."""
+    integral: float = 0.1
+    """K_i: what I gains in one sample at x = 1."""
+    derivative: float = 0.1
+    """K_d."""
+    largest: float = 100.0
+    """The largest price, as ψ · √V."""
+
+    def __post_init__(self) -> None:
+        if (self.max_variance is None) == (self.max_std is None):
+            raise UserError("a budget is max_variance or max_std: give one of them, for example Budget(max_std=2)")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            least = 0.0 if field.name in ("wait", "proportional", "integral", "derivative") else 1e-150
+            if value is None:
+                continue
+            good = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not (good and math.isfinite(value) and least <= value <= 1e150):
+                expected = "a positive number" if least else "a number that is not negative"
+                raise UserError(f"{field.name} of a budget must be {expected}, got {value!r}")
+            object.__setattr__(self, field.name, float(value))
+
+    @property
+    def variance(self) -> float:
+        """V."""
+        return self.max_std**2 if self.max_variance is None else self.max_variance  # type: ignore[operator]
+
+    @property
+    def std(self) -> float:
+        """√V, the unit of the price: ψ · √V has none."""
+        return math.sqrt(self.variance)
+
+    @property
+    def in_words(self) -> str:
+        """As it was given."""
+        return f"variance ≤ {self.max_variance:g}" if self.max_std is None else f"standard deviation ≤ {self.max_std:g}"
+
+    def as_dict(self) -> dict[str, float]:
+        """As plain data; `as_budget` takes it back."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def step(self, state: Multiplier, variance: float, share: float = 1.0) -> Multiplier:
+        """The price after a look at the variance.
+
+        Args:
+            state: before.
+            variance: as measured, in units of reward². One that is not finite says nothing: the state stays.
+            share: how much of the sample behind it is new since the last look, in (0, 1].
+        """
+        if not math.isfinite(variance):
+            return state
+        most = math.log1p(self.largest)
+        excess = (variance - self.variance) / max(variance, self.variance)
+        raw = (excess - state.excess) / share if state.looks else 0.0
+        slope = (1.0 - SMOOTHING) * state.slope + SMOOTHING * raw
+        around = self.proportional * excess + self.derivative * slope
+        grown = min(max(state.integral + self.integral * excess * share, 0.0), most)
+        if excess * (excess + PATIENCE * slope) < 0.0:
+            grown = state.integral
+        integral = min(grown, max(state.integral, most - around))
+        control = min(max(around + integral, 0.0), most)
+        return Multiplier(math.expm1(control) / self.std, integral, excess, slope, state.looks + 1)
+
+    def is_largest(self, psi: float) -> bool:
+        """Whether a price is about as large as it may become."""
+        return psi * self.std >= 0.9 * self.largest
+
+
+WORDS = {"std": "max_std", "variance": "max_variance"}
+
+
+def as_budget(value: Any) -> Budget | None:
+    """A budget from a budget, from text such as "std:2" or "variance:4" (a second number is `wait`), or from a mapping."""
+    if value is None or isinstance(value, Budget):
+        return value
+    if isinstance(value, Mapping):
+        known = [field.name for field in fields(Budget)]
+        for name in value:
+            if name not in known:
+                raise UserError(f"a budget has no {name!r}{suggestion(str(name), known)}")
+        return Budget(**value)
+    if isinstance(value, str):
+        word, *numbers = value.split(":")
+        try:
+            if word in WORDS and 1 <= len(numbers) <= 2:
+                limit, wait = (float(number) for number in [*numbers, "0"][:2])
+                return Budget(**{WORDS[word]: limit}, wait=wait)
+        except UserError:
+            raise
+        except ValueError:
+            pass
+    raise UserError(f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from cli.test_cli import run
+from vpac.learners import VPAC
+from vpac.report import training as report
+from vpac.report.style import save_figure
+
+
+def test_a_budget_of_a_tabular_learner(capsys, tmp_path, monkeypatch):
+    drawn = []
+
+    def save(figure, path):
+        variance, price = figure.axes[2:]
+        drawn.append(
+            ([list(line.get_ydata()) for line in variance.lines][-1], [line.get_ydata() for line in price.lines])
+        )
+        return save_figure(figure, path)
+
+    monkeypatch.setattr(report, "save_figure", save)
+    arguments = ["train", "vpac", "vpac/CatchUp-v0", "--episodes", 60, "--runs", 2, "--gamma", 0.95, "--max-std", 3]
+    code, text, err = run(capsys, *arguments, "--wait", 20, "--json", "--out", tmp_path / "x")
+    assert code == 0
+    found = json.loads(text)
+    assert found["policy"] == "softmax"
+    assert len(found["budget"]) == 2
+    assert found["budget"][0]["max_variance"] == 9.0
+    assert found["budget"][0]["exact"]
+    assert found["budget"][0]["words"] in err
+    learner = VPAC.load(tmp_path / "x" / "run-0")
+    assert len(learner.prices.at) == 3
+    assert learner.psi == found["budget"][0]["psi"] > 0.0
+    limit, paths = drawn[0]
+    assert limit == [9.0, 9.0]
+    assert len(paths) == 2
+    assert np.array_equal(paths[0], learner.prices.psi)
+    assert (tmp_path / "x" / "training.png").stat().st_size > 0
+    code, text, _ = run(capsys, *arguments, "--out", tmp_path / "x")
+    assert code == 0
+    assert "The budget, standard deviation ≤ 3, is not met" in text
+
+
+def test_a_budget_where_nothing_is_compiled(capsys, tmp_path):
+    arguments = ["train", "vpac", "FrozenLake-v1", "--episodes", 60, "--max-variance", 2, "--max-episode-steps", 9]
+    code, text, _ = run(capsys, *arguments, "--json", "--out", tmp_path / "x")
+    assert code == 0
+    report = json.loads(text)["budget"][0]
+    assert report["met"]
+    assert report["episodes"] == 1000
+    assert report["variance"]["high"] <= 0.25
+
+
+def test_a_budget_of_the_ppo_family(capsys, tmp_path):
+    pytest.importorskip("jax")
+    small = ["--envs", 4, "--steps", 512, "--option", "steps=32", "hidden=[8]", "epochs=1"]
+    code, text, err = run(
+        capsys, "train", "vpac-ppo", "CartPole-v1", "--max-variance", 4, *small, "--json", "--out", tmp_path / "x"
+    )
+    assert code == 0
+    report = json.loads(text)["budget"]
+    assert report["max_variance"] == 4.0
+    assert "smallest_after_steps" in report
+    assert report["words"] in err
+    assert '"budget_psi"' in (tmp_path / "x" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vpac", "--max-std", 1, "--max-variance", 1], "a budget is max_variance or max_std"),
+        (["vpac", "--max-std", -1], "max_std of a budget must be a positive number"),
+        (["vpac", "--wait", 3], "--wait belongs to a budget"),
+        (["vpac", "--max-std", 1, "--psi", 0.1], "leave out psi='0.1'"),
+        (["ac", "--max-std", 1], "AC has no price of variance and cannot hold a budget: use VPAC"),
+        (["vpac", "--option", "budget=sdt:1"], "expected std:S or variance:V"),
+    ],
+)
+def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):
+    algorithm, *rest = arguments
+    code, out, err = run(capsys, "train", algorithm, "vpac/CatchUp-v0", "--episodes", 5, "--out", tmp_path / "x", *rest)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in out + err

@@ -1,0 +1,103 @@
+"""Budgets of the PPO family: a stake in [0, 1] whose best value under a budget is known, and exact resuming."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import probes
+from deep.test_agent import SMALL, digest
+from vpac import UserError, budget_report
+
+pytest.importorskip("jax")
+from vpac.deep import PPO, VAACPPO, VPACPPO
+from vpac.deep.checkpoint import latest_checkpoint
+from vpac.report.deep import chart_of
+
+QUICK = {
+    "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
+    "normalise_observations": False, "log_std": -1.5,
+}  # fmt: skip
+
+
+def stake_of(agent):
+    """The stake μ, the policy's noise τ around it, and the variance of the return: 4 (μ² + τ²) + τ²."""
+    stake = float(agent.predict(np.zeros((1, 1), np.float32))[0, 0])
+    noise = float(np.exp(agent.policy().log_std[0]))
+    return stake, noise, 4.0 * (stake**2 + noise**2) + noise**2
+
+
+def test_the_stake_is_the_largest_that_the_budget_allows():
+    """Without a policy's own noise the stake √V / 2 = ½ has the mean ½; without a budget the stake is 1. With noise τ the
+    best stake is √((V − 5τ²) / 4). Feedback is noisy: every seed ends near the budget, their average at it."""
+    variances, met = [], []
+    for seed in range(3):
+        agent = VPACPPO(probes.Exposure, budget="std:1", seed=seed, **QUICK).learn(100_000)
+        report = budget_report(agent, probes.Exposure, episodes=3000)
+        stake, noise, variance = stake_of(agent)
+        assert report.variance.low <= variance <= report.variance.high
+        assert report.mean.low <= stake <= report.mean.high
+        assert variance == pytest.approx(1.0, rel=0.15)
+        assert stake == pytest.approx(np.sqrt((1.0 - 5.0 * noise**2) / 4.0), rel=0.1)
+        assert stake == pytest.approx(0.5, rel=0.1)
+        assert report.met == (report.variance.low <= 1.0)
+        assert 0.1 < agent.psi < 2.0  # of the corrected form with ψ/(1 + γ): 1.9/4 at the best stake
+        variances.append(variance)
+        met.append(report.met)
+    error = max(np.std(variances, ddof=1) / np.sqrt(len(variances)), 0.02)
+    assert np.mean(variances) == pytest.approx(1.0, abs=4.0 * error)
+    assert sum(met) >= 2
+
+
+def test_both_critics_hold_it():
+    """In one step, from one state, direct and indirect critics differ by a constant, which normalising takes away."""
+    settings = QUICK | {"steps": 32}
+    one, other = (
+        kind(probes.Exposure, budget="std:0.3", seed=1, **settings).learn(8_000) for kind in (VPACPPO, VAACPPO)
+    )
+    assert one.psi > 0.0
+    assert one.psi == pytest.approx(other.psi, rel=1e-3)
+    assert stake_of(one) == pytest.approx(stake_of(other), rel=1e-3)
+
+
+def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
+    settings = {**SMALL, "budget": {"max_std": 0.1, "wait": 128}, "seed": 3}
+    VPACPPO(probes.Exposure, **settings).learn(64 * 8).save(tmp_path / "whole")
+    first = VPACPPO(probes.Exposure, **settings)
+    first.learn(64 * 8, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
+    found = latest_checkpoint(VPACPPO, tmp_path / "kept", probes.Exposure)
+    assert found is not None
+    agent = found[0]
+    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
+    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+    assert len(agent.prices.at) == 8
+    assert agent.prices.psi[0] == 0.0
+    assert agent.prices.psi[-1] == agent.psi > 0.0
+    chart = chart_of(agent)
+    assert [reference.value for reference in chart.panels[1].references] == [pytest.approx(0.01)]
+    assert np.array_equal(chart.panels[-1].series[0].y, agent.prices.psi)
+    saved = json.loads((tmp_path / "whole" / "agent.json").read_text())
+    assert saved["multiplier"]["psi"] == agent.psi
+
+
+def test_the_price_is_in_units_of_the_reward_whatever_psi_is_counted_in():
+    raw, scaled = (
+        VPACPPO(probes.Exposure, budget="std:0.1", psi_units=units, **SMALL).learn(64 * 4)
+        for units in ("raw", "scaled")
+    )
+    assert raw.psi > 0.0
+    assert raw.rewards.value != 1.0
+    assert np.array_equal(raw.networks.policy.log_std, scaled.networks.policy.log_std)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UserError, match="PPO has no price of variance and cannot hold a budget: use VPACPPO"):
+        PPO("CartPole-v1", budget="std:1", **SMALL)
+    with pytest.raises(UserError, match=r"a budget finds the price of variance itself: leave out psi=0\.1"):
+        VPACPPO("CartPole-v1", budget="std:1", psi=0.1, **SMALL)
+    with pytest.raises(UserError, match="expected std:S or variance:V"):
+        VPACPPO("CartPole-v1", budget=3.0, **SMALL)
+    with pytest.raises(UserError, match="pass it, budget_report"):
+        budget_report(VPACPPO("CartPole-v1", budget="std:1", **SMALL))
