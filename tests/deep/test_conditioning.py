@@ -46,7 +46,7 @@ def test_it_is_exported_with_its_range(bandit, tmp_path):
 
 
 def test_what_it_cannot_do_is_named(bandit):
-    with pytest.raises(UserError, match=r"from 0 to 2: say for which one it is to act, policy.at\(psi\)"):
+    with pytest.raises(UserError, match=r"from 0 to 2: say for which one it is to act, policy.at\(psi\) or --psi"):
         bandit.predict(np.zeros(1, np.float32))
     with pytest.raises(UserError, match="psi must be a number from 0 to 2, as in training, got 3"):
         bandit.at(3)
@@ -131,3 +131,18 @@ def test_mvpi_without_a_price_is_ppo(tmp_path):
         kind("CartPole-v1", seed=1, **SMALL).learn(64 * 4).save(tmp_path / name)
     both = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("mvpi", "ppo")]
     assert both[0] == both[1]
+
+
+def test_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    from vpac.cli import main
+
+    small = [f"{key}={value if key != 'hidden' else '[8]'}" for key, value in SMALL.items()]
+    options = ["--option", "psi_range=[0,2]", *small]
+    train = ["train", "vpac-ppo", "CartPole-v1", "--psi", "conditioned", "--steps", "128", "--json", "--out", "run"]
+    assert main([*train, *options]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--psi", "0", "2", "--episodes", "5", "--out", "seen", "--json"]) == 0
+    assert '"run, ψ = 2"' in capsys.readouterr().out
+    assert main(["evaluate", "run", "--episodes", "5"]) == 2
+    assert "say for which one it is to act" in capsys.readouterr().err

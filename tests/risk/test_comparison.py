@@ -76,3 +76,10 @@ def test_unlike_discounts_are_refused():
     with pytest.raises(UserError, match="cannot compare"):
         compare_samples(CALM, CALM.undiscounted)
     compare_samples(CALM.undiscounted, other.undiscounted)
+
+
+def test_of_a_handful_of_episodes_the_ratio_may_be_anything():
+    """The interval of one variance reaches down to 0 there: the ratio's has no upper end."""
+    few = sample_of(np.array([17.1, 9.6, 9.6, 9.6, 9.6]))
+    found = compare_samples(sample_of(np.array([8.0, 11.0, 14.0, 20.0, 9.0])), few)
+    assert found.ratio_of_variances.low < found.ratio_of_variances.estimate < found.ratio_of_variances.high

@@ -73,7 +73,7 @@ class NumpyPolicy:
         if self.psi is None:
             raise UserError(
                 f"this policy was learned for prices of variance from {self.prices.low:g} to {self.prices.high:g}: say for "
-                "which one it is to act, policy.at(psi)"
+                "which one it is to act, policy.at(psi) or --psi"
             )
         return self.prices.beside(self.normalise(rows), self.psi)
 

@@ -95,8 +95,8 @@ def _ratio(x: FloatArray, y: FloatArray, level: float) -> Interval:
         return found
     one, other = (skewed_variance_interval(sample, level=level) for sample in (x, y))
     with np.errstate(divide="ignore"):
-        low = -np.hypot(np.log(one.estimate / one.low), np.log(other.high / other.estimate))
-        high = np.hypot(np.log(one.high / one.estimate), np.log(other.estimate / other.low))
+        low = -np.hypot(np.log(np.divide(one.estimate, one.low)), np.log(other.high / other.estimate))
+        high = np.hypot(np.log(one.high / one.estimate), np.log(np.divide(other.estimate, other.low)))
     ends = float(found.estimate * np.exp(low)), float(found.estimate * np.exp(high))
     return Interval(found.estimate, min(found.low, ends[0]), max(found.high, ends[1]))
 
