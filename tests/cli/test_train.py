@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from cli.test_cli import run
+from vpac.execution.deep import DEEP
 from vpac.execution.training import ALGORITHMS
 from vpac.learners import AC, VPAC, Diverged
 
@@ -146,5 +147,5 @@ def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):
 
 def test_every_algorithm_has_a_name(capsys):
     listed = json.loads(run(capsys, "list", "algorithms", "--json")[1])["algorithms"]
-    assert {row["name"] for row in listed} == set(ALGORITHMS)
-    assert len(ALGORITHMS) == 8
+    assert {row["name"] for row in listed} == {*ALGORITHMS, *DEEP}
+    assert len(ALGORITHMS) == 9

@@ -53,7 +53,6 @@ def test_episodes_that_are_cut_off(mode, limit):
     assert sample.terminated[sample.undiscounted_returns > limit].all()
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # JAX, if another test has loaded it
 def test_an_asynchronous_vector_environment():
     vector = AsyncVectorEnv([Walk] * 2)
     known(vpac.evaluate(first, vector, 20, gamma=0.9))

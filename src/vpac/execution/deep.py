@@ -28,6 +28,7 @@ ABOUT = {
     "ppo": "Proximal policy optimisation, in JAX.",
     "vpac-ppo": "PPO that pays ψ for the variance of the return, with a direct critic of it.",
     "vaac-ppo": "PPO with a variance-adjusted actor: its critic learns the second moment.",
+    "mvpi-ppo": "PPO whose rewards pay for the variance of a step's reward (MVPI).",
 }
 """In a line each, for lists: the classes themselves need JAX."""
 FIXED_EPISODES = 100
