@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ FIRST_LINE = "measured "
 
 Learn = Callable[[int], object]
 """Learns from so many more environment steps."""
+
+
+def installed(name: str) -> bool:
+    """Whether a distribution is there."""
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

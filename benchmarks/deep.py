@@ -25,12 +25,12 @@ import argparse
 import os
 import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from rich.console import Console
 from rich.table import Table
 
-from contestant import Contestant
+from contestant import Contestant, installed
 
 TIMES_LIBRARY = {64: 2.5, 8: 1.5}
 SHARE_OF_ENVPOOL, MEGABYTES, SECONDS = 0.55, 1500.0, 15.0
@@ -67,14 +67,6 @@ def main() -> int:
     for claim, holds in kept:
         console.print(f"{'kept  ' if holds else 'BROKEN'}  {claim}", style="" if holds else "bold red")
     return 0 if all(holds for _, holds in kept) else 1
-
-
-def installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def race(table: Table, envs: int, quick: bool) -> Claims:

@@ -27,13 +27,14 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
+from contestant import installed
 from vpac.files import write_text
 from vpac.risk import difference_of_means, mean_interval
 
@@ -89,14 +90,6 @@ def main() -> int:
             return 1
         carry_out(left, arguments.out, arguments.jobs)
     return 0 if show(envs, jobs, arguments.out) else 1
-
-
-def installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def carry_out(left: list[Job], folder: Path, workers: int) -> None:

@@ -124,8 +124,8 @@ def test_random_first_steps_spread_the_start_and_leave_the_action_space_alone():
 def test_random_first_steps_start_again_if_the_episode_ends():
     env = RandomFirstSteps(gymnasium.make("FrozenLake-v1", max_episode_steps=1), 1)
     for seed in range(20):
-        env.reset(seed=seed)
-        env.step(0)
+        assert env.reset(seed=seed)[0] == 0  # the start, not where the first step led
+        assert env.step(0)[3], "its only step cuts a fresh episode off"
 
 
 @pytest.mark.parametrize(

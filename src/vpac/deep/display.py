@@ -62,6 +62,8 @@ class Display:
 
     def __exit__(self, *reason: Any) -> None:
         self._live.__exit__(*reason)
+        if not self._live.console.is_terminal:  # where nothing moves the last line has no end
+            self._live.console.print()
 
     def __call__(self, agent: PPO) -> bool | None:
         """An iteration has ended."""
