@@ -1,9 +1,10 @@
-"""One measurement of `deep.py`, in a process of its own: its memory and its threads are nobody else's.
+"""A contestant of `deep.py`, in a process of its own: its memory and its threads are nobody else's.
 
     python benchmarks/contestant.py '{"who": "ours", "envs": 64, …}'
 
-prints a line of JSON: environment steps per second, processor seconds of an iteration on all threads (but not in worker
-processes), seconds of the first iteration and of a later one, and peak memory.
+makes ready, says so, and then learns for as many iterations as each line of standard input asks for. It answers with lines of
+JSON: first the seconds of its first iteration and of a later one, then, for every line, seconds and processor seconds of an
+iteration (on all threads, but not in worker processes), environment steps per second, and peak memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -26,6 +29,8 @@ ENV, STEPS, HIDDEN, MINIBATCH, EPOCHS = "HalfCheetah-v5", 16_384, (256, 128), 51
 WARM = 2
 """Iterations before the clock starts."""
 FIRST_LINE = "measured "
+PATIENCE = 120.0
+"""Seconds until a contestant counts as hanging: PyTorch with threads of its own beside forked workers sometimes does."""
 
 Learn = Callable[[int], object]
 """Learns from so many more environment steps."""
@@ -57,19 +62,60 @@ class Contestant:
         how = [self.vector] * bool(self.vector) + [count] * (self.threads is not None)
         return f"{self.who} ({', '.join(how)})" if how else self.who
 
-    def measure(self, iterations: int, **environment: str) -> dict[str, float]:
-        """Let it run in a new process; `environment` variables are added to this one's."""
-        what = json.dumps(asdict(self) | {"iterations": iterations})
+    def start(self, **environment: str) -> Started:
+        """Let it make ready in a new process; `environment` variables are added to this one's."""
         if self.who == "SBX" and self.threads is not None:
             environment = {"PJRT_NPROC": str(self.threads), **environment}
-        done = subprocess.run(
-            [sys.executable, Path(__file__), what], env={**os.environ, **environment}, capture_output=True, text=True
+        return Started(self, environment)
+
+
+class Started:
+    """A contestant that waits for its turn."""
+
+    def __init__(self, who: Contestant, environment: dict[str, str]) -> None:
+        self.who = who
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__), json.dumps(asdict(who))],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
         )
-        found = [line for line in done.stdout.splitlines() if line.startswith(FIRST_LINE)]
-        if done.returncode or not found:
-            raise RuntimeError(f"{self} with {self.envs} environments failed:\n{done.stderr[-2000:]}")
-        numbers: dict[str, float] = json.loads(found[-1].removeprefix(FIRST_LINE))
-        return numbers
+        self.warm = self._answer()
+
+    def iterate(self, iterations: int) -> dict[str, float]:
+        """Its turn."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{iterations}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, float]:
+        """The next line that is an answer; whoever hangs is stopped."""
+        guard = threading.Timer(PATIENCE, self._process.kill)
+        guard.start()
+        try:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                if line.startswith(FIRST_LINE):
+                    found: dict[str, float] = json.loads(line.removeprefix(FIRST_LINE))
+                    return found
+        finally:
+            guard.cancel()
+        self._errors.seek(0)
+        raise RuntimeError(f"{self.who} with {self.who.envs} environments failed:\n{self._errors.read()[-2000:]}")
+
+    def stop(self) -> None:
+        """Let it go, with its workers."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def ours(envs: int, backend: Any) -> Learn:
@@ -125,9 +171,7 @@ def envpool_alone(envs: int, threads: int | None) -> Learn:
 
 
 def main() -> None:
-    what = json.loads(sys.argv[1])
-    iterations = what.pop("iterations")
-    one = Contestant(**what)
+    one = Contestant(**json.loads(sys.argv[1]))
     warnings.filterwarnings("ignore")
     if one.who in ("ours", "gymnasium"):
         learn = ours(one.envs, "envpool" if one.who == "ours" else "gymnasium")
@@ -136,16 +180,18 @@ def main() -> None:
     else:
         learn = library(one.who, one.envs, one.vector, one.threads)
     warm = [timed(learn, STEPS) for _ in range(WARM)]
-    began = time.process_time()
-    cost = timed(learn, iterations * STEPS)
-    numbers = {
-        "speed": iterations * STEPS / cost,
-        "processor": (time.process_time() - began) / iterations,
-        "first": warm[0],
-        "later": warm[-1],
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-    print(FIRST_LINE + json.dumps(numbers))
+    answer(first=warm[0], later=warm[-1])
+    for line in sys.stdin:
+        began, iterations = time.process_time(), int(line)
+        seconds = timed(learn, iterations * STEPS) / iterations
+        processor = (time.process_time() - began) / iterations
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer(seconds=seconds, speed=STEPS / seconds, processor=processor, memory=memory)
+
+
+def answer(**numbers: float) -> None:
+    """Say it in a line."""
+    print(FIRST_LINE + json.dumps(numbers), flush=True)
 
 
 def timed(learn: Learn, steps: int) -> float:

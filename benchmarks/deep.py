@@ -11,9 +11,10 @@ of 512, 5 epochs, 16 384 environment steps an iteration:
 Ours is VPACPPO: it trains three networks and normalises observations and rewards; theirs trains two and normalises nothing.
 Everybody has the same number of environments and makes the same gradient updates. SB3 and SBX first try both of their vector
 environments, on one thread and on all, and EnvPool all numbers of threads up to that of the cores; the fastest takes part.
-Each measurement is a process of its own; the contestants take turns, and the best of the repetitions counts, because whatever
-else the machine does can only add time. Two iterations before the clock starts compile and warm everything.
-The processor time of an iteration, over all threads, says the same on a busy machine; of "subproc" it leaves out the workers.
+Each contestant is a process of its own. They take turns of a few seconds, round after round, so that a machine that is slower
+for a while is slower for all of them; a ratio is the median of the rounds' ratios, a speed the median of the rounds' speeds.
+Two iterations before the clock starts compile and warm everything.
+The processor time of an iteration is that of all threads; of "subproc" it leaves out the workers.
 
     pip install 'vpac[deep,mujoco,envpool,bench]'
     python benchmarks/deep.py [--quick] [--only {64,8,compile}]
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 from importlib.metadata import version
@@ -30,23 +32,24 @@ from importlib.metadata import version
 from rich.console import Console
 from rich.table import Table
 
-from contestant import Contestant, installed
+from contestant import Contestant, Started, installed
 
 TIMES_LIBRARY = {64: 2.5, 8: 1.5}
 SHARE_OF_ENVPOOL, MEGABYTES, SECONDS = 0.55, 1500.0, 15.0
-REPETITIONS, ITERATIONS, TRIAL = 3, 8, 2
+ROUNDS, TRIAL = 10, 2
+TURN = {"ours": 2, "gymnasium": 1, "SB3": 1, "SBX": 1, "EnvPool": 4}
+"""Iterations of a turn."""
 CORES = len(os.sched_getaffinity(0))
 NEEDED = ("jax", "mujoco", "envpool", "torch", "stable-baselines3", "sbx-rl")
 PARTS = ("64", "8", "compile")
 
 Claims = list[tuple[str, bool]]
-Speeds = dict[str, float]
 console = Console(width=120)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one repetition of two iterations, and no trials")
+    parser.add_argument("--quick", action="store_true", help="two rounds, and no trials")
     parser.add_argument("--only", choices=PARTS, help="one part: a number of environments, or the compilation")
     arguments = parser.parse_args()
     missing = [name for name in NEEDED if not installed(name)]
@@ -71,42 +74,44 @@ def main() -> int:
 
 def race(table: Table, envs: int, quick: bool) -> Claims:
     """All contestants with so many environments."""
-    repetitions, iterations = (1, TRIAL) if quick else (REPETITIONS, ITERATIONS)
     contest = [Contestant("ours", envs), Contestant("gymnasium", envs)]
     for who in ("SB3", "SBX", "EnvPool"):
         ways = ways_of(who, envs)
         contest.append(ways[0] if quick else max(ways, key=trial))
-    runs: dict[Contestant, list[dict[str, float]]] = {one: [] for one in contest}
-    for _ in range(repetitions):
-        for one in contest:
-            runs[one].append(one.measure(iterations))
-            console.print(
-                f"{one} with {envs} environments: {runs[one][-1]['speed']:,.0f} steps per second", style="dim"
-            )
-    speed = {one.who: max(run["speed"] for run in runs[one]) for one in contest}
-    memory = {one.who: max(run["memory"] for run in runs[one]) for one in contest}
+    started: list[Started] = [one.start() for one in contest]
+    rounds: list[dict[str, dict[str, float]]] = []
+    for _ in range(2 if quick else ROUNDS):
+        rounds.append({one.who.who: one.iterate(TURN[one.who.who]) for one in started})
+        said = ", ".join(f"{who} {told['speed']:,.0f}" for who, told in rounds[-1].items())
+        console.print(f"{envs} environments, steps per second: {said}", style="dim")
+    for one in started:
+        one.stop()
+    ratio = {}
     for one in contest:
+        turns = [told[one.who] for told in rounds]
+        ratio[one.who] = statistics.median(told[one.who]["seconds"] / told["ours"]["seconds"] for told in rounds)
+        speed, processor = (statistics.median(turn[what] for turn in turns) for what in ("speed", "processor"))
         name = "ours (Gymnasium)" if one.who == "gymnasium" else str(one)
-        processor = f"{min(run['processor'] for run in runs[one]):.2f}"
-        ratio = f"{speed['ours'] / speed[one.who]:.2f}"
-        table.add_row(name, str(envs), f"{speed[one.who]:,.0f}", ratio, processor, f"{memory[one.who]:.0f}")
-    return claims(envs, speed, memory["ours"])
+        table.add_row(
+            name, str(envs), f"{speed:,.0f}", f"{ratio[one.who]:.2f}", f"{processor:.2f}", f"{turns[-1]['memory']:.0f}"
+        )
+    return claims(envs, ratio, rounds[-1]["ours"]["memory"])
 
 
-def claims(envs: int, speed: Speeds, memory: float) -> Claims:
+def claims(envs: int, ratio: dict[str, float], memory: float) -> Claims:
     """What was promised for this number of environments."""
     found: Claims = []
     least = TIMES_LIBRARY[envs]
     for who in ("SB3", "SBX"):
-        times = speed["ours"] / speed[who]
+        times = ratio[who]
         found.append(
             (f"{envs} environments: at least {least:g} times the speed of {who}: {times:.2f} times", times >= least)
         )
     if envs == 64:
-        share = speed["ours"] / speed["EnvPool"]
+        share = ratio["EnvPool"]
         claim = f"{envs} environments: at least {SHARE_OF_ENVPOOL:.0%} of EnvPool's speed alone: {share:.0%}"
         found.append((claim, share >= SHARE_OF_ENVPOOL))
-    times = speed["gymnasium"] / speed["SB3"]
+    times = ratio["SB3"] / ratio["gymnasium"]
     found.append((f"{envs} environments, without EnvPool: at least the speed of SB3: {times:.2f} times", times >= 1.0))
     found.append((f"{envs} environments: less than {MEGABYTES:g} MB: {memory:.0f} MB", memory < MEGABYTES))
     return found
@@ -121,8 +126,13 @@ def ways_of(who: str, envs: int) -> list[Contestant]:
 
 
 def trial(one: Contestant) -> float:
-    """Steps per second in a few iterations."""
-    speed = one.measure(TRIAL)["speed"]
+    """Steps per second in a few iterations; 0 if it hangs."""
+    try:
+        started = one.start()
+        speed = started.iterate(TRIAL)["speed"]
+        started.stop()
+    except RuntimeError:
+        speed = 0.0
     console.print(f"tried {one} with {one.envs} environments: {speed:,.0f} steps per second")
     return speed
 
@@ -130,8 +140,10 @@ def trial(one: Contestant) -> float:
 def compilation() -> Claims:
     """What the first iteration takes longer than the next, in a process that finds no compilations and in one that does."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [Contestant("ours", 64).measure(1, XDG_CACHE_HOME=folder) for _ in range(2)]
-    cold, warm = (max(0.0, found["first"] - found["later"]) for found in runs)
+        runs = [Contestant("ours", 64).start(XDG_CACHE_HOME=folder) for _ in range(2)]
+    for run in runs:
+        run.stop()
+    cold, warm = (max(0.0, run.warm["first"] - run.warm["later"]) for run in runs)
     claim = f"compiled in less than {SECONDS:g} s: {cold:.1f} s, and from the cache in a new process {warm:.1f} s"
     return [(claim, cold < SECONDS and warm < cold)]
 

@@ -15,6 +15,7 @@ from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
 from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
+from vpac.deep.episodes import recently
 from vpac.deep.estimators import Trace
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -22,8 +23,9 @@ from vpac.deep.networks import Gaussian
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.rollout import NotFinite, Rollout, Stepper, paid, recently
+from vpac.deep.rollout import Rollout, paid
 from vpac.deep.spaces import Interface
+from vpac.deep.stepping import NotFinite, Stepper
 from vpac.deep.vector import Backend, environments
 from vpac.learners.checks import whole
 from vpac.risk.budget_report import PricePath
@@ -92,7 +94,7 @@ class PPO:
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(self.environments, self.options.gamma, self.conditions)
+        self._stepper = Stepper(self.environments, self.interface, self.options.gamma, self.conditions)
         self._fresh = True
         self._pending: dict[str, Any] = {}
 
@@ -236,7 +238,7 @@ class PPO:
             "explained_variance": values.explained,
         }  # fmt: skip
         if isinstance(old.policy, Gaussian):
-            self._pending["std"] = jnp.exp(old.policy.log_std).mean()
+            self._pending["std"] = float(np.exp(np.asarray(old.policy.log_std)).mean())
         if spread is not None:
             self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
@@ -271,7 +273,7 @@ class PPO:
 
     def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:
         """An update's numbers, all finite; else the networks are those from before it again."""
-        told = {name: float(number) for name, number in numbers.items()}
+        told = {name: float(np.asarray(number)) for name, number in numbers.items()}
         for name, number in told.items():
             if not np.isfinite(number):
                 self.brain.revert()

@@ -32,7 +32,8 @@ class Networks(NamedTuple):
 
 
 class Brain:
-    """The networks. Only the policy is needed to act, so the critics learn in threads of their own meanwhile.
+    """The networks. Only the policy is needed to act, so the critics learn in a thread of their own, one after the other: the
+    first beside the policy, the second while the environments are stepped again.
 
     Args:
         interface: what they see and say.
@@ -56,7 +57,7 @@ class Brain:
             policy, value, third, self._actor.start(policy), self._critic.start(value), third_state
         )
         self._before = self.networks
-        self._threads = ThreadPoolExecutor(2, "critic")
+        self._thread = ThreadPoolExecutor(1, "critics")
         self._learning: dict[str, Future[Any]] = {}
 
     def improve(
@@ -71,17 +72,16 @@ class Brain:
         lesson = Lesson(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
         rate = jnp.float32(o.learning_rate * share)
         critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
-        # the policy first: the environments wait for it, and XLA computes for one network at a time
-        policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, optimiser=self._actor, clip=o.clip,
-            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
-        )  # fmt: skip
         learn = partial(
-            self._threads.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic
+            self._thread.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic
         )
         for name, target in targets.items():
             critic, state = getattr(old, name), getattr(old, f"{name}_state")
             self._learning[name] = learn(critic, state, targets=_flat(target), rows=self._rows(name, len(valid)))
+        policy, policy_state, told = improve_policy(
+            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, optimiser=self._actor, clip=o.clip,
+            entropy=o.entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
+        )  # fmt: skip
         self._before = old
         self.networks = old._replace(policy=policy, policy_state=policy_state)
         return {**told, "learning_rate": rate}

@@ -1,8 +1,8 @@
-"""How JAX computes for us: on one thread of its own, with the same rounding on any number of cores, compiled once.
+"""How JAX computes for us: on two threads of its own, with the same rounding on any number of cores, compiled once.
 
 XLA splits sums among its threads, so its last digits depend on how many there are, and by itself it has one for each core.
-With one, always, results do not depend on the machine's cores. Whoever asks waits for that thread: the networks learn one
-after the other, the critics while the environments are stepped, which is what the other cores have to do.
+With two, always, results do not depend on the machine's cores. Two are enough for what is to be done at a time: the policy
+beside a critic, or a critic beside the environments, which are stepped on the other cores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["prepare"]
 @cache
 def prepare() -> None:
     """Tell JAX, before it first computes; what it was told already stays."""
-    os.environ.setdefault("PJRT_NPROC", "1")
+    os.environ.setdefault("PJRT_NPROC", "2")
     import jax
 
     config: Any = jax.config

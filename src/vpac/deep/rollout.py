@@ -1,25 +1,17 @@
-"""Steps of the environments, and the episodes that ended in them."""
+"""An iteration's steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vpac.deep.conditioning import Prices
-from vpac.deep.policy import NumpyPolicy
-from vpac.deep.vector import Environments
-from vpac.errors import UserError
+from vpac.deep.spaces import Interface
 from vpac.risk.volatility import augmented
-from vpac.typing import Numbers
+from vpac.typing import BoolArray, Numbers
 
-__all__ = ["Episodes", "NotFinite", "Rollout", "Stepper", "paid", "recently"]
-
-
-class NotFinite(UserError):
-    """A number that is not finite has stopped a run; the last good checkpoint is kept."""
+__all__ = ["Rollout", "Tape", "paid"]
 
 
 class Rollout(NamedTuple):
@@ -55,126 +47,40 @@ def paid(rollout: Rollout, floor: float | None, price: float) -> Numbers:
     return augmented(rewards, price, float(rewards[rollout.valid > 0.0].mean()))
 
 
-@dataclass
-class Episodes:
-    """Returns of the episodes that have ended; what is underway is kept for each environment."""
+@dataclass(frozen=True)
+class Tape:
+    """What is written down while the environments are stepped, [time, environment, …]; see `Rollout`."""
 
-    gamma: float
-    score: Numbers
-    """Undiscounted sums underway."""
-    sums: Numbers
-    """Discounted sums underway."""
-    lengths: Numbers
-    ended: list[tuple[float, float, float]] = field(default_factory=list)
-    """(score, discounted return, length) of each that has ended since `take`."""
+    raw: Numbers
+    seen: Numbers
+    actions: Any
+    rewards: Numbers
+    terminated: BoolArray
+    over: BoolArray
+    valid: BoolArray
+    after: Numbers | None
+    prices: Numbers | None
 
     @classmethod
-    def of(cls, n: int, gamma: float) -> Episodes:
-        """Of `n` environments."""
-        return cls(gamma, np.zeros(n), np.zeros(n), np.zeros(n))
+    def blank(cls, steps: int, n: int, interface: Interface, priced: bool, same_step: bool) -> Tape:
+        """For so many steps of `n` environments."""
+        seen = np.empty((steps + 1, n, interface.inputs + priced), np.float32)
+        choice = np.empty((steps, n), np.int64)
+        return cls(
+            raw=np.empty((steps + 1, n, interface.inputs), np.float32),
+            seen=seen,
+            actions=choice if interface.discrete_actions else np.empty((steps, n, interface.actions), np.float32),
+            rewards=np.empty((steps, n)),
+            terminated=np.empty((steps, n), bool),
+            over=np.empty((steps, n), bool),
+            valid=np.empty((steps, n), bool),
+            after=np.empty_like(seen[1:]) if same_step else None,
+            prices=np.empty((steps, n)) if priced else None,
+        )
 
-    def add(self, rewards: Numbers, over: Any, valid: Any) -> None:
-        """A step of each environment."""
-        self.score += rewards * valid
-        self.sums += self.gamma**self.lengths * rewards * valid
-        self.lengths += valid
-        if over.any():
-            for i in np.flatnonzero(over):
-                self.ended.append((float(self.score[i]), float(self.sums[i]), float(self.lengths[i])))
-            self.restart(over)
-
-    def restart(self, which: Any = slice(None)) -> None:
-        """Forget what is underway."""
-        self.score[which] = self.sums[which] = self.lengths[which] = 0.0
-
-    def take(self) -> list[tuple[float, float, float]]:
-        """The episodes that have ended since it was last asked."""
-        found, self.ended = self.ended, []
-        return found
-
-
-def recently(ended: Collection[tuple[float, float, float]]) -> dict[str, float]:
-    """Mean and variance of episodes; NaN of none."""
-    score, sums, lengths = np.array(list(ended)).reshape(-1, 3).T if ended else np.full((3, 1), np.nan)
-    return {
-        "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
-        "return_variance": float(sums.var()), "length_mean": float(lengths.mean()),
-    }  # fmt: skip
-
-
-class Stepper:
-    """Lets a policy act in environments.
-
-    Args:
-        envs: the environments.
-        gamma: discount of the returns that it keeps.
-        prices: of a conditioned policy; every episode has its own.
-    """
-
-    def __init__(self, envs: Environments, gamma: float, prices: Prices | None = None) -> None:
-        self.envs, self.prices = envs, prices
-        self.episodes = Episodes.of(envs.n, gamma)
-        self._seen: Any = None
-        self._over = np.zeros(envs.n, bool)
-
-    def restart(self, seeds: Any) -> None:
-        """All environments begin anew; episodes underway are forgotten."""
-        self._seen = self.envs.reset(seeds)
-        self._over = np.zeros(self.envs.n, bool)
-        self.episodes.restart()
-        if self.prices is not None:
-            self.prices.draw(np.ones(self.envs.n, bool))
-
-    def _view(self, policy: NumpyPolicy, rows: Numbers) -> Numbers:
-        """Rows as the networks see them; each with the price of its episode."""
-        seen = policy.normalise(rows)
-        return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now)
-
-    def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
-        """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages."""
-        n, interface = self.envs.n, policy.interface
-        noise = policy.noise(generator, (steps, n))
-        raw = np.empty((steps + 1, n, interface.inputs), np.float32)
-        seen = np.empty((steps + 1, n, interface.inputs + (self.prices is not None)), np.float32)
-        after = np.empty_like(seen[1:]) if self.envs.same_step else None
-        asked: list[Numbers] = []
-        rewards = np.empty((steps, n))
-        terminated, over, valid = (np.zeros((steps, n), bool) for _ in range(3))
-        actions: list[Any] = []
-        for t in range(steps):
-            raw[t] = interface.rows(self._seen)
-            seen[t] = self._view(policy, raw[t])
-            action = policy.sample(policy.outputs(seen[t]), noise[t])
-            actions.append(action)
-            step = self.envs.step(interface.commands(action))
-            self._seen = step.observations
-            valid[t] = ~self._over
-            rewards[t], terminated[t] = step.rewards, step.terminated
-            over[t] = step.terminated | step.truncated
-            if not self.envs.same_step:
-                self._over = over[t]
-            if after is not None:
-                after[t] = self._view(policy, interface.rows(step.successors))
-            if (
-                self.prices is not None
-            ):  # the last state of an episode is still seen at its price, the first at the next one
-                asked.append(self.prices.now)
-                self.prices.draw(over[t] if self.envs.same_step else ~valid[t])
-            if not np.isfinite(rewards[t].sum() + raw[t].sum(dtype=np.float64)):
-                self._name(raw[t], rewards[t], done + t * n)
-            self.episodes.add(rewards[t], over[t], valid[t])
-        raw[steps] = interface.rows(self._seen)
-        if not np.isfinite(raw[steps]).all():
-            self._name(raw[steps], rewards[-1], done + steps * n)
-        seen[steps] = self._view(policy, raw[steps])
-        continues, running, acted = (x.astype(np.float32) for x in (~terminated, ~over, valid))
-        prices = np.stack(asked) if asked else None
-        return Rollout(seen, after, np.stack(actions), rewards, continues, running, acted, raw[:-1], prices)
-
-    def _name(self, observations: Numbers, rewards: Numbers, step: int) -> None:
-        """Say which quantity is not finite."""
-        for name, rows in (("observation", observations), ("reward", rewards[:, None])):
-            bad = ~np.isfinite(rows).all(axis=1)
-            if bad.any():
-                env = int(np.flatnonzero(bad)[0])
-                raise NotFinite(f"the {name} of environment {env} of {self.envs.name} is not finite at step {step}")
+    def rollout(self) -> Rollout:
+        """As the networks take it."""
+        continues, running, acted = (x.astype(np.float32) for x in (~self.terminated, ~self.over, self.valid))
+        return Rollout(
+            self.seen, self.after, self.actions, self.rewards, continues, running, acted, self.raw[:-1], self.prices
+        )

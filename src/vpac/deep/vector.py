@@ -6,8 +6,7 @@ and the step after that takes no action and returns the first observation of the
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import gymnasium
@@ -18,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.making import make_env
-from vpac.envs.registration import NOISY_TASKS, NoisyTask
+from vpac.envs.registration import NOISY_TASKS
 from vpac.errors import UserError
 from vpac.learners.sight import arguments_of, remake
 from vpac.typing import BoolArray, FloatArray
@@ -60,6 +59,34 @@ class Environments(Protocol):
     def close(self) -> None:
         """Let go of them."""
 
+    lanes: tuple[slice, ...]
+    """Groups of environments: while one group is stepped, what the other is to do can be computed."""
+
+    def send(self, lane: int, actions: Any) -> None:
+        """Let a lane take a step, perhaps in the background."""
+
+    def receive(self, lane: int) -> Step:
+        """What its step returned."""
+
+
+class OneLane:
+    """Environments that are stepped together, while nothing else is done."""
+
+    lanes: tuple[slice, ...] = (slice(None),)
+    _asked: Any
+
+    def step(self, actions: Any) -> Step:
+        """One step of each."""
+        raise NotImplementedError
+
+    def send(self, lane: int, actions: Any) -> None:
+        """Keep what they are to do."""
+        self._asked = actions
+
+    def receive(self, lane: int) -> Step:
+        """Let them do it."""
+        return self.step(self._asked)
+
 
 def has_envpool(name: str) -> bool:
     """Whether EnvPool is installed and has a MuJoCo task of this name."""
@@ -80,6 +107,8 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     if isinstance(env, FiniteMDP):
         return Loop([env.to_gymnasium() for _ in range(n)], repr(env))
     given = arguments or {}
+    from vpac.deep.pools import NoisyPool, OfEnvPool
+
     if isinstance(env, str) and backend != "gymnasium":
         if has_envpool(env):
             return OfEnvPool(env, n, given)
@@ -103,7 +132,7 @@ def name_of(env: gymnasium.Env[Any, Any]) -> str:
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
-class Loop:
+class Loop(OneLane):
     """Gymnasium environments, one after the other; less work for each step than Gymnasium's own vector."""
 
     same_step = False
@@ -141,7 +170,7 @@ class Loop:
             env.close()
 
 
-class OfGymnasium:
+class OfGymnasium(OneLane):
     """A vector environment of Gymnasium's, in any of its three ways to start episodes."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -173,69 +202,3 @@ class OfGymnasium:
     def close(self) -> None:
         """Let go of it."""
         self.env.close()
-
-
-class OfEnvPool:
-    """EnvPool's copies of a MuJoCo task, made anew at each reset: their generators cannot be set otherwise."""
-
-    same_step = False
-
-    def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
-        self.name, self.n = name, n
-        self.arguments: dict[str, Any] | None = dict(arguments or {})
-        self._make: Callable[[Sequence[int]], Any] = self._maker()
-        self.env = self._make(range(n))
-        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
-
-    def _maker(self) -> Callable[[Sequence[int]], Any]:
-        import envpool
-
-        task, options = self.name, {**(self.arguments or {}), "num_threads": min(self.n, len(os.sched_getaffinity(0)))}
-
-        def make(seeds: Sequence[int]) -> Any:
-            each = [int(seed) % 2**31 for seed in seeds]
-            try:
-                return envpool.make(task, env_type="gymnasium", num_envs=self.n, env_seed=each, **options)
-            except (TypeError, ValueError, AssertionError, KeyError) as error:
-                raise UserError(f"EnvPool's {task} does not take these arguments ({error})") from None
-
-        return make
-
-    def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
-        self.env.close()
-        self.env = self._make(seeds)
-        return self.env.reset()[0]
-
-    def step(self, actions: Any) -> Step:
-        """One step of each."""
-        seen, rewards, terminated, truncated, _ = self.env.step(actions)
-        return Step(seen, rewards, terminated, truncated, seen)
-
-    def close(self) -> None:
-        """Let go of them."""
-        self.env.close()
-
-
-class NoisyPool(OfEnvPool):
-    """A noisy task of ours on EnvPool: rewards of steps that end in its region get noise, as by `RegionalRewardNoise`."""
-
-    def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
-        super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
-        self.name, self.arguments = task.id, dict(arguments)
-        self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
-        low, high = task.noise.get("low"), task.noise.get("high")
-        self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high
-        self._noise = np.random.default_rng()
-
-    def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
-        self._noise = np.random.default_rng([int(seed) for seed in seeds])
-        return super().reset(seeds)
-
-    def step(self, actions: Any) -> Step:
-        """One step of each; steps that only begin an episode have no reward, and so no noise."""
-        seen, rewards, terminated, truncated, info = self.env.step(actions)
-        noise = self._std * self._noise.standard_normal(self.n)
-        noisy = (self._low < info[self._where]) & (info[self._where] < self._high) & (info["elapsed_step"] > 0)
-        return Step(seen, rewards + noise * noisy, terminated, truncated, seen)
