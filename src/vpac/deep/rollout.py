@@ -9,13 +9,13 @@ import numpy as np
 
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
-from vpac.errors import UserError
+from vpac.errors import Diverged
 from vpac.typing import Numbers
 
 __all__ = ["Episodes", "NotFinite", "Rollout", "Stepper"]
 
 
-class NotFinite(UserError):
+class NotFinite(Diverged):
     """A number that is not finite has stopped a run; the last good checkpoint is kept."""
 
 

@@ -6,7 +6,6 @@ Everything that decides how it goes on is in it: networks, optimisers, normalise
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +15,10 @@ import numpy as np
 
 from vpac.deep.estimators import Trace
 from vpac.deep.normaliser import RunningMoments
+from vpac.envs.making import is_named_by_user
 from vpac.errors import UserError
-from vpac.files import make_folder, write_atomically, write_text
+from vpac.files import make_folder, read_bytes, read_pair, write_pair
+from vpac.sealing import check_seal, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -26,7 +27,8 @@ T = TypeVar("T", bound="PPO")
 
 __all__ = ["FORMAT", "load", "read_agent", "save"]
 
-FORMAT = 1
+FORMAT, OLDER = 2, (1,)
+"""Since the second, agent.json is sealed."""
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
 EXPECTED = {
     "algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict, "counters": dict, "generators": dict,
@@ -35,7 +37,7 @@ EXPECTED = {
 
 
 def save(agent: PPO, folder: Path) -> Path:
-    """Write an agent. agent.json is written last and names the weights' checksum, so halves of two do not pass for one."""
+    """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read."""
     from safetensors.numpy import save as as_bytes
 
     make_folder(folder)
@@ -58,12 +60,11 @@ def save(agent: PPO, folder: Path) -> Path:
         "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
     try:
-        text = json.dumps(data)
+        text = sealed(data)
     except (TypeError, ValueError) as error:
         raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
     agent.policy().save(folder)
-    write_atomically(folder / WEIGHTS, lambda path: path.write_bytes(content))
-    write_text(folder / AGENT, text)
+    write_pair(folder / WEIGHTS, content, folder / AGENT, text)
     return folder
 
 
@@ -80,14 +81,19 @@ def read_agent(folder: Path) -> dict[str, Any]:
     """agent.json, checked."""
     path = folder / AGENT
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = read_bytes(path)
+        data = parse(text)
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UserError(f"{path} is not what was written: it is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") not in (FORMAT, *OLDER):
         found = data.get("format") if isinstance(data, dict) else None
-        raise UserError(f"{folder} is in format {found!r:.40}: this version reads format {FORMAT}")
+        raise UserError(f"{folder} is in format {found!r:.40}: this version reads formats up to {FORMAT}")
+    try:
+        check_seal(text, data, required=data["format"] == FORMAT)
+    except ValueError as error:
+        raise UserError(f"{path} is not what was written: {error}") from None
     for name, kind in EXPECTED.items():
         if not isinstance(data.get(name), kind):
             raise UserError(f"{folder} does not hold an agent: {name!r} in {AGENT} is {data.get(name)!r:.60}")
@@ -104,11 +110,8 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
     if word != kind.__name__:
         raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
     try:
-        content = (folder / WEIGHTS).read_bytes()
-        if hashlib.sha256(content).hexdigest() != data["sha256"]:
-            raise UserError(f"{folder / WEIGHTS} is not what was written: its checksum differs")
-        numbers = from_bytes(content)
-        if env is None and data["arguments"] is None:
+        numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
+        if env is None and (data["arguments"] is None or not is_named_by_user(data["env"])):
             raise UserError(
                 f"{folder} does not say how its environment, {data['env']}, was made: pass it, {word}.load(path, env)"
             )
@@ -120,8 +123,8 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
         raise
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
     return agent
 
 

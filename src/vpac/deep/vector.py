@@ -72,6 +72,8 @@ def has_envpool(name: str) -> bool:
 
 def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
     """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
+    if isinstance(env, Loop | OfGymnasium | OfEnvPool):
+        return env
     if isinstance(env, VectorEnv):
         return OfGymnasium(env)
     if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
