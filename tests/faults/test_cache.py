@@ -6,13 +6,7 @@ import os
 import subprocess
 import sys
 
-SCRIPT = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("little", sys.argv[1])
-little = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(little)
-print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))
-"""
+SCRIPT = "import little; print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))"
 SOURCE = """
 from vpac.learners.compiled import compiled
 
@@ -30,10 +24,12 @@ def total(n):
 def test_two_processes_fill_one_cache(tmp_path):
     (tmp_path / "little.py").write_text(SOURCE)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "little.py")]
+    command = [sys.executable, "-c", SCRIPT]
 
     def start():
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+        )
 
     both = [start(), start()]
     said = [process.communicate(timeout=120) for process in both]

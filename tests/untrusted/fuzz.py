@@ -8,11 +8,18 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
-from untrusted.targets import FILES, SEEDS, TEXTS, Readers, read_text
+try:
+    import atheris
+except ImportError:
+    atheris = None
+
+with atheris.instrument_imports(include=["vpac"]) if atheris else nullcontext():
+    from untrusted.targets import FILES, SEEDS, TEXTS, Readers, read_text
 
 
 def try_one(readers: Readers, data: bytes) -> None:
@@ -48,13 +55,10 @@ def main() -> None:
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
     with tempfile.TemporaryDirectory() as folder:
         readers = Readers(Path(folder))
-        try:
-            import atheris
-        except ImportError:
+        if atheris is None:
             print("without atheris (pip install atheris): by chance", file=sys.stderr)
             print(f"{by_chance(readers, seconds):,} cases, nothing but UserError came out")
             return
-        atheris.instrument_all()
         atheris.Setup([sys.argv[0], f"-max_total_time={seconds}"], lambda data: try_one(readers, data))
         atheris.Fuzz()
 
