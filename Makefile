@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 
-.PHONY: help setup reproduce test lint bench docs clean
+.PHONY: help setup reproduce test lint bench torture fuzz docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,13 @@ lint: setup  ## Set up, then check style and types
 bench: .venv/.bench  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
 	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \
 		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
+
+torture: setup  ## Set up, then kill, stop and damage studies and runs a hundred times each; prints a table (hours)
+	@$(BIN)/python benchmarks/torture.py
+
+fuzz: setup  ## Set up, then fuzz every reader for ten minutes (SECONDS=… for longer), with atheris where it installs
+	@$(PIP) --only-binary :all: atheris || echo "atheris does not install here: going by chance"
+	@cd tests && ../$(BIN)/python -m untrusted.fuzz $(or $(SECONDS),600)
 
 docs: .venv/.docs  ## Set up, then build the documentation into site/
 	@echo "Building the documentation ..."

@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UserError", "one_of", "suggestion"]
+__all__ = ["Diverged", "UserError", "one_of", "suggestion"]
 
 
 class UserError(ValueError):
     """A mistake in the input. The command line prints its message and exits with code 2."""
+
+
+class Diverged(UserError):
+    """Learning met a number that is not finite, or beyond 1e150; what was good before it is kept."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -1,28 +1,81 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and files that anybody may have written."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vpac.errors import UserError
 
-__all__ = ["make_folder", "sync_file", "sync_folder", "write_atomically", "write_text"]
+__all__ = [
+    "Unwritable", "hold", "make_folder", "read_bytes", "read_pair", "sync_file", "sync_folder", "unwritable",
+    "write_atomically", "write_bytes", "write_pair", "write_text",
+]  # fmt: skip
+
+LARGEST = 2**31
+"""Bytes of a file that is read; nothing that vpac writes comes near."""
+MISTAKES = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+    errno.ELOOP,
+}
+"""Errors that another path would not have; all others are the machine's."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
+class Unwritable(OSError):
+    """The machine could not write a file: the disk is full, broken or read-only. The command line exits with code 1."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def unwritable(path: Path | str, error: OSError, needed: int | None = None) -> OSError:
+    """The error in words: the path, the reason, the space that was needed and the space there is."""
+    if isinstance(error, Unwritable):
+        return error
+    words = f"cannot write {path}: {error.strerror or error}"
+    if needed is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        words += f"; it needs {needed:,} bytes{_free(Path(path))}"
+    return Unwritable(error.errno or errno.EIO, words)
+
+
+def _free(path: Path) -> str:
+    """How much is free where a file was to be written, if that can be known."""
+    for folder in path.absolute().parents:
+        try:
+            return f", {shutil.disk_usage(folder).free:,} are free"
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return ""
+
+
+def write_atomically(path: Path, write: Callable[[Path], object], needed: int | None = None) -> Path:
     """Let `write` fill a temporary file beside `path`, make it durable, and rename it into place.
 
-    A reader sees the old file or the new one. If anything fails the old file stays and no temporary one is left.
+    A reader sees the old file or the new one. If anything fails the old file stays and no temporary one is left. `needed` is
+    how many bytes it will have, for messages.
     """
     path = Path(path)
     make_folder(path.parent, path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:80]}.", suffix=path.suffix)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+        raise _named(path, error, needed) from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -31,9 +84,18 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
         sync_folder(path.parent)
+    except OSError as error:
+        raise unwritable(path, error, needed) from None
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _named(path: Path, error: OSError, needed: int | None = None) -> Exception:
+    """A user's mistake if another path would do, else the machine's."""
+    if error.errno in MISTAKES:
+        return UserError(f"cannot write {path}: {error.strerror or error}")
+    return unwritable(path, error, needed)
 
 
 def make_folder(folder: Path, for_file: Path | None = None) -> None:
@@ -41,14 +103,91 @@ def make_folder(folder: Path, for_file: Path | None = None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(errno.EACCES, "Permission denied")
     except OSError as error:
-        raise UserError(f"cannot write {for_file or folder}: {error.strerror or error}") from None
+        raise _named(for_file or folder, error) from None
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
+    return write_atomically(path, lambda temporary: temporary.write_bytes(content), len(content))
 
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole or not at all."""
-    return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return write_bytes(path, text.encode())
+
+
+def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
+    """Write a file and a note that names its digest, so that at every moment the note's own file can be read.
+
+    The note's rename is what counts. The content is there before it, under another name, and gets its own after it.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    make_folder(path.parent, path)
+    waiting = _waiting(path, digest)
+    try:
+        write_bytes(waiting, content)
+        write_text(note, text)
+    except BaseException:
+        if not (note.is_file() and note.read_bytes() == text.encode()):  # else it is the new one that counts already
+            waiting.unlink(missing_ok=True)
+        raise
+    try:
+        waiting.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise unwritable(path, error, len(content)) from None
+    for left in path.parent.glob(f".{path.name}.*.new"):
+        left.unlink(missing_ok=True)
+
+
+def read_pair(path: Path, digest: str) -> bytes:
+    """The content with this digest; `UserError` if it is not what was written."""
+    for place in (path, _waiting(path, digest)):
+        try:
+            content = read_bytes(place)
+        except FileNotFoundError:
+            continue
+        if hashlib.sha256(content).hexdigest() == digest:
+            return content
+    words = "its checksum differs" if path.exists() else "it is missing"
+    raise UserError(f"{path} is not what was written: {words}")
+
+
+def _waiting(path: Path, digest: str) -> Path:
+    return path.parent / f".{path.name}.{hashlib.sha256(digest.encode()).hexdigest()[:16]}.new"
+
+
+def read_bytes(path: Path, most: int = LARGEST) -> bytes:
+    """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would let us wait for ever
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", os.fspath(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}", os.fspath(path))
+        return file.read(found.st_size)
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep other processes that would hold a folder, too, out of it; the system lets go of it however this process ends."""
+    make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"another process is writing into {folder}: choose another --out, or wait for it") from None
+    except OSError as error:
+        os.close(handle)
+        raise unwritable(folder, error) from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import probes
 import vpac
+from forging import forge
 from vpac import UserError
 
 pytest.importorskip("jax")
@@ -131,8 +132,10 @@ def test_wrong_folders_are_refused(tmp_path):
         VPACPPO.load(tmp_path)
     with pytest.raises(UserError, match="shape"):
         PPO.load(tmp_path, "Pendulum-v1")
-    text = (tmp_path / "agent.json").read_text()
-    for bad, words in (("{}", "format"), ("[", "JSON"), (text.replace('"seed": 0', '"seed": "x"'), "seed")):
+    forge(tmp_path, {"seed": "x"})
+    with pytest.raises(UserError, match="seed"):
+        PPO.load(tmp_path)
+    for bad, words in (("{}", "format"), ("[", "JSON")):
         (tmp_path / "agent.json").write_text(bad)
         with pytest.raises(UserError, match=words):
             PPO.load(tmp_path)

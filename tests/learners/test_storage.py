@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.wrappers import TransformReward
+from safetensors.numpy import load_file, save
 
+from forging import forge
 from vpac.envs import ContinuousPuddleWorld, FourRooms
 from vpac.errors import UserError
 from vpac.learners import AC, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
@@ -38,12 +38,11 @@ def test_loading_something_else_is_a_clear_error(tmp_path):
     AC("vpac/CatchUp-v0").learn(1).save(tmp_path / "ac")
     with pytest.raises(UserError, match=r"holds a AC, not a VPAC: use AC\.load"):
         VPAC.load(tmp_path / "ac")
-    data = json.loads((tmp_path / "ac" / "agent.json").read_text())
-    (tmp_path / "ac" / "agent.json").write_text(json.dumps(data | {"format": 99}))
-    with pytest.raises(UserError, match="is in format 99: this version reads format 1"):
-        AC.load(tmp_path / "ac")
-    (tmp_path / "ac" / "weights.safetensors").write_bytes(b"\xff" * 40)
+    forge(tmp_path / "ac", weights=b"\xff" * 40)
     with pytest.raises(UserError, match="does not hold a learner"):
+        AC.load(tmp_path / "ac")
+    forge(tmp_path / "ac", {"format": 99})
+    with pytest.raises(UserError, match="is in format 99: this version reads formats up to 2"):
         AC.load(tmp_path / "ac")
 
 
@@ -82,10 +81,7 @@ def test_an_environment_that_cannot_be_made_from_the_files_must_be_given(tmp_pat
 
 def test_saves_of_older_versions_have_no_arguments(tmp_path):
     learner = AC("vpac/CatchUp-v0").learn(3)
-    path = learner.save(tmp_path / "agent") / "agent.json"
-    data = json.loads(path.read_text())
-    del data["arguments"]
-    path.write_text(json.dumps(data))
+    forge(learner.save(tmp_path / "agent"), drop="arguments")
     assert same(AC.load(tmp_path / "agent"), learner)
 
 
@@ -101,32 +97,29 @@ DAMAGES = [
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_a_damaged_file_is_a_clear_error(tmp_path, damage):
     path = AC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent") / "agent.json"
-    data = json.loads(path.read_text())
-    path.write_text(damage if isinstance(damage, str) else json.dumps(data | damage))
+    if isinstance(damage, str):
+        path.write_text(damage)
+    else:
+        forge(path.parent, damage)
     with pytest.raises(UserError):
         AC.load(tmp_path / "agent")
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_missing_key_is_a_clear_error(tmp_path, key):
-    path = AC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent") / "agent.json"
-    data = json.loads(path.read_text())
-    del data[key]
-    path.write_text(json.dumps(data))
+    forge(AC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent"), drop=key)
     with pytest.raises(UserError, match=key):
         AC.load(tmp_path / "agent")
 
 
 @pytest.mark.parametrize("name", ["theta", "mean", "words", "eyes", "returns"])
 def test_missing_or_misshapen_numbers_are_a_clear_error(tmp_path, name):
-    from safetensors.numpy import load_file, save_file
-
-    path = AC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent") / "weights.safetensors"
-    numbers = load_file(path)
-    save_file({key: value for key, value in numbers.items() if key != name}, path)
+    folder = AC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent")
+    numbers = load_file(folder / "weights.safetensors")
+    forge(folder, weights=save({key: value for key, value in numbers.items() if key != name}))
     with pytest.raises(UserError, match=f"lacks '{name}'"):
         AC.load(tmp_path / "agent")
     if name != "returns":
-        save_file(numbers | {name: np.zeros((2, 3))}, path)
+        forge(folder, weights=save(numbers | {name: np.zeros((2, 3))}))
         with pytest.raises(UserError, match=r"does not hold a learner|has shape"):
             AC.load(tmp_path / "agent")

@@ -23,6 +23,8 @@ from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
 from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
+from vpac.files import Unwritable
+from vpac.interruption import Terminated, handled
 
 __all__ = ["main"]
 
@@ -155,7 +157,15 @@ def _overview() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; 0 if all went well, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run a verb; returns the exit code.
+
+    0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
+    """
+    with handled():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         return refuse(
@@ -174,15 +184,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         return refuse(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("vpac: stopped", file=sys.stderr)
-        return 130
+        return 143 if isinstance(stop, Terminated) else 130
     except MemoryError:
         return refuse("this needs more memory than there is")
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except Unwritable as error:
+        print(f"vpac: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:  # standard output among others, which would fail once more when the process ends
         print(f"vpac: cannot write: {error.strerror or error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vpac.errors import UserError
+from vpac.interruption import patient, stop_if_asked
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -24,8 +25,7 @@ def train(
     kind: type[PPO], env: Any, steps: int | None, seed: int, folder: Path, quiet: bool, settings: dict[str, Any]
 ) -> int:
     """Train from the beginning; a folder that holds a run already is not written over."""
-    if (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
-        raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
+    _refuse_run(folder)
     agent = kind(env, seed=seed, **settings)
     return _learn(agent, env, DEFAULT_STEPS if steps is None else steps, folder, quiet)
 
@@ -39,10 +39,28 @@ def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bo
     if found is None:
         raise UserError(f"there is no checkpoint in {folder / CHECKPOINTS} to go on from")
     agent, damaged = found
+    if agent is None:
+        raise UserError(f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}")
     for words in damaged:
         say(f"passed over a damaged checkpoint: {words}", quiet=True)
     begin, end = agent.span
     return _learn(agent, env, end - begin if steps is None else steps, folder, quiet)
+
+
+def _refuse_run(folder: Path) -> None:
+    from vpac.deep.checkpoint import has_checkpoint
+
+    if has_checkpoint(folder / CHECKPOINTS):
+        raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
+
+
+def _advice(folder: Path) -> str:
+    """How to go on."""
+    from vpac.deep.checkpoint import has_checkpoint
+
+    if has_checkpoint(folder / CHECKPOINTS):
+        return f"To go on: the same command with --resume {folder}"
+    return "There is no checkpoint yet: the same command begins anew"
 
 
 def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
@@ -50,12 +68,14 @@ def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
     from vpac.cli.output import say, show
     from vpac.deep.display import Display
     from vpac.deep.records import JsonLines, TensorBoard
-    from vpac.files import make_folder
+    from vpac.files import hold
     from vpac.report import deep as report
 
-    make_folder(folder)
     already = agent.timesteps - agent.span[0]
     with ExitStack() as stack:
+        stack.enter_context(hold(folder))
+        if already == 0:
+            _refuse_run(folder)  # another process may have been quicker
         watchers: list[Callable[[PPO], Any]] = [
             stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))
         ]
@@ -69,7 +89,14 @@ def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
                 watcher(agent)
 
         display = watch if quiet else stack.enter_context(Display(agent, steps, watch, already))
-        agent.learn(steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0)
+        try:
+            with patient("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
+                agent.learn(
+                    steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
+                )
+        except KeyboardInterrupt:
+            say(f"stopped after {agent.timesteps:,} steps. {_advice(folder)}", quiet=True)
+            raise
     agent.save(folder)
     report.write(agent, folder)
     held = None

@@ -48,6 +48,8 @@ class Reproduce:
     """Who carries out the runs; the results do not depend on it."""
     address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
     """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Stop a run that takes longer, and report it; the others go on."""
     store: STORE = "results"
     """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
     out: OUT = None
@@ -83,6 +85,8 @@ class Sweep:
     """Who carries out the runs; the results do not depend on it."""
     address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
     """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Stop a run that takes longer, and report it; the others go on."""
     store: STORE = "results"
     """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
     out: OUT = None
@@ -109,7 +113,8 @@ def command(verb: Reproduce | Sweep, *words: str) -> str:
         value = getattr(verb, field.name)
         if field.name in ("names", "spec", "json") or value == field.default:
             continue
-        options += [f"--{field.name}"] if value is True else [f"--{field.name}", str(value)]
+        name = f"--{field.name.replace('_', '-')}"
+        options += [name] if value is True else [name, str(value)]
     return shlex.join(["vpac", *words, *options])
 
 
@@ -123,7 +128,7 @@ def carry_out(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int
     from vpac.report.judge import anchor
 
     quiet, store = verb.json, Store(verb.store)
-    hands = make_executor(one_of(verb.executor, EXECUTORS, "executor"), verb.jobs, verb.address)
+    hands = make_executor(one_of(verb.executor, EXECUTORS, "executor"), verb.jobs, verb.address, verb.time_limit)
     store.place.prepare()
     try:
         with Display(plans, quiet) as display:

@@ -142,7 +142,7 @@ class Train:
         from vpac.cli.output import refuse, say, show
         from vpac.cli.reading import key_values
         from vpac.execution.training import algorithm, train
-        from vpac.files import make_folder
+        from vpac.files import hold
         from vpac.learners.progress import Bar
         from vpac.report import training as report
 
@@ -152,13 +152,12 @@ class Train:
         settings |= self._budget() | key_values(self.option)
         policy = self.policy or ("greedy" if settings.get("budget") is None else "softmax")
         recipe, folder = self._checked(), self._folder()
-        make_folder(folder)
-        with Bar(self.episodes * self.runs, quiet=self.json) as bar:
+        with hold(folder), Bar(self.episodes * self.runs, quiet=self.json) as bar:
             result = train(
                 kind, recipe, self.episodes, self.runs, self.seed, policy=policy, threads=self.threads,
                 progress=bar.tell, **settings,
             )  # fmt: skip
-        report.write(result, folder)
+            report.write(result, folder)
         show(report.as_dict(result) if self.json else None, report.table(result))
         for budget in result.budgets:
             say(budget.words, quiet=self.json)

@@ -210,7 +210,10 @@ class PPO:
             self.rewards.restart()
         done = self.timesteps + self._underway()
         with threadpool_limits(1, "blas"):  # a few rows: more threads would only fight with the environments'
-            return self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
+            try:
+                return self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
+            except NotFinite as error:
+                raise NotFinite(f"{error} (seed {self.seed})") from None
 
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vpac.errors import UserError
-from vpac.files import make_folder, sync_folder
+from vpac.files import make_folder, sync_folder, unwritable
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
 
 T = TypeVar("T", bound="PPO")
 
-__all__ = ["latest_checkpoint", "write_checkpoint"]
+__all__ = ["has_checkpoint", "latest_checkpoint", "write_checkpoint"]
 
 KEPT = 2
 """How many: should the last be damaged, there is one before it."""
@@ -27,12 +27,19 @@ def write_checkpoint(agent: PPO, folder: Path) -> Path:
     make_folder(folder)
     name = f"{agent.iteration:08d}"
     part, place = folder / f".{name}.part", folder / name
-    shutil.rmtree(part, ignore_errors=True)
-    save(agent, part)
-    if place.exists():  # a run that was resumed from an older one, because this one was damaged
-        shutil.rmtree(place)
-    part.rename(place)
-    sync_folder(folder)
+    for left in folder.glob(".*.part"):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        save(agent, part)
+        if place.exists():  # a run that was resumed from an older one, because this one was damaged
+            shutil.rmtree(place)
+        part.rename(place)
+        sync_folder(folder)
+    except OSError as error:
+        needed = sum(path.stat().st_size for path in part.glob("*"))
+        raise unwritable(place, error, needed) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     for old in _all(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return place
@@ -43,14 +50,17 @@ def _all(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal()) if folder.is_dir() else []
 
 
-def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T, list[str]] | None:
-    """The agent of the last whole checkpoint, and what was wrong with later ones; None if there is none."""
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one, good or not."""
+    return bool(_all(folder))
+
+
+def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T | None, list[str]] | None:
+    """The agent of the last good checkpoint, or None, and what was wrong with later ones; None if there is none at all."""
     damaged: list[str] = []
     for place in reversed(_all(folder)):
         try:
             return kind.load(place, env), damaged
         except UserError as error:
             damaged.append(str(error))
-    if damaged:
-        raise UserError(f"no checkpoint in {folder} can be read: {'; '.join(damaged)}")
-    return None
+    return (None, damaged) if damaged else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import numpy as np
 from vpac.deep.conditioning import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
-from vpac.files import make_folder, write_atomically, write_text
+from vpac.files import make_folder, read_bytes, read_pair, write_pair
+from vpac.sealing import check_seal, parse, sealed
 from vpac.typing import Numbers
 
 __all__ = ["NumpyPolicy", "load_policy"]
 
-FORMAT = 1
+FORMAT, OLDER = 2, (1,)
+"""Since the second, both files are checked when they are read."""
+NOTE, NUMBERS = "policy.json", "policy.safetensors"
 SEEN = 10.0
 """Normalised observations are kept within ± this."""
 
@@ -123,7 +127,7 @@ class NumpyPolicy:
 
     def save(self, folder: Path | str) -> Path:
         """Write it as policy.json and policy.safetensors."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save as as_bytes
 
         folder = Path(folder)
         make_folder(folder)
@@ -131,15 +135,15 @@ class NumpyPolicy:
         arrays |= {f"weight.{i}": W for i, W in enumerate(self.weights)}
         arrays |= {f"bias.{i}": b for i, b in enumerate(self.biases)}
         arrays |= {} if self.log_std is None else {"log_std": self.log_std}
-        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        content = as_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
         about = {
-            "format": FORMAT, "interface": asdict(self.interface), "layers": len(self.weights),
+            "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
+            "interface": asdict(self.interface), "layers": len(self.weights),
             "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
         if self.prices is not None:
             about |= {"psi_range": [self.prices.low, self.prices.high], "psi": self.psi}
-        write_atomically(folder / "policy.safetensors", lambda path: save_file(arrays, path))
-        write_text(folder / "policy.json", json.dumps(about, indent=1))
+        write_pair(folder / NUMBERS, content, folder / NOTE, sealed(about, indent=1))
         return folder
 
 
@@ -150,26 +154,66 @@ def _tuple(value: Any) -> Any:
 def load_policy(folder: Path | str) -> NumpyPolicy:
     """A policy that `NumpyPolicy.save` wrote; needs neither JAX nor the environment, and runs no stored code."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load as from_bytes
 
     folder = Path(folder)
     try:
-        about = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise UserError(f"{folder} is in format {about['format']!r:.40}: this version reads format {FORMAT}")
-        arrays = load_file(folder / "policy.safetensors")
+        about = _about(folder)
+        sha256 = about.get("sha256")
+        arrays = from_bytes(
+            read_bytes(folder / NUMBERS) if sha256 is None else read_pair(folder / NUMBERS, str(sha256))
+        )
         fields: dict[str, Any] = about["interface"]
         interface = Interface(**{k: _tuple(v) for k, v in fields.items()})
+        interface.check()
         layers = range(int(about["layers"]))
-        return NumpyPolicy(
+        found = NumpyPolicy(
             interface, [arrays[f"weight.{i}"] for i in layers], [arrays[f"bias.{i}"] for i in layers],
             about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"],
             bool(about["normalised"]), float(about["gamma"]),
             PriceRange.read(about["psi_range"]) if "psi_range" in about else None, about.get("psi"),
         )  # fmt: skip
+        _check(found, arrays)
+        return found
     except UserError:
         raise
     except OSError as error:
         raise UserError(f"cannot read a policy from {folder}: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UserError(f"{folder} does not hold a policy: {type(error).__name__}: {error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise UserError(f"{folder} does not hold a policy: {type(error).__name__}: {error!s:.200}") from None
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """policy.json, checked."""
+    text = read_bytes(folder / NOTE)
+    about = parse(text)
+    if not isinstance(about, dict) or about.get("format") not in (FORMAT, *OLDER):
+        found = about.get("format") if isinstance(about, dict) else None
+        raise UserError(f"{folder} is in format {found!r:.40}: this version reads formats up to {FORMAT}")
+    try:
+        check_seal(text, about, required=about["format"] == FORMAT)
+    except ValueError as error:
+        raise UserError(f"{folder / NOTE} is not what was written: {error}") from None
+    if about["format"] == FORMAT and "sha256" not in about:
+        raise UserError(f"{folder} does not hold a policy: policy.json has no sha256")
+    return about
+
+
+def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
+    """Whether the layers fit together and the numbers are numbers; what fits nothing would fail when it acts."""
+    interface = policy.interface
+    if policy.activation not in ACTIVATIONS or not policy.weights:
+        raise ValueError(f"there is no activation {policy.activation!r:.40}, or no layer")
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(f"{name} is not made of finite numbers of 32 bits")
+    widths = [interface.inputs, *(W.shape[-1] for W in policy.weights)]
+    shapes: dict[str, tuple[int, ...]] = {"mean": (interface.inputs,), "scale": (interface.inputs,)}
+    shapes |= {"log_std": (interface.actions,)} | {f"bias.{i}": (width,) for i, width in enumerate(widths[1:])}
+    shapes |= {f"weight.{i}": pair for i, pair in enumerate(pairwise(widths))}
+    if widths[-1] != interface.actions or any(
+        arrays[name].shape != shape for name, shape in shapes.items() if name in arrays
+    ):
+        raise ValueError("its layers do not fit together")
+    if (interface.first_action is None) != (policy.log_std is not None):
+        raise ValueError("its actions are neither numbers nor one of a few")

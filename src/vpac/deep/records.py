@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vpac.files import make_folder, write_text
+from vpac.files import make_folder, unwritable, write_text
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -45,12 +48,19 @@ class JsonLines:
 
     def __init__(self, path: Path, agent: PPO) -> None:
         write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
-        self._file = path.open("a", encoding="utf-8")
+        self._path, self._file = path, path.open("ab", buffering=0)
 
     def __call__(self, agent: PPO) -> None:
         """An iteration has ended."""
-        self._file.write(f"{as_json(agent.history[-1])}\n")
-        self._file.flush()
+        line = f"{as_json(agent.history[-1])}\n".encode()
+        before = self._file.tell()
+        try:
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(before)  # no half line
+            raise unwritable(self._path, error, len(line)) from None
 
     def close(self) -> None:
         """No more."""
@@ -64,7 +74,7 @@ class TensorBoard:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         make_folder(folder)
-        self._writer = EventFileWriter(str(folder))
+        self._folder, self._writer = folder, EventFileWriter(str(folder))
         self._last = (time.monotonic(), agent.timesteps)
 
     def __call__(self, agent: PPO) -> None:
@@ -91,8 +101,14 @@ class TensorBoard:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
-        self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        try:
+            self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise unwritable(self._folder, error) from None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from vpac.errors import UserError
+from vpac.files import read_bytes
+from vpac.sealing import check_seal, parse
 
 __all__ = ["AGENT", "FORMAT", "read_agent"]
 
-FORMAT = 1
+FORMAT, OLDER = 2, (1,)
+"""Since the second, agent.json is sealed."""
 AGENT = "agent.json"
 EXPECTED = {
     "algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict, "counters": dict, "generators": dict,
@@ -22,14 +24,19 @@ def read_agent(folder: Path) -> dict[str, Any]:
     """agent.json, checked."""
     path = folder / AGENT
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = read_bytes(path)
+        data = parse(text)
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UserError(f"{path} is not what was written: it is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") not in (FORMAT, *OLDER):
         found = data.get("format") if isinstance(data, dict) else None
-        raise UserError(f"{folder} is in format {found!r:.40}: this version reads format {FORMAT}")
+        raise UserError(f"{folder} is in format {found!r:.40}: this version reads formats up to {FORMAT}")
+    try:
+        check_seal(text, data, required=data["format"] == FORMAT)
+    except ValueError as error:
+        raise UserError(f"{path} is not what was written: {error}") from None
     for name, kind in EXPECTED.items():
         if not isinstance(data.get(name), kind):
             raise UserError(f"{folder} does not hold an agent: {name!r} in {AGENT} is {data.get(name)!r:.60}")

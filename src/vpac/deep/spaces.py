@@ -55,6 +55,21 @@ class Interface:
         low, high = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
         return cls(inputs, first_observation, max(1, math.prod(acts.shape)), None, tuple(acts.shape), low, high)
 
+    def check(self) -> None:
+        """Raise a `ValueError` if it was read from a file and is none that `of` makes."""
+        counts, firsts = (self.inputs, self.actions), (self.first_observation, self.first_action)
+        whole = [*counts, *(first for first in firsts if first is not None)]
+        shape, bounds = self.shape, (self.low, self.high)
+        if not all(type(n) is int and abs(n) < 2**31 for n in whole) or min(counts) < 1:
+            raise ValueError("observations and actions must be counted in whole numbers")
+        if not (isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)):
+            raise ValueError("the shape of an action must consist of whole numbers")
+        if not all(isinstance(side, tuple) and all(type(x) in (int, float) for x in side) for side in bounds):
+            raise ValueError("the bounds of actions must be numbers")
+        size = self.actions if self.first_action is None else 0
+        if not len(self.low) == len(self.high) == size or (size and max(1, math.prod(shape)) != size):
+            raise ValueError("the bounds of actions must be as many as there are numbers in one")
+
     @property
     def discrete_actions(self) -> bool:
         """Whether an action is one of a few."""

@@ -13,13 +13,13 @@ from vpac.deep.policy import NumpyPolicy
 from vpac.deep.rollout import Rollout, Tape
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Environments
-from vpac.errors import UserError
+from vpac.errors import Diverged
 from vpac.typing import Numbers
 
 __all__ = ["NotFinite", "Stepper"]
 
 
-class NotFinite(UserError):
+class NotFinite(Diverged):
     """A number that is not finite has stopped a run; the last good checkpoint is kept."""
 
 

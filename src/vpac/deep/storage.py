@@ -6,7 +6,6 @@ Everything that decides how it goes on is in it: networks, optimisers, normalise
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +16,11 @@ import numpy as np
 from vpac.deep.estimators import Trace
 from vpac.deep.normaliser import RunningMoments
 from vpac.deep.saved import AGENT, FORMAT, read_agent
+from vpac.envs.making import is_named_by_user
 from vpac.errors import UserError
-from vpac.files import make_folder, write_atomically, write_text
+from vpac.files import make_folder, read_pair, write_pair
 from vpac.risk.budget import Multiplier
+from vpac.sealing import sealed
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
@@ -32,7 +33,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def save(agent: PPO, folder: Path) -> Path:
-    """Write an agent. agent.json is written last and names the weights' checksum, so halves of two do not pass for one."""
+    """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read."""
     from safetensors.numpy import save as as_bytes
 
     make_folder(folder)
@@ -57,12 +58,11 @@ def save(agent: PPO, folder: Path) -> Path:
     if agent.holder is not None:
         data["multiplier"] = agent.holder.state._asdict()
     try:
-        text = json.dumps(data)
+        text = sealed(data)
     except (TypeError, ValueError) as error:
         raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
     agent.policy().save(folder)
-    write_atomically(folder / WEIGHTS, lambda path: path.write_bytes(content))
-    write_text(folder / AGENT, text)
+    write_pair(folder / WEIGHTS, content, folder / AGENT, text)
     return folder
 
 
@@ -72,7 +72,7 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found["rewards.sums"] = agent.rewards.sums
-    return {name: np.asarray(value, order="C") for name, value in found.items()}
+    return {name: np.array(value, order="C") for name, value in found.items()}
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:
@@ -85,11 +85,8 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
     if word != kind.__name__:
         raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
     try:
-        content = (folder / WEIGHTS).read_bytes()
-        if hashlib.sha256(content).hexdigest() != data["sha256"]:
-            raise UserError(f"{folder / WEIGHTS} is not what was written: its checksum differs")
-        numbers = from_bytes(content)
-        if env is None and data["arguments"] is None:
+        numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
+        if env is None and (data["arguments"] is None or not is_named_by_user(data["env"])):
             raise UserError(
                 f"{folder} does not say how its environment, {data['env']}, was made: pass it, {word}.load(path, env)"
             )
@@ -101,8 +98,8 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
         raise
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
     return agent
 
 

@@ -100,6 +100,10 @@ def has_envpool(name: str) -> bool:
 
 def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
     """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
+    from vpac.deep.pools import NoisyPool, OfEnvPool
+
+    if isinstance(env, Loop | OfGymnasium | OfEnvPool):
+        return env
     if isinstance(env, VectorEnv):
         return OfGymnasium(env)
     if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
@@ -107,8 +111,6 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     if isinstance(env, FiniteMDP):
         return Loop([env.to_gymnasium() for _ in range(n)], repr(env))
     given = arguments or {}
-    from vpac.deep.pools import NoisyPool, OfEnvPool
-
     if isinstance(env, str) and backend != "gymnasium":
         if has_envpool(env):
             return OfEnvPool(env, n, given)

@@ -19,10 +19,22 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = ["Wrap", "make_env", "spec_of"]
+__all__ = ["Wrap", "is_named_by_user", "make_env", "spec_of"]
 
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
+
+
+NAMED: set[str] = set()
+"""Import paths that were named in this process, by its user; what is read from files does not get here."""
+
+
+def is_named_by_user(name: str) -> bool:
+    """Whether an environment that a file names may be made: a registered id, or an import path that the user named, too.
+
+    An import path is code: `os:system` is one. A file must not say what is imported.
+    """
+    return ":" not in name or name in NAMED
 
 
 def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
@@ -82,6 +94,7 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
+    NAMED.add(name)
     home = _imported(module, name)
     if rest in gymnasium.registry:
         return _registered(rest, name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.making import make_env
+from vpac.envs.making import is_named_by_user, make_env
 from vpac.errors import UserError, suggestion
+from vpac.files import read_bytes
+from vpac.sealing import parse
 
 __all__ = ["KINDS", "load_agent", "saved_environment"]
 
@@ -46,6 +47,11 @@ def saved_environment(path: str | Path) -> Any:
     name, arguments = data.get("env"), data.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise UserError(f"{folder} does not say how its environment was made: name one")
+    if not is_named_by_user(name):
+        raise UserError(
+            f"{folder} names its environment by an import path, {name!r:.80}, and files do not decide what is imported: "
+            f"name it yourself (--env {name})"
+        )
     return make_env(name, **arguments)
 
 
@@ -63,7 +69,7 @@ def _folder(folder: Path) -> Path:
 def _described(folder: Path) -> dict[str, Any]:
     """What agent.json says."""
     try:
-        data = json.loads((folder / "agent.json").read_text(encoding="utf-8"))
+        data = parse(read_bytes(folder / "agent.json"))
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.making import make_env
+from vpac.envs.making import is_named_by_user, make_env
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.loading import load_agent, saved_environment
 from vpac.execution.acting import stored_policy
@@ -60,7 +60,16 @@ def _stored(name: str, root: Path) -> tuple[Any, Any]:
         return stored_policy(record, world, record.run.task["env"]), world
     if record.run.task["kind"] != "training":
         raise UserError(f"{name} is a run of kind {record.run.task['kind']!r}: only training leaves an agent")
-    return _trained(record), _world(record)
+    env = record.run.task.get("env", "")
+    if not is_named_by_user(env):
+        raise UserError(
+            f"{name} was learned in {env!r:.80}, an import path, and files do not decide what is imported: name it yourself "
+            f"(--env {env})"
+        )
+    try:
+        return _trained(record), _world(record)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{name} does not hold a learner: {error!s:.200}") from None
 
 
 def _trained(record: Record) -> Learner:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import socket
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -190,8 +192,11 @@ def _connect(address: str | None) -> Any:
         raise UserError('this executor needs the extra ray: pip install "vpac[ray]"') from None
     # Ray prints on standard output which workers have died; that is the verb's, and the driver reports what came of it
     ray._private.worker.print_to_stdstream = lambda *lines, **how: None
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray's own would end the driver where it is
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         words = str(error).strip().splitlines()[0]
         raise UserError(f"cannot reach a Ray cluster at {address or 'this machine'}: {words}") from None

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from vpac.errors import UserError, suggestion
 from vpac.execution.making import recipe_of
-from vpac.execution.run import Run
+from vpac.execution.run import Run, canonical
 from vpac.execution.scratch import Scratch
 from vpac.execution.store import Result
+from vpac.interruption import patient, stop_if_asked
 from vpac.risk import metrics as risk
 from vpac.typing import FloatArray
 
@@ -58,26 +58,39 @@ def train_deep(run: Run, scratch: Scratch) -> Result:
         scratch: for checkpoints; with one in it, the run goes on from there.
     """
     task = run.task
-    agent = _agent(task, run.seed, scratch.folder)
-    agent.learn(task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=scratch.keep)
+    agent, damaged = _agent(task, run.seed, scratch.folder)
+
+    def kept() -> None:
+        scratch.keep()
+        stop_if_asked()
+
+    with patient():
+        agent.learn(task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=kept)
     agent.environments.close()
     final, samples = measure(agent, task)
     policy = agent.policy()
     arrays: dict[str, Any] = {f"weight.{i}": W for i, W in enumerate(policy.weights)}
     arrays |= {f"bias.{i}": b for i, b in enumerate(policy.biases)} | {"mean": policy.mean, "scale": policy.scale}
     arrays |= {} if policy.log_std is None else {"log_std": policy.log_std}
-    return Result(curve(agent), arrays | samples, final)
+    return Result(curve(agent), arrays | samples, final, damaged)
 
 
-def _agent(task: dict[str, Any], seed: int, folder: Path) -> PPO:
-    kind = deep_algorithm(task["algorithm"])
+def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[str, ...]]:
+    """The agent of the last good checkpoint, or a new one, and what was wrong with those that are not good.
+
+    The task says which environment it is: a checkpoint that names another is not this run's.
+    """
     from vpac.deep.checkpoint import latest_checkpoint
 
     env, arguments = recipe_of(task)
-    found = latest_checkpoint(kind, folder, env if isinstance(env, EnvSpec) else None)
-    if found is not None:
-        return found[0]
-    return kind(env, seed=seed, arguments=arguments or None, **task["settings"])
+    kind = deep_algorithm(task["algorithm"])
+    fresh = kind(env, seed=seed, arguments=arguments or None, **task["settings"])
+    agent, damaged = latest_checkpoint(kind, folder, fresh.environments) or (None, [])
+    if agent is None:
+        return fresh, tuple(damaged)
+    if agent.seed != fresh.seed or canonical(agent.options.as_dict()) != canonical(fresh.options.as_dict()):
+        return fresh, (*damaged, f"the checkpoint in {folder} is that of another run")
+    return agent, tuple(damaged)
 
 
 def curve(agent: PPO) -> dict[str, FloatArray]:

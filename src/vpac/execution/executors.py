@@ -9,6 +9,8 @@ import contextlib
 import multiprocessing as mp
 import os
 import signal
+import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from vpac.errors import UserError
 from vpac.execution.run import Run
 from vpac.execution.store import Store
 from vpac.execution.worker import Outcome, carry_out
+from vpac.interruption import handled, stop_if_asked
 
 __all__ = ["Executor", "Processes", "Serial", "make_executor"]
 
@@ -26,6 +29,13 @@ AHEAD = 2
 """Runs that a worker is given at a time, so that it does not wait for the next."""
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
+LOOK = 1.0
+"""Seconds between two signs of life, and between two looks at who gives none."""
+SILENCE, STARTING = 120.0, 5.0
+"""Seconds without a sign of life after which a process counts as hung, and how many times as long it may take to start."""
+GRACE = 30.0
+"""Seconds that a process has to come to its next checkpoint; schedulers that send SIGTERM wait about as long."""
+OVERTIME = "its time limit"
 
 
 class Executor(Protocol):
@@ -60,30 +70,42 @@ class _Worker:
     pipe: Connection
     at: deque[Run] = field(default_factory=deque)
     """What it was given, the one that it is at first."""
+    heard: bool = False
+    """Whether it has said anything yet: it takes a while to start."""
+    silent: float = 0.0
+    """Seconds since it last said something."""
+    age: float = 0.0
+    """Seconds since it began the run that it is at."""
 
     @classmethod
     def start(cls) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
-        process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+        process = mp.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
         return cls(process, ours)
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         self.pipe.close()
-        self.process.terminate()
+        self.process.kill()
         self.process.join()
 
 
 class Processes:
     """Several processes of this machine, which stay from study to study until `close`.
 
-    One that dies is replaced; its run is tried once more, then recorded as failed.
+    One that dies, or gives no sign of life, is replaced; its run is tried once more, then recorded as failed.
+
+    Args:
+        jobs: how many.
+        time_limit: seconds after which a run is stopped and recorded as failed; None: none.
+        silence: seconds without a sign of life after which a process counts as hung.
     """
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+    def __init__(self, jobs: int, time_limit: float | None = None, silence: float = SILENCE) -> None:
+        self.jobs, self.time_limit, self.silence = jobs, time_limit, silence
         self._workers: list[_Worker] = []
+        self._looked = time.monotonic()
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Whoever is free takes the next."""
@@ -100,65 +122,131 @@ class Processes:
                         with contextlib.suppress(OSError):  # it has died: found out below
                             worker.pipe.send((store.address, run))
                 busy = {worker.pipe: worker for worker in workers if worker.at}
-                for pipe in wait(list(busy)):
+                for pipe in wait(list(busy), timeout=LOOK):
                     worker = busy[pipe]  # type: ignore[index]
                     try:
                         outcome = worker.pipe.recv()
                     except (EOFError, OSError):
-                        workers[workers.index(worker)] = _Worker.start()
                         yield from self._bury(store, worker, waiting, deaths)
                         continue
-                    worker.at.popleft()
-                    yield outcome
+                    worker.heard, worker.silent = True, 0.0
+                    if outcome is not None:
+                        worker.at.popleft()
+                        worker.age = 0.0
+                        yield outcome
+                for worker, why in self._overdue():
+                    yield from self._bury(store, worker, waiting, deaths, why)
         finally:
             if any(worker.at for worker in workers):  # stopped in the middle
                 self.close()
 
-    def close(self) -> None:
-        """End the processes; a run that one of them is at is lost, nothing else."""
-        for worker in self._workers:
-            worker.stop()
-        self._workers.clear()
+    def _overdue(self) -> list[tuple[_Worker, str]]:
+        """Workers that hang, or whose run takes too long, and which it is.
 
-    def _bury(self, store: Store, worker: _Worker, waiting: deque[Run], deaths: Counter[str]) -> Iterator[Outcome]:
-        """Its runs go back to the others, unless the one it was at has now been the death of two."""
-        worker.stop()
+        What counts is time in which this process was awake and no clock that can be set: after a break nobody is overdue.
+        """
+        now = time.monotonic()
+        passed, found = min(now - self._looked, 2.0 * LOOK), []
+        if passed < LOOK:
+            return []
+        self._looked = now
+        for worker in self._workers:
+            if not worker.at:
+                continue
+            worker.silent += passed
+            worker.age += passed if worker.heard else 0.0
+            if worker.silent > self.silence * (1.0 if worker.heard else STARTING):
+                found.append((worker, f"it gave no sign of life for {self.silence:g} s"))
+            elif self.time_limit is not None and worker.age > self.time_limit:
+                found.append((worker, f"{OVERTIME} of {self.time_limit:g} s"))
+        return found
+
+    def close(self) -> None:
+        """End the processes. A run that leaves checkpoints goes on to the next one; of others what they have done is lost.
+
+        Ctrl-C meanwhile ends them at once.
+        """
+        workers = list(self._workers)
+        self._workers.clear()
+        try:
+            for worker in workers:
+                worker.process.terminate()
+            until = time.monotonic() + GRACE
+            for worker in workers:
+                worker.process.join(max(0.0, until - time.monotonic()))
+        finally:
+            for worker in workers:
+                worker.kill()
+
+    def _bury(
+        self, store: Store, worker: _Worker, waiting: deque[Run], deaths: Counter[str], why: str = ""
+    ) -> Iterator[Outcome]:
+        """Its runs go back to the others, unless the one it was at has now been the death of two, or has had its time."""
+        worker.kill()
+        self._workers[self._workers.index(worker)] = _Worker.start()
         code = worker.process.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         first, *rest = worker.at
         waiting.extendleft(reversed(rest))
         deaths[first.name] += 1
-        if deaths[first.name] < ATTEMPTS:
+        late = why.startswith(OVERTIME)
+        if deaths[first.name] < ATTEMPTS and not late:
             waiting.appendleft(first)
             return
-        error = f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
+        died = f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
+        error = f"it was stopped at {why}" if late else f"it hung {ATTEMPTS} times: {why}" if why else died
         store.fail(first, error, {"status": "failed"})
-        yield Outcome(first.name, "failed", 0.0, error)
+        yield Outcome(first.name, "failed", worker.age, error)
 
 
-def _serve(pipe: Connection) -> None:
-    """A worker's life: runs in, outcomes out, until the other end closes. Ctrl-C is the parent's business."""
+def serve(pipe: Connection) -> None:
+    """A worker's life: runs in, outcomes and signs of life out, until the other end closes. Ctrl-C is the parent's business."""
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    speaking = threading.Lock()
+    threading.Thread(target=_beat, args=(pipe, speaking), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     stores: dict[str, Store] = {}
-    with threadpool_limits(1):
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), handled([signal.SIGTERM]), threadpool_limits(1):
         while True:
-            try:
-                address, run = pipe.recv()
-                pipe.send(carry_out(stores.setdefault(address, Store(address)), run))
-            except (EOFError, OSError):
-                return
+            address, run = pipe.recv()
+            outcome = carry_out(stores.setdefault(address, Store(address)), run)
+            with speaking:
+                pipe.send(outcome)
+            stop_if_asked()
 
 
-def make_executor(name: str, jobs: int | None, address: str | None = None) -> Executor:
+def _beat(pipe: Connection, speaking: threading.Lock) -> None:
+    """Say every second that the process is alive."""
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            with speaking:
+                pipe.send(None)
+            time.sleep(LOOK)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would go on for as long as its run takes."""
+    parent = mp.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def make_executor(name: str, jobs: int | None, address: str | None = None, time_limit: float | None = None) -> Executor:
     """An executor by its name on the command line.
 
     Args:
         name: serial, processes or ray.
         jobs: how many runs at a time; none: one for each core.
         address: of the Ray cluster.
+        time_limit: seconds that a run may take; needs processes, which can be stopped.
     """
+    if time_limit is not None and not 0.0 < time_limit < float("inf"):
+        raise UserError(f"a time limit must be a positive number of seconds, got {time_limit!r}")
+    if time_limit is not None and name != "processes":
+        raise UserError(f"a time limit needs --executor processes, which can be stopped, not {name}")
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be a whole number from 1 up, got {jobs!r}")
     if name == "ray":
@@ -168,4 +256,5 @@ def make_executor(name: str, jobs: int | None, address: str | None = None) -> Ex
     if address is not None:
         raise UserError(f"an address is that of a Ray cluster: use --executor ray with it, not {name}")
     count = os.cpu_count() or 1 if jobs is None else jobs
-    return Serial() if name == "serial" or count == 1 else Processes(count)
+    alone = name == "serial" or (count == 1 and time_limit is None)
+    return Serial() if alone else Processes(count, time_limit)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 from typing import Any
 
 from vpac.errors import UserError
 from vpac.execution.store import Damaged, Store, read_record
+from vpac.sealing import parse
 
 __all__ = ["index"]
 
-INDEX = "index.parquet"
+INDEX, DIGEST = "index.parquet", "index.sha256"
 COLUMNS = ("name", "status", "algorithm", "env", "seed", "mean", "variance", "seconds", "time", "settings", "stamp")
 
 
@@ -73,10 +75,17 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
     import polars as pl
 
     try:
-        frame = pl.read_parquet(io.BytesIO(store.place.read(INDEX)), columns=list(COLUMNS))
-        return {row["name"]: row | {"settings": json.loads(row["settings"])} for row in frame.iter_rows(named=True)}
+        content = store.place.read(INDEX)
+        if store.place.read(DIGEST) != _digest(content):
+            return {}
+        frame = pl.read_parquet(io.BytesIO(content), columns=list(COLUMNS))
+        return {row["name"]: row | {"settings": parse(row["settings"])} for row in frame.iter_rows(named=True)}
     except (OSError, ValueError, TypeError, pl.exceptions.PolarsError):
         return {}
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _write(store: Store, rows: list[dict[str, Any]]) -> None:
@@ -94,3 +103,4 @@ def _write(store: Store, rows: list[dict[str, Any]]) -> None:
     file = io.BytesIO()
     pl.DataFrame(plain, schema=kinds).write_parquet(file)
     store.place.write(INDEX, file.getvalue())
+    store.place.write(DIGEST, _digest(file.getvalue()))

@@ -39,11 +39,15 @@ class Objects:
 
     def __init__(self, address: str) -> None:
         try:
+            from obstore.exceptions import BaseError
             from obstore.store import S3Store
         except ImportError:
             raise UserError('object storage needs the extra s3: pip install "vpac[s3]"') from None
         self.address = address
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError as error:
+            raise UserError(f"cannot read {address}: {error}") from None
         given = dict(parse_qsl(parts.query))
         for name in given:
             one_of(name, ("endpoint", "region"), f"parameter in {address}")
@@ -55,10 +59,13 @@ class Objects:
         more: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
         if endpoint:
             more |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
-        self._store = S3Store(
-            parts.netloc, prefix=parts.path.strip("/") or None,
-            retry_config={"max_retries": RETRIES, "retry_timeout": PATIENCE}, **more,
-        )  # fmt: skip
+        try:
+            self._store = S3Store(
+                parts.netloc, prefix=parts.path.strip("/") or None,
+                retry_config={"max_retries": RETRIES, "retry_timeout": PATIENCE}, **more,
+            )  # fmt: skip
+        except (ValueError, TypeError, BaseError) as error:
+            raise UserError(f"cannot use {address}: {str(error).splitlines()[0]:.200}") from None
 
     def prepare(self) -> None:
         """Look whether the bucket answers."""

@@ -18,7 +18,7 @@ from typing import Protocol
 from vpac.errors import UserError
 from vpac.execution.run import HASH
 from vpac.execution.scratch import Scratch
-from vpac.files import make_folder, sync_file, sync_folder, write_atomically
+from vpac.files import make_folder, read_bytes, sync_file, sync_folder, unwritable, write_bytes
 
 __all__ = ["RECORD", "Local", "Place", "place_at"]
 
@@ -92,58 +92,67 @@ class Local:
 
     def read(self, key: str) -> bytes:
         """A file's content."""
-        return (self.root / key).read_bytes()
+        return read_bytes(self._at(key))
 
     def write(self, key: str, content: bytes) -> None:
         """Beside it first, then renamed."""
-        write_atomically(self.root / key, lambda path: path.write_bytes(content))
+        write_bytes(self._at(key), content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Beside it first, then linked, which fails if there is one."""
-        make_folder((self.root / key).parent)
-        handle, name = tempfile.mkstemp(dir=(self.root / key).parent, prefix=".", suffix=PART)
+        target = self._at(key)
+        make_folder(target.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            sync_file(Path(name))
-            os.link(name, self.root / key)
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=PART)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                sync_file(Path(name))
+                os.link(name, target)
+            finally:
+                os.unlink(name)
         except FileExistsError:
             return False
-        finally:
-            os.unlink(name)
+        except OSError as error:
+            raise unwritable(target, error, len(content)) from None
         return True
 
     def remove(self, key: str) -> None:
         """Unlink."""
-        (self.root / key).unlink(missing_ok=True)
+        self._at(key).unlink(missing_ok=True)
 
     def files(self, folder: str) -> list[str]:
         """As the folder lists them; hidden ones are not ours."""
         try:
-            return sorted(e.name for e in os.scandir(self.root / folder) if not e.name.startswith(".") and e.is_file())
+            entries = list(os.scandir(self._at(folder)))
         except FileNotFoundError:
             return []
+        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_file(follow_symlinks=False))
 
     def folders(self, folder: str) -> dict[str, int]:
         """With the time of the record, -1 if it is missing."""
         try:
-            names = [e.name for e in os.scandir(self.root / folder) if not e.name.startswith(".") and e.is_dir()]
+            entries = list(os.scandir(self._at(folder)))
         except FileNotFoundError:
             return {}
+        names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
         return {name: self._stamp(self.root / folder / name / RECORD) for name in sorted(names)}
 
     def has(self, folder: str) -> bool:
         """Folders get their names only when they are whole."""
-        return (self.root / folder).is_dir()
+        try:
+            return self._at(folder).is_dir()
+        except OSError:  # no name of ours
+            return False
 
     def commit(self, folder: str, files: dict[str, bytes]) -> None:
         """The caller holds the lock, so nobody else writes under the same temporary name."""
-        target = self.root / folder
+        target = self._at(folder)
         temporary = target.parent / f".{target.name}{PART}"
         make_folder(target.parent)
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
         try:
+            temporary.mkdir()
             for name, content in files.items():
                 (temporary / name).write_bytes(content)
                 sync_file(temporary / name)
@@ -151,13 +160,15 @@ class Local:
             with _the_first_one_wins():
                 temporary.rename(target)
             sync_folder(target.parent)
+        except OSError as error:
+            raise unwritable(target, error, sum(map(len, files.values()))) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def move(self, folder: str, target: str) -> None:
         """Rename."""
-        make_folder((self.root / target).parent)
-        (self.root / folder).rename(self.root / target)
+        make_folder(self._at(target).parent)
+        self._at(folder).rename(self._at(target))
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:
@@ -167,7 +178,7 @@ class Local:
         """
         if self._locks is None:
             make_folder(self.root)
-            self._locks = os.open(self.root / ".locks", os.O_RDWR | os.O_CREAT, 0o666)
+            self._locks = os.open(self.root / ".locks", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         place = int(name[-HASH:][:15], 16)
         try:
             fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
@@ -181,7 +192,7 @@ class Local:
 
     def scratch(self, folder: str) -> Scratch:
         """A folder of the store itself."""
-        return Scratch(self.root / folder)
+        return Scratch(self._at(folder))
 
     def tidy(self) -> None:
         """Folders that are not whole, unless somebody is at them."""
@@ -192,6 +203,17 @@ class Local:
         for left in (self.root / "checkpoints").glob("*"):
             if self.has(f"runs/{left.name}"):
                 shutil.rmtree(left, ignore_errors=True)
+
+    def _at(self, key: str) -> Path:
+        """Where a key is; one that leads out of the folder, by its words or by a symbolic link, is an `OSError`."""
+        path, parts = self.root, key.split("/")
+        for part in parts:
+            path = path / part
+            if part in ("", ".", "..") or "\0" in part:
+                raise OSError(errno.EINVAL, "no name of something in a store", key)
+            if path.is_symlink():
+                raise OSError(errno.ELOOP, "it is a symbolic link, which a store does not follow", os.fspath(path))
+        return path
 
     @staticmethod
     def _stamp(path: Path) -> int:

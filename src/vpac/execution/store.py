@@ -14,8 +14,6 @@ place has is finished. There is no file that knows about all runs and could ruin
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vpac.errors import UserError
+from vpac.execution.encoding import arrays_of, as_parquet, as_safetensors, frame_of
 from vpac.execution.places import RECORD, Local, Place, place_at
 from vpac.execution.run import FORMAT, Run
 from vpac.execution.scratch import Scratch
+from vpac.sealing import check_seal, parse, sealed
 from vpac.typing import FloatArray
 
 __all__ = ["Damaged", "Record", "Result", "Store"]
@@ -37,7 +35,6 @@ __all__ = ["Damaged", "Record", "Result", "Store"]
 METRICS, POLICY = "metrics.parquet", "policy.safetensors"
 RUNS, FAILED, DAMAGED, CHECKPOINTS = "runs", "failed", "damaged", "checkpoints"
 IDENTITY = ".identity"
-BLANK = b"." * 64
 
 
 class Damaged(Exception):
@@ -54,6 +51,8 @@ class Result:
     """What was learned, as arrays."""
     final: dict[str, float | None]
     """The numbers that it comes down to."""
+    damaged: tuple[str, ...] = ()
+    """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +72,11 @@ class Record:
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
-        import polars as pl
-
-        return pl.read_parquet(io.BytesIO(self.file(METRICS)))
+        return frame_of(self.file(METRICS))
 
     def policy(self) -> dict[str, FloatArray]:
         """What was learned."""
-        from safetensors.numpy import load
-
-        return dict(load(self.file(POLICY)))
+        return arrays_of(self.file(POLICY))
 
     def file(self, name: str) -> bytes:
         """The content of one of its files, checked."""
@@ -92,7 +87,7 @@ class Record:
             raise Damaged(f"{_named(self.place, key)} is missing") from None
         except OSError as error:
             raise Damaged(f"{_named(self.place, key)} cannot be read: {error.strerror or error}") from None
-        if _fingerprint(content) != self.files[name]:
+        if _fingerprint(content) != self.files.get(name):
             raise Damaged(f"{_named(self.place, key)} is not what was written: its checksum differs")
         return content
 
@@ -139,10 +134,10 @@ class Store:
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
         """Keep a run; the caller holds its lock."""
-        files = {METRICS: _as_parquet(result.metrics), POLICY: _as_safetensors(result.policy)}
+        files = {METRICS: as_parquet(result.metrics), POLICY: as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
         record["files"] = {name: _fingerprint(content) for name, content in files.items()}
-        files[RECORD] = _signed(record).encode()
+        files[RECORD] = sealed(record, indent=1, allow_nan=False).encode()
         self.place.commit(f"{RUNS}/{run.name}", files)
         self.place.remove(f"{FAILED}/{run.name}.json")
 
@@ -168,7 +163,7 @@ class Store:
         if run.name != name or record["name"] != name:
             raise Damaged(f"{_named(self.place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
         found = Record(run, record["final"], record["about"], record["files"], self.place)
-        for file in found.files:
+        for file in (METRICS, POLICY):
             found.file(file)
         return found
 
@@ -183,15 +178,23 @@ class Store:
     def fail(self, run: Run, error: str, about: dict[str, Any]) -> None:
         """Remember that a run failed, and how."""
         record = {**run.content, "name": run.name, "error": error, "about": about}
-        self.place.write(f"{FAILED}/{run.name}.json", json.dumps(record, indent=1, ensure_ascii=False).encode())
+        self.place.write(f"{FAILED}/{run.name}.json", sealed(record, indent=1).encode())
 
     def failure(self, name: str) -> dict[str, Any] | None:
-        """How a run failed last time, if it did; a note that cannot be read is no obstacle."""
+        """How a run failed last time, if it did; of a note that is damaged, that it is."""
+        key = f"{FAILED}/{name}.json"
         try:
-            found = json.loads(self.place.read(f"{FAILED}/{name}.json"))
-        except (OSError, ValueError):
+            content = self.place.read(key)
+        except FileNotFoundError:
             return None
-        return found if isinstance(found, dict) else None
+        except OSError as error:
+            return {"error": f"{_named(self.place, key)} cannot be read: {error.strerror or error}"}
+        try:
+            found: dict[str, Any] = parse(content)
+            check_seal(content, found, required=False)
+        except ValueError as error:
+            return {"error": f"{_named(self.place, key)} is not what was written: {error}"}
+        return found
 
     def failures(self) -> list[str]:
         """Names of the runs that failed last time."""
@@ -216,24 +219,38 @@ def read_record(place: Place, name: str) -> dict[str, Any]:
     path = _named(place, key)
     try:
         text = place.read(key)
-        record = json.loads(text)
+        record = parse(text)
         format_ = record["format"]
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         raise Damaged(f"{path} is not what was written: it is not a record of a run") from None
     if format_ != FORMAT:
         raise Damaged(f"{path} has format {format_!r:.40}; this version of vpac reads format {FORMAT}")
-    checksum = str(record.get("checksum", "")).encode()
-    if len(checksum) != len(BLANK) or hashlib.sha256(text.replace(checksum, BLANK)).hexdigest().encode() != checksum:
-        raise Damaged(f"{path} is not what was written: its checksum differs")
+    try:
+        check_seal(text, record)
+    except ValueError as error:
+        raise Damaged(f"{path} is not what was written: {error}") from None
+    if not _is_record(record):
+        raise Damaged(f"{path} is not a record of a run that vpac wrote")
     return dict(record)
 
 
-def _signed(record: dict[str, Any]) -> str:
-    """A record as the text that is stored; its checksum is that of the text with a blank in its place."""
-    blank = json.dumps({**record, "checksum": BLANK.decode()}, indent=1, ensure_ascii=False, allow_nan=False)
-    return blank.replace(BLANK.decode(), hashlib.sha256(blank.encode()).hexdigest())
+def _is_record(record: dict[str, Any]) -> bool:
+    """Whether everything is of its kind. Somebody else's record may have a good checksum, too."""
+    kinds = {"task": dict, "number": int, "seed": int, "name": str, "final": dict, "about": dict, "files": dict}
+    task, final = record.get("task"), record.get("final")
+    return (
+        all(isinstance(record.get(name), kind) for name, kind in kinds.items())
+        and isinstance(task, dict)
+        and isinstance(task.get("kind"), str)
+        and all(isinstance(task.get(name, ""), str) for name in ("env", "algorithm"))
+        and all(isinstance(task.get(name, {}), dict) for name in ("settings", "env_settings"))
+        and isinstance(final, dict)
+        and all(value is None or isinstance(value, int | float) for value in final.values())
+        and all(isinstance(record["about"].get(name, 0.0), int | float) for name in ("seconds",))
+        and isinstance(record["about"].get("time", ""), str)
+    )
 
 
 def _named(place: Place, key: str) -> str:
@@ -243,18 +260,3 @@ def _named(place: Place, key: str) -> str:
 
 def _fingerprint(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _as_parquet(columns: dict[str, Any]) -> bytes:
-    """In memory, so that writing can fail in one place and in one way only."""
-    import polars as pl
-
-    file = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(file, compression="zstd")
-    return file.getvalue()
-
-
-def _as_safetensors(arrays: dict[str, FloatArray]) -> bytes:
-    from safetensors.numpy import save
-
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})

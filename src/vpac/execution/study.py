@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-
-from pydantic import ValidationError
 
 from vpac.errors import UserError
 from vpac.execution.executors import Executor
@@ -19,12 +17,16 @@ from vpac.execution.store import Damaged, Store
 from vpac.execution.worker import Outcome
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Experiment
+from vpac.files import Unwritable
+from vpac.sealing import check_seal, parse, sealed
 
-__all__ = ["Plan", "Study", "Tally", "carry_out_studies", "plan", "read_study", "studies"]
+__all__ = ["Plan", "Study", "Tally", "carry_out_studies", "damaged_notes", "plan", "read_study", "studies"]
 
 STUDIES = "studies"
 FEWEST = 5
 """Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
+FORMAT = 2
+"""Of the notes; those of the first had no checksum."""
 PATIENCE = 0.2
 """Seconds between two looks at runs that another process is at."""
 
@@ -137,13 +139,14 @@ def carry_out_studies(
         with closing(executor.run(store, runs)) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if outcome.status == "unwritable":
-                    raise OSError(outcome.error)
+                    raise Unwritable(errno.EIO, outcome.error)
                 if outcome.status == "elsewhere":
                     elsewhere.append(todo[outcome.name][0])
                     continue
                 watch(outcome)
                 tally = owner[outcome.name]
                 tally.tell(outcome)
+                tally.damaged += outcome.damaged
                 if not tally.waiting:
                     _write_study(of_tally[id(tally)], store, tally, command)
         runs = elsewhere
@@ -196,32 +199,43 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
         return
     seconds = before.seconds if before and before.runs == names else 0.0
     note = {
-        "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
+        "format": FORMAT, "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
         "command": f"vpac reproduce {plan.experiment.name}" if plan.experiment.name in EXPERIMENTS else command,
         "seconds": seconds + tally.seconds,
         "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
-    store.place.write(_key(plan.experiment.name), json.dumps(note, ensure_ascii=False, indent=1).encode())
+    store.place.write(_key(plan.experiment.name), sealed(note, indent=1).encode())
 
 
 def read_study(store: Store, name: str) -> Study | None:
     """A study's note; None if there is none or it cannot be read, for running the experiment again writes it anew."""
     try:
-        note: dict[str, Any] = json.loads(store.place.read(_key(name)))
+        content = store.place.read(_key(name))
+        note: dict[str, Any] = parse(content)
+        check_seal(content, note, required="format" in note)
         experiment = Experiment.model_validate(note["experiment"])
         runs = {str(label): [str(name) for name in names] for label, names in note["runs"].items()}
         return Study(
             experiment, runs, float(note["scale"]), float(note["seconds"]), str(note["time"]), str(note["command"])
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
 def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
     """The studies in a store, or those of these names, in their order."""
-    for name in names or [file.removesuffix(".json") for file in store.place.files(STUDIES) if file.endswith(".json")]:
+    for name in names or _noted(store):
         if (study := read_study(store, name)) is not None:
             yield study
+
+
+def damaged_notes(store: Store) -> list[str]:
+    """Notes of studies that cannot be read, by name; running the experiment again writes them anew."""
+    return [f"{store.address}/{_key(name)}" for name in _noted(store) if read_study(store, name) is None]
+
+
+def _noted(store: Store) -> list[str]:
+    return [file.removesuffix(".json") for file in store.place.files(STUDIES) if file.endswith(".json")]
 
 
 def _key(name: str) -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from vpac.errors import UserError
+from vpac.errors import Diverged, UserError
 from vpac.execution.perform import perform
 from vpac.execution.provenance import provenance
 from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
 from vpac.execution.store import Store
-from vpac.learners.learner import Diverged
+from vpac.files import Unwritable
 
 __all__ = ["Outcome", "carry_out"]
 
@@ -34,6 +34,8 @@ class Outcome:
     """How long it took."""
     error: str = ""
     """What went wrong."""
+    damaged: tuple[str, ...] = ()
+    """Checkpoints that were damaged and passed over."""
 
     @property
     def last_line(self) -> str:
@@ -52,14 +54,17 @@ def carry_out(store: Store, run: Run) -> Outcome:
             with store.scratch(run) as scratch:
                 return _carry_out(store, run, scratch)
     except (OSError, UserError) as unwritable:  # not the run's own: those are caught where it is performed
-        words = getattr(unwritable, "strerror", None) or unwritable
-        return Outcome(run.name, "unwritable", 0.0, f"cannot write to {store.address}: {words}")
+        words = getattr(unwritable, "strerror", None) or str(unwritable)
+        text = words if words.startswith("cannot write ") else f"cannot write to {store.address}: {words}"
+        return Outcome(run.name, "unwritable", 0.0, text)
 
 
 def _carry_out(store: Store, run: Run, scratch: Scratch) -> Outcome:
     begun = time.perf_counter()
     try:
         result = perform(run, scratch)
+    except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
+        raise
     except Exception as error:
         seconds = time.perf_counter() - begun
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
@@ -69,7 +74,7 @@ def _carry_out(store: Store, run: Run, scratch: Scratch) -> Outcome:
     seconds = time.perf_counter() - begun
     store.write(run, result, _about(seconds))
     scratch.clear()
-    return Outcome(run.name, "finished", seconds)
+    return Outcome(run.name, "finished", seconds, damaged=result.damaged)
 
 
 def _about(seconds: float) -> dict[str, Any]:

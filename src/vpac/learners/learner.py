@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vpac.errors import UserError
+from vpac.errors import Diverged, UserError
 from vpac.learners import settings as codes
 from vpac.learners import state
 from vpac.learners.checks import positive_rows, whole
@@ -33,10 +33,6 @@ QUANTITIES = {
     state.BAD_SPREAD: "update of the critic of the spread",
     state.BAD_ACTOR: "actor's update",
 }
-
-
-class Diverged(UserError):
-    """Learning met a number that is not finite, or beyond 1e150; the learner keeps the last weights that were."""
 
 
 class Learner:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from vpac.envs.making import make_env
+from vpac.envs.making import is_named_by_user, make_env
 from vpac.errors import UserError
+from vpac.files import read_bytes, read_pair, write_pair
+from vpac.sealing import check_seal, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.learners.learner import Learner
 
 __all__ = ["load", "save"]
 
-FORMAT = 1
+FORMAT, OLDER = 2, (1,)
+"""Since the second, both files are checked when they are read."""
+AGENT, NUMBERS = "agent.json", "weights.safetensors"
 WEIGHTS = ("theta", "w", "z", "mean")
 L = TypeVar("L", bound="Learner")
 
 
 def save(learner: Learner, folder: Path) -> Path:
-    """Write a learner; each file is whole or not there."""
-    from safetensors.numpy import save_file
-
-    from vpac.files import write_atomically, write_text
+    """Write a learner; what was there before can be read until this one can."""
+    from safetensors.numpy import save as as_bytes
 
     arrays = dict(zip(WEIGHTS, learner.weights, strict=True))
     words = {"words": learner._words.view(np.int64), "eyes": learner._eyes.view(np.int64)}
@@ -40,54 +42,67 @@ def save(learner: Learner, folder: Path) -> Path:
     }  # fmt: skip
     if learner._holder is not None:
         data["multiplier"] = learner._holder.state._asdict()
-    plain = {name: np.ascontiguousarray(x) for name, x in numbers.items()}
-    write_atomically(folder / "weights.safetensors", lambda path: save_file(plain, path))
-    write_text(folder / "agent.json", json.dumps(data, indent=1, default=int) + "\n")
+    content = as_bytes({name: np.ascontiguousarray(x) for name, x in numbers.items()})
+    data["sha256"] = hashlib.sha256(content).hexdigest()
+    write_pair(folder / NUMBERS, content, folder / AGENT, sealed(data, indent=1, default=int))
     return folder
 
 
 def load(kind: type[L], folder: Path, env: Any) -> L:
     """Read a learner back into the state it was saved in."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load as from_bytes
 
     try:
-        data = json.loads((folder / "agent.json").read_text(encoding="utf-8"))
-        numbers = load_file(folder / "weights.safetensors")
+        text = read_bytes(folder / AGENT)
+        data = parse(text)
+        _check(data, text, kind, folder)
+        digest = data.get("sha256")
+        content = read_bytes(folder / NUMBERS) if digest is None else read_pair(folder / NUMBERS, str(digest))
+        numbers = from_bytes(content)
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(f"cannot read a learner from {folder}: {error.strerror or error}") from None
-    except (ValueError, SafetensorError) as error:
-        raise UserError(f"{folder} does not hold a learner: {error}") from None
-    _check(data, kind, folder)
+    except (ValueError, TypeError, KeyError, SafetensorError) as error:
+        raise UserError(f"{folder} does not hold a learner: {error!s:.200}") from None
     made = _environment(data, folder) if env is None else env
     try:
         learner = kind(made, seed=data["seed"], **data["options"])
         _restore(learner, data, numbers, folder)
     except UserError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{folder} does not hold a learner: {type(error).__name__}: {error}") from None
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise UserError(f"{folder} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
     return learner
 
 
 def _plain(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
     """An environment's arguments, if JSON can write them."""
     try:
-        json.dumps(arguments, allow_nan=False)
+        sealed({"arguments": arguments}, allow_nan=False)
     except (TypeError, ValueError):
         return None
     return arguments
 
 
-def _check(data: Any, kind: type[Learner], folder: Path) -> None:
+def _check(data: Any, text: bytes, kind: type[Learner], folder: Path) -> None:
     """Whether what was read can be a learner of this kind."""
     if not isinstance(data, dict):
         raise UserError(f"{folder} does not hold a learner: agent.json is not an object")
-    if data.get("format") != FORMAT:
-        raise UserError(f"{folder} is in format {data.get('format')!r}: this version reads format {FORMAT}")
+    if data.get("format") not in (FORMAT, *OLDER):
+        raise UserError(f"{folder} is in format {data.get('format')!r:.40}: this version reads formats up to {FORMAT}")
+    try:
+        check_seal(text, data, required=data["format"] == FORMAT)
+    except ValueError as error:
+        raise UserError(f"{folder / AGENT} is not what was written: {error}") from None
+    if data["format"] == FORMAT and not isinstance(data.get("sha256"), str):
+        raise UserError(f"{folder} does not hold a learner: 'sha256' in agent.json is {data.get('sha256')!r:.60}")
     for name, expected in (("algorithm", str), ("env", str), ("seed", int), ("options", dict), ("resets", dict)):
         if not isinstance(data.get(name), expected):
             raise UserError(f"{folder} does not hold a learner: {name!r} in agent.json is {data.get(name)!r:.60}")
+    if isinstance(data["seed"], bool):
+        raise UserError(f"{folder} does not hold a learner: 'seed' in agent.json is {data['seed']!r}")
     if data["algorithm"] != kind.__name__:
         raise UserError(f"{folder} holds a {data['algorithm']}, not a {kind.__name__}: use {data['algorithm']}.load")
 
@@ -95,7 +110,7 @@ def _check(data: Any, kind: type[Learner], folder: Path) -> None:
 def _environment(data: dict[str, Any], folder: Path) -> Any:
     """The environment it was saved with. Older versions did not write its arguments down."""
     arguments = data.get("arguments", {})
-    if not isinstance(arguments, dict) or ":" in data["env"]:  # an import path: a file must not say what is imported
+    if not isinstance(arguments, dict) or not is_named_by_user(data["env"]):
         raise UserError(
             f"{folder} does not say how its environment, {data['env']}, was made: pass it, {data['algorithm']}.load(path, env)"
         )
@@ -111,19 +126,31 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
         if name not in numbers:
             raise UserError(f"{folder} does not hold a learner: weights.safetensors lacks {name!r}")
     for name, mine in zip(WEIGHTS, learner.weights, strict=True):
-        if numbers[name].shape != mine.shape:
-            raise UserError(
-                f"{folder}: {name} has shape {list(numbers[name].shape)}, the environment needs {list(mine.shape)}"
-            )
+        _fits(numbers[name], mine.shape, np.float64, f"{folder}: {name}")
+        if not np.isfinite(numbers[name]).all():
+            raise UserError(f"{folder}: {name} holds a number that is not finite")
         mine[...] = numbers[name]
-    learner._words[...] = numbers["words"].view(np.uint64)
-    learner._eyes[...] = numbers["eyes"].view(np.uint64)
+    for name, state in (("words", learner._words), ("eyes", learner._eyes)):
+        _fits(numbers[name], state.shape, np.int64, f"{folder} does not hold a learner: {name}")
+        state[...] = numbers[name].view(np.uint64)
     learner._resets.bit_generator.state = data["resets"]
-    unknown = np.full(len(numbers["returns"]), np.nan)  # what older versions did not record
-    columns = (numbers.get(f"history.{name}", unknown) for name in History._fields)
+    count = numbers["returns"].shape[:1]
+    _fits(numbers["returns"], count, np.float64, f"{folder} does not hold a learner: returns")
+    unknown = np.full(count, np.nan)  # what older versions did not record
+    columns = [numbers.get(f"history.{name}", unknown) for name in History._fields]
+    for name, column in zip(History._fields, columns, strict=True):
+        _fits(column, count, column.dtype, f"{folder} does not hold a learner: history.{name}")
     learner._past = [(History(*columns), numbers["returns"])]
     learner._episodes = len(numbers["returns"])
     if learner._holder is not None:
         path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
         learner._holder.rows = [(float(at), float(psi), float(variance)) for at, psi, variance in path]
         learner._holder.state = Multiplier.read(data["multiplier"])
+
+
+def _fits(array: Any, shape: tuple[int, ...], kind: Any, what: str) -> None:
+    """Compiled code asks no questions, so arrays are looked at here."""
+    if array.shape != shape or array.dtype != kind:
+        raise UserError(
+            f"{what} has shape {list(array.shape)} of {array.dtype}, the environment needs {list(shape)} of {np.dtype(kind)}"
+        )

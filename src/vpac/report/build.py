@@ -9,7 +9,7 @@ from pathlib import Path
 from vpac._version import __version__
 from vpac.execution.provenance import provenance
 from vpac.execution.store import Record, Store
-from vpac.execution.study import Study, studies
+from vpac.execution.study import Study, damaged_notes, studies
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.files import write_text
 from vpac.report import theorems
@@ -70,10 +70,17 @@ def document_of(
         claims += judge(results)
         sections.append(section_of(results))
         failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
-        if study.experiment.name == "four-rooms/frontier" and results.arms:
-            explorer = explorer_of(results)
-        if study.experiment.kind == "theorems":
-            theorems.update(verdicts_of(results), folder or store.root)
+        try:
+            if study.experiment.name == "four-rooms/frontier" and results.arms:
+                explorer = explorer_of(results)
+            if study.experiment.kind == "theorems":
+                theorems.update(verdicts_of(results), folder or store.root)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            failures[study.experiment.name] = Failure(
+                study.experiment.name, f"cannot be shown: {error}", command=study.command
+            )
+    for note in damaged_notes(store):
+        failures[note] = Failure(note, "is damaged; carrying out its study again writes it anew")
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
     title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES
     return Document(

@@ -10,7 +10,7 @@ from vpac.oracle.frontier import Frontier
 from vpac.report.chart import Chart, Points, Spots
 from vpac.report.document import Explorer
 from vpac.report.explorer import explore
-from vpac.report.results import Results
+from vpac.report.results import Results, check_named
 
 APART = 0.15
 """Share of the axes that names keep clear of one another."""
@@ -24,6 +24,7 @@ def frontier_of(results: Results) -> tuple[FiniteMDP, Frontier, float]:
     metrics = record.metrics()
     psis, means, variances = (metrics[name].to_numpy() for name in ("psi", "mean", "variance"))
     found = Frontier(psis, means, variances, record.policy()["policies"], "return")
+    check_named(record.run)
     return process_of(record.run.task), found, float(record.run.task["settings"]["gamma"])
 
 

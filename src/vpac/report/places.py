@@ -18,7 +18,7 @@ from vpac.learners.watching import paths
 from vpac.oracle import evaluate
 from vpac.report.chart import Arrow, Grid, Panel, Plane, Rectangle, Region, Trajectory
 from vpac.report.explorer import policy_arrows
-from vpac.report.results import Results, table_of
+from vpac.report.results import Results, check_named, table_of
 from vpac.typing import FloatArray
 
 __all__ = ["maps", "planes", "stored_learner"]
@@ -35,9 +35,10 @@ VALUES = {
 
 def stored_learner(record: Record) -> Learner:
     """The learner of a stored run, as it was at the end."""
-    learner = learner_of(record.run.task, record.run.seed)
-    for name, array in record.policy().items():
-        getattr(learner.weights, name)[...] = array
+    check_named(record.run)
+    learner, learned = learner_of(record.run.task, record.run.seed), record.policy()
+    for name, weights in learner.weights._asdict().items():
+        weights[...] = learned[name]
     return learner
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vpac.envs.making import is_named_by_user
+from vpac.errors import UserError
 from vpac.execution.run import Run
 from vpac.execution.store import Damaged, Record, Store
 from vpac.execution.study import Study
@@ -15,7 +17,7 @@ from vpac.experiments.spec import Arm
 from vpac.report.document import Failure
 from vpac.typing import FloatArray
 
-__all__ = ["Curve", "Results", "read_results"]
+__all__ = ["Curve", "Results", "check_named", "read_results"]
 
 
 LISTED = 20
@@ -146,6 +148,13 @@ def table_of(record: Record, policy: str) -> FloatArray:
 
     theta = record.policy()["theta"]
     return greedy(theta) if policy == "greedy" else softmax(theta, temperature(record.run))
+
+
+def check_named(run: Run) -> None:
+    """A report imports nothing that a store names: figures that would need it are left out."""
+    name = run.task.get("env", "")
+    if not is_named_by_user(name):
+        raise UserError(f"{name!r:.80} is an import path, and stored files do not decide what is imported")
 
 
 def temperature(run: Run) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -48,25 +49,30 @@ def section_of(results: Results) -> Section:
     )  # fmt: skip
 
 
-def _charts(results: Results) -> Iterator[Chart]:
-    if not results.arms:
-        return
-    if results.study.experiment.kind == "theorems":
+def _chart_makers(results: Results) -> Iterator[tuple[str, Callable[[], Chart | None]]]:
+    """What each figure is called, and what draws it."""
+    experiment = results.study.experiment
+    if experiment.kind == "theorems":
         from vpac.report.trial import trial_chart
 
-        yield trial_chart(results)
-        return
-    if results.study.experiment.kind == "frontier":
+        yield "theorems", lambda: trial_chart(results)
+    elif experiment.kind == "frontier":
         from vpac.report.frontier import frontier_chart
 
-        yield frontier_chart(results)
-        return
+        yield "frontier", lambda: frontier_chart(results)
+    else:
+        for number, figure in enumerate(experiment.figures):
+            yield figure.title, partial(chart_of, results, number)
+
+
+def _charts(results: Results) -> Iterator[Chart]:
     experiment = results.study.experiment
-    for number, figure in enumerate(experiment.figures):
+    for title, make in _chart_makers(results) if results.arms else ():
         try:
-            chart = chart_of(results, number)
-        except (LookupError, TypeError, ValueError) as error:  # the studies beside it shall still be seen
-            words = f"the figure {figure.title!r} cannot be drawn: {error}"
+            chart = make()
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            # the studies beside it shall still be seen
+            words = f"the figure {title!r} cannot be drawn: {error}"
             results.failures.append(Failure(experiment.name, words, command=results.study.command))
             continue
         if chart is not None:

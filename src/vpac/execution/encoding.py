@@ -1,0 +1,57 @@
+"""Tables and arrays as bytes, in formats that cannot hold code; made in memory, so that writing fails in one place only."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from vpac.errors import UserError
+from vpac.typing import FloatArray
+
+__all__ = ["arrays_of", "as_parquet", "as_safetensors", "frame_of"]
+
+MOST_NUMBERS = 50_000_000
+"""Of a table that is read."""
+
+
+def as_parquet(columns: dict[str, Any]) -> bytes:
+    """Columns as Parquet."""
+    import polars as pl
+
+    file = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(file, compression="zstd")
+    return file.getvalue()
+
+
+def as_safetensors(arrays: dict[str, FloatArray]) -> bytes:
+    """Arrays as safetensors."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def arrays_of(content: bytes) -> dict[str, FloatArray]:
+    """The arrays in safetensors."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(content))
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:  # its checksum is good, yet it is not ours
+        raise UserError(f"not arrays that can be read: {error!s:.100}") from None
+
+
+def frame_of(content: bytes) -> Any:
+    """Parquet as a data frame. A few bytes can claim to be any number of rows, so these are counted first."""
+    import polars as pl
+
+    try:
+        scan = pl.scan_parquet(io.BytesIO(content))
+        width, rows = len(scan.collect_schema()), scan.select(pl.len()).collect().item()
+        if width * rows > MOST_NUMBERS:
+            raise UserError(f"a table of {rows:,} rows and {width:,} columns is none that vpac wrote")
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None

@@ -1,0 +1,85 @@
+"""Signals that ask a process to stop: Ctrl-C (SIGINT), and SIGTERM, with which schedulers take a machine away.
+
+Both raise where the process is, so that everything is tidied up on the way out. Within `patient` the first of them only asks:
+work that leaves checkpoints goes on to the next one and stops there, at `stop_if_asked`. A second Ctrl-C stops at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+__all__ = ["Terminated", "handled", "patient", "stop_if_asked"]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. What is done for Ctrl-C is done for it, too; the exit code is 143."""
+
+
+@dataclass
+class _State:
+    asked: int | None = None
+    """The first signal that has come."""
+    words: str | None = None
+    """What to say to the first that comes; None: it is raised."""
+
+
+STATE = _State()
+
+
+@contextmanager
+def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
+    """While it lasts, signals are raised as `KeyboardInterrupt` and `Terminated`, or asked for; main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    STATE.asked = STATE.words = None
+    before = {number: signal.signal(number, _heed) for number in signals}
+    hook, sys.unraisablehook = sys.unraisablehook, partial(_lost, sys.unraisablehook)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def patient(words: str = "") -> Iterator[None]:
+    """Work that calls `stop_if_asked` wherever it can stop without loss; `words` are said when it is asked to."""
+    STATE.words = words
+    try:
+        yield
+    finally:
+        STATE.words = None
+
+
+def stop_if_asked() -> None:
+    """Stop if a signal has asked for it."""
+    if STATE.asked is not None:
+        raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
+
+
+def _lost(otherwise: Callable[[Any], object], what: Any) -> None:
+    """A compiler called back into Python just then, and what is raised there gets lost. It holds no file of ours open."""
+    if isinstance(what.exc_value, KeyboardInterrupt):
+        os._exit(128 + (STATE.asked or signal.SIGINT))
+    otherwise(what)
+
+
+def _heed(number: int, frame: Any) -> None:
+    first, STATE.asked = STATE.asked is None, STATE.asked or number
+    if first and STATE.words is not None:
+        with suppress(OSError):
+            os.write(2, f"{STATE.words}\n".encode() if STATE.words else b"")
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt
+    elif first:  # later ones say what is known: schedulers send SIGTERM to every process of a group
+        raise Terminated

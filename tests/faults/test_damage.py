@@ -1,0 +1,170 @@
+"""A byte of any stored file is flipped, or its end cut off: it is found, named, and never becomes a wrong number."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tiny import contents, little
+from vpac.errors import UserError
+from vpac.execution.executors import Serial
+from vpac.execution.index import index
+from vpac.execution.run import Run
+from vpac.execution.scratch import Scratch
+from vpac.execution.store import Store
+from vpac.execution.study import carry_out_studies, damaged_notes, plan, read_study
+from vpac.experiments.spec import Arm
+from vpac.learners import VPAC
+from vpac.report.build import document_of
+from vpac.risk.sample import ReturnSample
+
+
+def damages(path: Path, seed: int = 0, flips: int = 24):
+    """The file with one byte changed, or cut off, many times; whole again at the end."""
+    good, rng = path.read_bytes(), np.random.default_rng(seed)
+    for place in {0, len(good) - 1, *rng.integers(len(good), size=flips).tolist()}:
+        bad = bytearray(good)
+        bad[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(bytes(bad))
+        yield place
+    for length in (0, 1, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:length])
+        yield -length
+    path.write_bytes(good)
+
+
+def complaint(read, path: Path) -> str:
+    try:
+        read(path)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_a_learner(tmp_path):
+    folder = VPAC("vpac/CatchUp-v0", seed=1).learn(3).save(tmp_path / "agent")
+    for name in ("agent.json", "weights.safetensors"):
+        for place in damages(folder / name):
+            assert "agent" in complaint(VPAC.load, folder), (name, place)
+    VPAC.load(folder)
+
+
+def test_an_agent_and_its_policy(tmp_path):
+    pytest.importorskip("jax")
+    from vpac.deep import PPO, load_policy
+
+    small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
+    PPO("CartPole-v1", **small).learn(16).save(tmp_path)
+    readers = {"agent.json": PPO.load, "weights.safetensors": PPO.load}
+    for name, read in {**readers, "policy.json": load_policy, "policy.safetensors": load_policy}.items():
+        for place in damages(tmp_path / name):
+            assert str(tmp_path) in complaint(read, tmp_path), (name, place)
+
+
+def test_a_sample(tmp_path):
+    rng = np.random.default_rng(0)
+    sample = ReturnSample(rng.random(5), rng.random(5), np.arange(1, 6), np.ones(5, bool), 0.9, {"env": "x"})
+    for ending in ("json", "parquet"):
+        path = sample.save(tmp_path / f"sample.{ending}")
+        for place in damages(path, flips=80):
+            said = complaint(ReturnSample.load, path)
+            assert not said or str(path) in said
+            if not said:  # a byte that means nothing, in Parquet's own head
+                found = ReturnSample.load(path)
+                np.testing.assert_array_equal(found.discounted_returns, sample.discounted_returns, f"{place}")
+                assert (found.gamma, found.about) == (sample.gamma, sample.about)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("whole"))
+    arms = (*little().arms, Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}))
+    carry_out_studies([plan(little(runs=1, arms=arms))], store, Serial())
+    index(store)
+    return store
+
+
+@pytest.fixture
+def store(whole, tmp_path):
+    shutil.copytree(whole.root, tmp_path / "s")
+    return Store(tmp_path / "s")
+
+
+def test_the_note_of_a_study(store):
+    note = read_study(store, "little")
+    path = store.root / "studies" / "little.json"
+    for place in damages(path):
+        assert read_study(store, "little") is None, place
+        assert damaged_notes(store) == [f"{store.root}/studies/little.json"]
+    assert read_study(store, "little") == note
+    path.write_text("{}")
+    (failure,) = [f for f in document_of(store, []).failures if "little.json" in f.run]
+    assert "damaged" in failure.message
+
+
+def test_the_note_of_a_failure_and_the_index(store):
+    rows = index(store)
+    (name,) = store.failures()
+    for place in damages(store.root / "failed" / f"{name}.json"):
+        assert f"{name}.json is not what was written" in store.failure(name)["error"], place
+    assert "psi must be" in store.failure(name)["error"]
+    for file in ("index.parquet", "index.sha256"):
+        good = (store.root / file).read_bytes()
+        for _ in damages(store.root / file, flips=6):
+            assert index(store) == rows
+            for other in ("index.parquet", "index.sha256"):
+                assert (store.root / other).stat().st_size
+        assert good
+
+
+def test_any_file_of_a_store_and_the_study_ends_the_same(whole, store):
+    """Whichever file is hit, carrying out the study again brings back the bytes that were there."""
+    arms = (*little().arms, Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}))
+    files = [
+        p for p in store.root.rglob("*") if p.is_file() and p.name not in (".locks", "index.parquet", "index.sha256")
+    ]
+    assert len(files) >= 8
+    rng = np.random.default_rng(1)
+    for path in files:
+        content = bytearray(path.read_bytes())
+        content[int(rng.integers(len(content)))] ^= int(rng.integers(1, 256))
+        path.write_bytes(bytes(content))
+        again = Store(store.root)
+        tally = carry_out_studies([plan(little(runs=1, arms=arms))], again, Serial())["little"]
+        if "runs" in path.parts:
+            assert len(tally.damaged) == 1
+            assert path.name in tally.damaged[0]
+        assert contents(again) == contents(whole)
+        assert read_study(again, "little").runs == read_study(whole, "little").runs
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_begins_anew(tmp_path):
+    pytest.importorskip("jax")
+    from vpac.execution.deep import train_deep
+
+    settings = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4], "checkpoint_every": 2}
+    task = {
+        "kind": "deep", "env": "CartPole-v1", "env_settings": {}, "algorithm": "ppo", "settings": settings, "steps": 16 * 6,
+        "episodes": 4, "fixed_start": {},
+    }  # fmt: skip
+    run = Run(task, 0, 5)
+    whole = train_deep(run, Scratch(tmp_path / "whole"))
+    assert sorted(os.listdir(tmp_path / "whole")) == ["00000004", "00000006"]
+    assert whole.damaged == ()
+    resumed = train_deep(run, Scratch(tmp_path / "whole"))
+    for name in ("00000004", "00000006"):
+        path = tmp_path / "whole" / name / "weights.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+    again = train_deep(run, Scratch(tmp_path / "whole"))
+    assert len(again.damaged) == 2
+    assert "00000006" in again.damaged[0]
+    other = train_deep(Run(task, 0, 6), Scratch(tmp_path / "whole"))
+    assert "that of another run" in other.damaged[0]
+    for result in (resumed, again):
+        assert result.final == whole.final
+        for name, array in whole.policy.items():
+            np.testing.assert_array_equal(array, result.policy[name])

@@ -1,0 +1,153 @@
+"""SIGTERM and Ctrl-C: a checkpoint first, then the right exit code; nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tiny import SPEC
+from vpac.cli import main
+
+pytest.importorskip("jax")
+from vpac.deep import VPACPPO
+from vpac.deep.checkpoint import has_checkpoint, latest_checkpoint
+
+SETTINGS = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 64, "hidden": (4,), "psi": 0.1}
+STEPS = 64 * 120
+
+
+def train(folder: Path, every: int, *more: str) -> int:
+    words = [
+        "train",
+        "vpac-ppo",
+        "CartPole-v1",
+        "--psi",
+        "0.1",
+        "--steps",
+        str(STEPS),
+        "--envs",
+        "4",
+        "--json",
+        "--seed",
+        "3",
+    ]
+    options = ["steps=16", "epochs=1", "minibatch=64", "hidden=[4]", f"checkpoint_every={every}"]
+    return main([*words, "--option", *options, "--out", str(folder), *more])
+
+
+class Signals(threading.Thread):
+    """Sends signals to this process once there is a new checkpoint, or a first line of metrics."""
+
+    def __init__(self, folder: Path, *numbers: int, wait_for: str = "checkpoints/[0-9]*") -> None:
+        super().__init__(daemon=True)
+        self.folder, self.numbers, self.wait_for = folder, numbers, wait_for
+        self.before = set(folder.glob(wait_for))
+        self.start()
+
+    def ready(self) -> bool:
+        found = set(self.folder.glob(self.wait_for)) - self.before
+        return any(path.is_dir() or path.stat().st_size for path in found)
+
+    def run(self) -> None:
+        until = time.monotonic() + 120
+        while not self.ready() and time.monotonic() < until:
+            time.sleep(0.002)
+        for number in self.numbers:
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)
+
+
+def half_files(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob(".*")]
+
+
+def test_a_run_stops_at_its_next_checkpoint_and_goes_on_to_the_same_end(tmp_path, capfd):
+    folder = tmp_path / "run"
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        thread = Signals(folder, number)
+        again = ["--resume", str(folder)] if has_checkpoint(folder / "checkpoints") else []
+        assert train(folder, 10, *again) == code
+        thread.join()
+        said = capfd.readouterr().err
+        assert "stopping at the next checkpoint" in said
+        assert f"To go on: the same command with --resume {folder}" in said
+        assert "Traceback" not in said
+        assert half_files(folder) == []
+        agent, damaged = latest_checkpoint(VPACPPO, folder / "checkpoints")
+        assert damaged == []
+        assert 0 < agent.timesteps < STEPS
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        assert json.loads(lines[-1])["timesteps"] == agent.timesteps
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert train(folder, 10, "--resume", str(folder)) == 0
+    whole = VPACPPO("CartPole-v1", seed=3, checkpoint_every=10, **SETTINGS).learn(STEPS).save(tmp_path / "whole")
+    for name in ("weights.safetensors", "policy.safetensors"):
+        assert (whole / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, capfd):
+    """The next checkpoint is far away."""
+    thread = Signals(tmp_path / "run", signal.SIGINT, signal.SIGINT, wait_for="metrics.jsonl")
+    begun = time.monotonic()
+    code = train(tmp_path / "run", 10**6, "--steps", str(10**9))
+    thread.join()
+    assert code == 130
+    assert time.monotonic() - begun < 60
+    said = capfd.readouterr().err
+    assert "There is no checkpoint yet" in said
+    assert half_files(tmp_path / "run") == []
+
+
+def test_sigterm_of_a_tabular_training_leaves_nothing_behind(tmp_path, capfd):
+    words = ["train", "ac", "FrozenLake-v1", "--episodes", "10000000", "--out", str(tmp_path / "run"), "--json"]
+    now = Signals(tmp_path, signal.SIGTERM, wait_for="run")
+    assert main(words) == 143
+    now.join()
+    assert "vpac: stopped" in capfd.readouterr().err
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def children(pid: int) -> list[int]:
+    """Of a process, but for the tracker of the standard library, which ends by itself."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_worker_outlives_its_study(tmp_path, number, code):
+    spec = tmp_path / "little.toml"
+    spec.write_text(SPEC.format(runs=400, episodes=20_000), encoding="utf-8")
+    command = ["sweep", str(spec), "--store", str(tmp_path / "s"), "--jobs", "2", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vpac", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not any((tmp_path / "s" / "runs").glob("[a-z]*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    workers = children(process.pid)
+    assert len(workers) >= 2
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in err
+    if number == signal.SIGTERM:
+        assert f"To go on: vpac sweep {spec}" in err
+        assert [p.name for p in (tmp_path / "s" / "runs").iterdir() if p.name.startswith(".")] == []
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]

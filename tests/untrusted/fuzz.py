@@ -1,0 +1,67 @@
+"""Fuzz every reader for as long as one likes: with atheris, which looks for new paths, or, without it, with plain chance.
+
+python -m untrusted.fuzz SECONDS        in tests/; `make fuzz` runs it
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import atheris
+except ImportError:
+    atheris = None
+
+with atheris.instrument_imports(include=["vpac"]) if atheris else nullcontext():
+    from untrusted.targets import FILES, SEEDS, TEXTS, Readers, read_text
+
+
+def try_one(readers: Readers, data: bytes) -> None:
+    """The first byte says which reader, the rest is what it reads, or how what it reads is changed."""
+    which, content = data[0] if data else 0, data[1:]
+    if which % 2:
+        name = list(TEXTS)[which // 2 % len(TEXTS)]
+        read_text(name, _changed(SEEDS[name].encode(), content).decode(errors="replace"))
+    else:
+        name = FILES[which // 2 % len(FILES)]
+        readers.read(name, _changed(readers.good[name], content))
+
+
+def _changed(good: bytes, how: bytes) -> bytes:
+    """`how` is a list of (place, cut, byte), or, if it begins with a zero, the content itself."""
+    if how[:1] == b"\0":
+        return how[1:]
+    for i in range(0, len(how) - 3, 4):
+        place = int.from_bytes(how[i : i + 2], "little") % (len(good) + 1)
+        good = good[:place] + how[i + 3 : i + 4] + good[place + how[i + 2] % 16 :]
+    return good
+
+
+def by_chance(readers: Readers, seconds: float) -> int:
+    rng, until, count = np.random.default_rng(), time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        try_one(readers, rng.bytes(int(rng.integers(1, 40))))
+        count += 1
+    return count
+
+
+def main() -> None:
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
+    with tempfile.TemporaryDirectory() as folder:
+        readers = Readers(Path(folder))
+        if atheris is None:
+            print("without atheris (pip install atheris): by chance", file=sys.stderr)
+            print(f"{by_chance(readers, seconds):,} cases, nothing but UserError came out")
+            return
+        atheris.Setup([sys.argv[0], f"-max_total_time={seconds}"], lambda data: try_one(readers, data))
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
