@@ -39,8 +39,8 @@ from vpac.files import write_text
 from vpac.risk import difference_of_means, mean_interval
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "Pendulum-v1": {"envs": 4, "steps": 1024, "epochs": 10, "minibatch": 64, "rate": 1e-3, "gamma": 0.9},
-    "Hopper-v5": {"envs": 8, "steps": 256, "epochs": 10, "minibatch": 64, "rate": 3e-4, "gamma": 0.99},
+    "Pendulum-v1": {"envs": 4, "steps": 1024, "epochs": 10, "minibatch": 256, "rate": 1e-3, "gamma": 0.9},
+    "Hopper-v5": {"envs": 8, "steps": 256, "epochs": 10, "minibatch": 256, "rate": 3e-4, "gamma": 0.99},
 }
 LIBRARIES = {"ours": "vpac", "SB3": "stable-baselines3"}
 STEPS, SEEDS, EPISODES, FIRST_START = 500_000, 5, 20, 10_000

@@ -156,7 +156,30 @@ def _today(name: str, env: str, psi: float) -> Experiment:
     )
 
 
+def _noisy() -> Experiment:
+    """A task whose variance has a place: it shows what a price of variance does where there is something to avoid."""
+    psi, vaac = 0.05, 0.05
+    return Experiment(
+        title="HalfCheetah-v5 with noise beyond x = 5: where the variance has a place",
+        about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
+        "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
+        "step beyond the line costs more than it pays. " + PROTOCOLS,
+        name="mujoco/halfcheetah-noisy",
+        kind="deep",
+        env="vpac/NoisyHalfCheetah-v0",
+        episodes=512,
+        on_demand=True,
+        fixed_start={"reset_noise_scale": 0.0},
+        figures=FIGURES,
+        steps=400_000,
+        runs=5,
+        arms=_arms(psi, vaac, {}),
+        claims=tuple(claim for claim in _claims_of_ours() if claim.below is not None),
+    )
+
+
 EXPERIMENTS = (
     *(_as_published(*task) for task in TASKS),
     *(_today(name, env, psi) for name, env, _, psi, _ in TASKS),
+    _noisy(),
 )
