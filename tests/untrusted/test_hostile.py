@@ -18,6 +18,7 @@ import pytest
 
 from forging import forge
 from tiny import little
+from vpac.cli.watch import Watch
 from vpac.errors import UserError
 from vpac.evaluation.loading import load_agent, saved_environment
 from vpac.execution.agents import find_agents
@@ -132,6 +133,8 @@ def test_no_file_decides_what_is_imported(tmp_path, env, monkeypatch):
             saved_environment(tmp_path / folder)
         with pytest.raises(UserError, match=r"import path|does not say how"):
             find_agents(str(tmp_path / folder), tmp_path)
+        with pytest.raises(UserError, match="import path"):
+            Watch(run_=str(tmp_path / folder), store=tmp_path).run()
     with pytest.raises(UserError, match="does not say how"):
         VPAC.load(tmp_path / "learner")
     assert not (tmp_path / "ran").exists()
@@ -172,6 +175,21 @@ def test_a_report_of_a_forged_store_imports_nothing_and_is_made(tmp_path, monkey
     assert not (tmp_path / "ran").exists()
     with pytest.raises(UserError, match="import path"):
         find_agents(store.names()[0], store.root)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("change", [{"env": "evil:Env"}, {"wrappers": [["evil:Env", {}]]}])
+@pytest.mark.parametrize("kind", ["training", "deep"])
+def test_no_stored_run_decides_what_is_imported(tmp_path, monkeypatch, change, kind):
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Env: pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    store = forged_store(tmp_path / "s", lambda record, folder: record["task"].update(**change, kind=kind))
+    name = store.names()[0]
+    with pytest.raises(UserError, match="import path"):
+        find_agents(name, store.root)
+    if "env" in change:  # films are made without wrappers
+        with pytest.raises(UserError, match="import path"):
+            Watch(run_=name, store=store.root).run()
     assert not (tmp_path / "ran").exists()
 
 

@@ -43,6 +43,7 @@ class Watch:
         """Load, play, film."""
         from vpac.cli.output import say, show
         from vpac.cli.reading import key_values
+        from vpac.evaluation.loading import check_named
         from vpac.execution.acting import find_actor
         from vpac.execution.watching import make_watched, shots
         from vpac.report.video import film_kind, pace, write_film
@@ -52,6 +53,8 @@ class Watch:
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")
         actor = find_actor(self.run_, self.store)
+        if self.env is None:
+            check_named(actor.env, actor.name)
         path = self.out or self.store / "videos" / f"{actor.name}.gif"
         kind, name = film_kind(path), self.env or actor.env
         arguments = {**(actor.arguments if name == actor.env else {}), **key_values(self.set)}

@@ -11,7 +11,7 @@ from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.sealing import parse
 
-__all__ = ["KINDS", "load_agent", "saved_environment"]
+__all__ = ["KINDS", "check_named", "described", "load_agent", "saved_environment"]
 
 TABULAR = ("AC", "MVPI", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
 DEEP = ("PPO", "VPACPPO", "VAACPPO", "MVPIPPO")
@@ -27,7 +27,7 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
         env: the environment; default: the one that was saved.
     """
     folder = _folder(Path(path))
-    name = _described(folder).get("algorithm")
+    name = described(folder).get("algorithm")
     if not isinstance(name, str) or name not in KINDS:
         raise UserError(
             f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(KINDS)}"
@@ -43,16 +43,21 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
 def saved_environment(path: str | Path) -> Any:
     """A new environment like the one that an agent in a folder was trained in: `"env"` and `"arguments"` of agent.json."""
     folder = _folder(Path(path))
-    data = _described(folder)
+    data = described(folder)
     name, arguments = data.get("env"), data.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise UserError(f"{folder} does not say how its environment was made: name one")
-    if not is_named_by_user(name):
-        raise UserError(
-            f"{folder} names its environment by an import path, {name!r:.80}, and files do not decide what is imported: "
-            f"name it yourself (--env {name})"
-        )
+    check_named(name, folder)
     return make_env(name, **arguments)
+
+
+def check_named(env: str, where: object) -> None:
+    """Refuse an environment that a file names by an import path, unless the user has named it, too."""
+    if not is_named_by_user(env):
+        raise UserError(
+            f"{where} names its environment by an import path, {env!r:.80}, and files do not decide what is imported: "
+            f"name it yourself (--env {env})"
+        )
 
 
 def _folder(folder: Path) -> Path:
@@ -66,7 +71,7 @@ def _folder(folder: Path) -> Path:
     return runs[0]
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def described(folder: Path) -> dict[str, Any]:
     """What agent.json says."""
     try:
         data = parse(read_bytes(folder / "agent.json"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vpac.errors import UserError, suggestion
+from vpac.evaluation.loading import described
 from vpac.execution.store import Damaged, Record, Store
 
 if TYPE_CHECKING:
@@ -57,11 +57,10 @@ def _of_folder(folder: Path) -> Actor:
     place = _with_agent(folder)
     if (place / "policy.json").is_file():
         return _of_agent(place, folder.resolve().name)
-    try:
-        about = json.loads((place / "agent.json").read_text(encoding="utf-8"))
-        kind, env, arguments = about["algorithm"], str(about["env"]), dict(about.get("arguments") or {})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UserError(f"{place / 'agent.json'} does not describe a learner: {error!r:.80}") from None
+    about = described(place)
+    kind, env, arguments = about.get("algorithm"), str(about.get("env")), about.get("arguments") or {}
+    if not isinstance(arguments, dict):
+        raise UserError(f"{place / 'agent.json'} does not describe a learner: its arguments are {arguments!r:.60}")
     from vpac.execution.training import ALGORITHMS
 
     classes = {found.__name__: found for found in ALGORITHMS.values()}

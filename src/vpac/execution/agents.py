@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.making import is_named_by_user, make_env
+from vpac.envs.making import make_env
 from vpac.errors import UserError, suggestion
-from vpac.evaluation.loading import load_agent, saved_environment
+from vpac.evaluation.loading import check_named, load_agent, saved_environment
 from vpac.execution.acting import stored_policy
 from vpac.execution.making import learner_of, recipe_of
 from vpac.execution.store import Damaged, Record, Store
@@ -55,19 +55,14 @@ def _stored(name: str, root: Path) -> tuple[Any, Any]:
         record = store.read(name)
     except Damaged as error:
         raise UserError(str(error)) from None
-    if record.run.task["kind"] == "deep":
-        world = _world(record)
-        return stored_policy(record, world, record.run.task["env"]), world
-    if record.run.task["kind"] != "training":
-        raise UserError(f"{name} is a run of kind {record.run.task['kind']!r}: only training leaves an agent")
-    env = record.run.task.get("env", "")
-    if not is_named_by_user(env):
-        raise UserError(
-            f"{name} was learned in {env!r:.80}, an import path, and files do not decide what is imported: name it yourself "
-            f"(--env {env})"
-        )
+    task = record.run.task
+    if task["kind"] not in ("training", "deep"):
+        raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
     try:
-        return _trained(record), _world(record)
+        for imported in (task["env"], *(path for path, _ in task.get("wrappers", ()))):
+            check_named(imported, name)
+        world = _world(record)
+        return stored_policy(record, world, task["env"]) if task["kind"] == "deep" else _trained(record), world
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{name} does not hold a learner: {error!s:.200}") from None
 

@@ -164,17 +164,27 @@ def _noisy() -> Experiment:
         about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
         "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
         "step beyond the line costs more than it pays. " + PROTOCOLS,
-        name="mujoco/halfcheetah-noisy",
-        kind="deep",
-        env="vpac/NoisyHalfCheetah-v0",
-        episodes=512,
-        on_demand=True,
-        fixed_start={"reset_noise_scale": 0.0},
-        figures=FIGURES,
         steps=400_000,
         runs=5,
         arms=_arms(psi, vaac, {}),
         claims=tuple(claim for claim in _claims_of_ours() if claim.below is not None),
+        **_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"),
+    )
+
+
+def _horizon() -> Experiment:
+    """A discount under which the falls of the hopper are part of the return whose variance has a price."""
+    return Experiment(
+        title="Hopper-v5 with γ = 0.999: a horizon that reaches the falls",
+        about="With γ = 0.99 a fall after 500 steps is worth less than a hundredth of a reward, so the discounted return "
+        "hardly varies and its price changes nothing, whatever the score does. Here γ = 0.999; everything else, the price too, "
+        "is as in `mujoco/hopper-today`. " + PROTOCOLS,
+        settings={"gamma": 0.999},
+        steps=MILLION,
+        runs=5,
+        arms=_arms(0.2 / SCALED, 0.15 / SCALED, {}),
+        claims=_claims_of_ours(),
+        **_common("hopper-horizon", "Hopper-v5"),
     )
 
 
@@ -182,4 +192,5 @@ EXPERIMENTS = (
     *(_as_published(*task) for task in TASKS),
     *(_today(name, env, psi) for name, env, _, psi, _ in TASKS),
     _noisy(),
+    _horizon(),
 )
