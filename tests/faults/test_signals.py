@@ -70,7 +70,7 @@ def half_files(folder: Path) -> list[str]:
 
 
 def test_a_run_stops_at_its_next_checkpoint_and_goes_on_to_the_same_end(tmp_path, capfd):
-    folder = tmp_path / "run"
+    folder, handler = tmp_path / "run", signal.getsignal(signal.SIGTERM)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         thread = Signals(folder, number)
         again = ["--resume", str(folder)] if has_checkpoint(folder / "checkpoints") else []
@@ -86,7 +86,7 @@ def test_a_run_stops_at_its_next_checkpoint_and_goes_on_to_the_same_end(tmp_path
         assert 0 < agent.timesteps < STEPS
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         assert json.loads(lines[-1])["timesteps"] == agent.timesteps
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is handler
     assert train(folder, 10, "--resume", str(folder)) == 0
     whole = VPACPPO("CartPole-v1", seed=3, checkpoint_every=10, **SETTINGS).learn(STEPS).save(tmp_path / "whole")
     for name in ("weights.safetensors", "policy.safetensors"):

@@ -56,7 +56,7 @@ def test_files_that_hold_no_sample(tmp_path):
         SAMPLE.save(tmp_path / "x.pkl")
     data = json.loads(SAMPLE.save(tmp_path / "d.json").read_text())
     (tmp_path / "d.json").write_text(json.dumps(data | {"format": 9}))
-    with pytest.raises(UserError, match="format 9: this version reads format 1"):
+    with pytest.raises(UserError, match="format 9: this version reads formats up to 2"):
         ReturnSample.load(tmp_path / "d.json")
 
 

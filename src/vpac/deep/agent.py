@@ -263,15 +263,8 @@ class PPO:
         self.episodes += len(ended)
         self.recent.extend(ended)
         held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
-        self.history.append(
-            {
-                "timesteps": float(self.timesteps),
-                "episodes": float(self.episodes),
-                **recently(self.recent),
-                **told,
-                **held,
-            }
-        )
+        counted = {"timesteps": float(self.timesteps), "episodes": float(self.episodes)}
+        self.history.append({**counted, **recently(self.recent), **told, **held})
         return callback is None or callback(self) is not False
 
     def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:

@@ -207,7 +207,7 @@ def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
     for name, array in arrays.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise ValueError(f"{name} is not made of finite numbers of 32 bits")
-    widths = [interface.inputs, *(W.shape[-1] for W in policy.weights)]
+    widths = [interface.inputs + (policy.prices is not None), *(W.shape[-1] for W in policy.weights)]
     shapes: dict[str, tuple[int, ...]] = {"mean": (interface.inputs,), "scale": (interface.inputs,)}
     shapes |= {"log_std": (interface.actions,)} | {f"bias.{i}": (width,) for i, width in enumerate(widths[1:])}
     shapes |= {f"weight.{i}": pair for i, pair in enumerate(pairwise(widths))}
