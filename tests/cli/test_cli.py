@@ -270,7 +270,6 @@ def test_the_version_is_told(capsys):
         (["reproduce", "xyz"], "`vpac list experiments` shows them all"),
         (["xyz"], "vpac --help says what each does"),
     ],
-    ids=" ".join,
 )
 def test_an_error_says_what_to_type_next(capsys, tmp_path, monkeypatch, arguments, next_command):
     monkeypatch.chdir(tmp_path)
