@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 MARK = "<!-- table of presets -->"
 CODE = re.compile(r"^<!-- code: (?P<path>src/[\w/]+\.py)(?P<names>( [\w.]+)+) -->$", re.MULTILINE)
-LIKE_CODE = re.compile(r"^.*<!-- *code.*$", re.MULTILINE)
+LIKE_CODE = re.compile(r"^\s*<!-- *code.*$", re.MULTILINE)
 
 
 def preset_table() -> str:

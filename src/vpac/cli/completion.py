@@ -140,9 +140,9 @@ def _fish(verbs: Sequence[Verb]) -> Iterator[str]:
             yield f"complete -c vpac -n {_quoted(there)} -l {flag[2:]}{value}"
         before = there
         for slot in verb.slots:
-            words = " ".join(slot)
-            yield f"complete -c vpac -n {_quoted(before)} -a {_quoted(words)}"
-            before = f"{before}; and __fish_seen_subcommand_from {words}"
+            offered = " ".join(slot)
+            yield f"complete -c vpac -n {_quoted(before)} -a {_quoted(offered)}"
+            before = f"{before}; and __fish_seen_subcommand_from {offered}"
 
 
 def _quoted(text: str) -> str:
