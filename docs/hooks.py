@@ -1,13 +1,23 @@
-"""Tables of the documentation that are made from the code, so that they cannot drift."""
+"""Parts of the documentation that are made from the code, so that they cannot drift: a table of settings, pieces of source.
+
+A line `<!-- code: src/vpac/learners/trace.py begin advance -->` in a page becomes the source of these functions or classes (a
+method is `Class.method`). A piece is found by its name, so it needs no marks in the source, and a name that is gone stops the
+build.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parent.parent
 MARK = "<!-- table of presets -->"
+CODE = re.compile(r"^<!-- code: (?P<path>src/[\w/]+\.py)(?P<names>( [\w.]+)+) -->$", re.MULTILINE)
+LIKE_CODE = re.compile(r"^\s*<!-- *code.*$", re.MULTILINE)
 
 
 def preset_table() -> str:
@@ -47,6 +57,37 @@ def _shown(value: Any) -> str:
     return "none" if value is None else f"{value:g}".replace("-", "−") if isinstance(value, float) else str(value)
 
 
+def source_of(path: str, name: str) -> str:
+    """The source of a function, a class or a method, with its decorators."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    body: list[ast.stmt] = ast.parse(text).body
+    for part in name.split("."):
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        found = [node for node in body if isinstance(node, kinds) and node.name == part]
+        if len(found) != 1:
+            raise LookupError(f"a page of the documentation shows {name} of {path}, where there is no such thing")
+        node, body = found[0], found[0].body
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    lines = text.splitlines()[first - 1 : node.end_lineno]
+    return "\n".join(line[node.col_offset :] for line in lines)
+
+
+def with_source(markdown: str) -> str:
+    """A page with the pieces of source that it asks for."""
+
+    def piece(mark: re.Match[str]) -> str:
+        path, names = mark["path"], mark["names"].split()
+        return f'```python title="{path}"\n' + "\n\n\n".join(source_of(path, name) for name in names) + "\n```"
+
+    page = CODE.sub(piece, markdown)
+    if left := LIKE_CODE.search(page):
+        raise LookupError(
+            f"cannot read {left[0]!r}: expected <!-- code: src/FOLDER/FILE.py NAME … --> on a line of its own"
+        )
+    return page
+
+
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
     """Called by MkDocs for each page."""
-    return markdown.replace(MARK, preset_table()) if MARK in markdown else markdown
+    page = with_source(markdown)
+    return page.replace(MARK, preset_table()) if MARK in page else page

@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+import ast
 import importlib.util
+import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
+from pkgutil import resolve_name
 
+import pytest
+
+from vpac.cli import VERBS, _parsed
+from vpac.cli.reading import gather
 from vpac.deep.options import PRESETS, Options
+from vpac.execution.deep import DEEP
+from vpac.execution.training import ALGORITHMS
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | DEEP
 
 
 def hooks():
@@ -34,3 +47,94 @@ def test_the_page_asks_for_the_table():
     text = (DOCS / "deep.md").read_text(encoding="utf-8")
     assert made.MARK in text
     assert "| `psi_units` |" in made.on_page_markdown(text)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_every_piece_of_source_that_a_page_shows_is_there(path):
+    text = path.read_text(encoding="utf-8")
+    made = hooks().with_source(text)
+    assert made.count("```python title=") == len(re.findall("^<!-- code", text, re.MULTILINE))
+    for name in re.findall(r"^--8<-- \"(.*)\"$", text, re.MULTILINE):
+        assert (ROOT / name).is_file()
+    fences = re.findall(r"^```\w+$(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert not any("-8 <" in inside for inside in fences), "a formatter has taken an inclusion for code"
+
+
+def test_source_is_found_by_its_name():
+    made = hooks()
+    assert made.source_of("src/vpac/learners/ac.py", "AC").startswith("class AC(Learner):")
+    assert made.source_of("src/vpac/learners/penalty.py", "_corrected").startswith("@inlined\ndef _corrected(")
+    assert made.source_of("src/vpac/learners/ac.py", "AC.__init__").startswith("def __init__(self")
+    page = made.on_page_markdown("a\n<!-- code: src/vpac/learners/trace.py begin advance -->\nb")
+    assert page.startswith('a\n```python title="src/vpac/learners/trace.py"\n@inlined\ndef begin(')
+    assert page.endswith("\n```\nb")
+    assert "\ndef advance(" in page
+    for wrong in ("src/vpac/learners/ac.py ACC", "src/vpac/learners/ac.py", "README.md AC"):
+        with pytest.raises(LookupError):
+            made.on_page_markdown(f"<!-- code: {wrong} -->")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "linear"])
+def test_every_algorithm_has_a_page(name):
+    page = (DOCS / "algorithms" / f"{name}.md").read_text(encoding="utf-8")
+    for heading in ("Pseudo-code and code", "Published and corrected", "Deviations from the paper"):
+        assert f"\n## {heading}\n" in page
+    beside = re.findall(
+        r"<div class=\"beside\" markdown>.*?```text\n.*?```.*?<!-- code: .*?</div>\n</div>", page, re.DOTALL
+    )
+    assert beside, "pseudo-code beside code"
+    assert len(page.partition("## Deviations from the paper")[2].split("\n- ")) > 1
+    if name in NAMES:
+        assert f"`vpac.{NAMES[name]}`" in page
+        overview = (DOCS / "algorithms" / "index.md").read_text(encoding="utf-8")
+        assert re.search(rf"\({name}\.md\) \| `{NAMES[name]}` \| `{name}` \|", overview)
+
+
+def test_every_page_can_be_reached():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"([\w/-]+\.md)$", site, re.MULTILINE)
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in PAGES)
+
+
+def test_everything_that_is_taken_from_docstrings_is_there():
+    for path in PAGES:
+        for name in re.findall(r"^::: ([\w.]+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert resolve_name(name).__doc__, f"{path.name}: {name}"
+
+
+def messages():
+    """What the package says, with … for what is filled in."""
+    for path in (ROOT / "src" / "vpac").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "…".join(part.value for part in node.values if isinstance(part, ast.Constant))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_the_faq_quotes_the_code():
+    """Between the ellipses, each heading consists of pieces that one message has in the same order."""
+    said = list(messages())
+    page = (DOCS / "faq.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (?:\*A warning:\* )?(.*)$", page, re.MULTILINE)
+    assert len(headings) > 25
+    for heading in headings:
+        pieces = [piece.strip() for piece in heading.split("…") if piece.strip(" .:()")]
+        pattern = re.compile(".*".join(map(re.escape, pieces)), re.DOTALL)
+        assert any(pattern.search(message) for message in said), heading
+
+
+def commands():
+    """Complete commands of the pages; those with words in capitals or brackets are forms to fill in."""
+    for path in [DOCS / "quick-start.md", DOCS / "choosing-psi.md", *sorted((DOCS / "algorithms").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8").replace(" \\\n", " ")
+        yield from re.findall(r"^(?:\$ )?vpac (\w+ .*)$", text, re.MULTILINE)
+
+
+def test_the_commands_of_the_pages_can_be_read():
+    found = list(commands())
+    assert len(found) > 20
+    for line in found:
+        words = shlex.split(line.partition("  #")[0])
+        verb = _parsed(gather(words, ("--set", "--option", "--where", "--wrap")))
+        assert type(verb) is VERBS[words[0]], line

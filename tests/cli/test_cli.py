@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+import vpac
 from vpac import FiniteMDP, oracle
-from vpac.cli import main
+from vpac.cli import VERBS, main
 from vpac.cli.reading import key_values
 from vpac.envs import FourRooms
 from vpac.errors import UserError
@@ -234,23 +235,51 @@ def test_doctor_tells_what_is_there(capsys):
     assert extras["dev"]["pytest"] == pytest.__version__
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["solve", "--help"],
-        ["list", "--help"],
-        ["frontier", "--help"],
-        ["reproduce", "--help"],
-        ["sweep", "--help"],
-        ["runs", "--help"],
-        ["report", "--help"],
-        ["doctor", "--help"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [["--help"], *([verb, "--help"] for verb in VERBS)], ids=" ".join)
 def test_help_fits_80_columns_and_shows_an_example(capsys, monkeypatch, arguments):
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = run(capsys, *arguments)
     assert code == 0
-    assert "Example: vpac" in out
+    assert out.count("Example: vpac") == (1 if len(arguments) == 2 else len(VERBS))
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_verbs_are_named_like_their_classes(capsys):
+    for verb in VERBS:
+        assert f"usage: vpac {verb} " in run(capsys, verb, "--help")[1]
+    assert f"{verb}  " in run(capsys)[1]
+
+
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version")[:2] == (0, f"vpac {vpac.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "next_command"),
+    [
+        (["train", "CartPole-v1", "vpac-ppo"], "the algorithm comes first: vpac train vpac-ppo CartPole-v1"),
+        (["train", "vpac", "Pendulum-v1"], "needs Discrete ones: vpac train vpac-ppo Pendulum-v1"),
+        (["train", "ppo", "CartPole-v1", "--psi", "0.1"], "vpac train vpac-ppo CartPole-v1 --psi 0.1"),
+        (["train", "vpac-ppo", "CartPole-v1", "--episodes", "9"], "not of vpac-ppo: use --steps N"),
+        (["train", "vpac-ppo", "CartPole-v1", "--runs", "9"], "with another --seed and --out"),
+        (["train", "vpac", "vpac/CatchUp-v0", "--steps", "9"], "not of vpac: use --episodes N"),
+        (["train", "vpac-ppo", "CartPole-v1", "--resume", "nowhere"], "without --resume it begins anew"),
+        (["solve", "CartPole-v1"], "`vpac train` and `vpac evaluate` need none"),
+        (["sweep", "nowhere.toml"], "docs/experiments.md has a study to copy"),
+        (["runs", "--store", "nowhere"], "`vpac reproduce` makes one"),
+        (["reproduce", "xyz"], "`vpac list experiments` shows them all"),
+        (["xyz"], "vpac --help says what each does"),
+    ],
+)
+def test_an_error_says_what_to_type_next(capsys, tmp_path, monkeypatch, arguments, next_command):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert next_command in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_store_says_what_fills_it(capsys, tmp_path):
+    code, out, _ = run(capsys, "runs", "--store", tmp_path)
+    assert code == 0
+    assert "vpac reproduce, vpac sweep and vpac frontier put runs here" in out

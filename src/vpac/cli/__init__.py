@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import gymnasium
 import tyro
@@ -118,9 +116,6 @@ class Doctor:
         return 0 if health.well else 1
 
 
-VERBS = (
-    "list", "check", "solve", "train", "evaluate", "frontier", "watch", "reproduce", "sweep", "runs", "report", "doctor",
-)  # fmt: skip
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Check, tyro.conf.subcommand("check")]
@@ -135,6 +130,8 @@ Verb = (
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
+VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in (get_args(one)[0] for one in get_args(Verb))}
+"""Each verb is named like its class."""
 
 
 def _parsed(arguments: Sequence[str]) -> Any:
@@ -147,13 +144,26 @@ def _parsed(arguments: Sequence[str]) -> Any:
     )
 
 
-def _overview() -> int:
-    """`vpac --help`, whose usage line names no verbs: they do not fit into one, and are listed below it."""
-    text = io.StringIO()
-    with redirect_stdout(text), suppress(SystemExit):
-        _parsed(["--help"])
-    print(text.getvalue().replace("{" + ",".join(VERBS) + "}", "VERB …", 1), end="")
-    return 0
+def _general(arguments: Sequence[str]) -> int | None:
+    """What `vpac` answers without a verb; None if there is one."""
+    from vpac._version import __version__
+    from vpac.cli.completion import SHELLS, completion
+    from vpac.cli.overview import overview
+
+    word = arguments[0] if arguments else ""
+    if word in ("", "-h", "--help"):
+        print(overview(VERBS))
+        return 0 if word else 2
+    if word == "--version":
+        print(f"vpac {__version__}")
+        return 0
+    if word.partition("=")[0] == "--print-completion":
+        shell = word.partition("=")[2] or " ".join(arguments[1:2])
+        if not shell:
+            raise UserError(f"for which shell? vpac --print-completion {'|'.join(SHELLS)}")
+        print(completion(shell, VERBS))
+        return 0
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -168,18 +178,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        return refuse(
-            f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{suggestion(arguments[0], VERBS)}"
-        )
+        near = suggestion(arguments[0], VERBS) or "; vpac --help says what each does"
+        return refuse(f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{near}")
     gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the folder where one works, behind everything else
     arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
-    if arguments[:1] in (["-h"], ["--help"]):
-        return _overview()
-    verb = _parsed(arguments)
     try:
-        code = int(verb.run())
+        code = _general(arguments)
+        if code is None:
+            code = int(_parsed(arguments).run())
         sys.stdout.flush()
         return code
     except UserError as error:

@@ -37,7 +37,9 @@ def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bo
 
     found = latest_checkpoint(kind, folder / CHECKPOINTS, env)
     if found is None:
-        raise UserError(f"there is no checkpoint in {folder / CHECKPOINTS} to go on from")
+        raise UserError(
+            f"there is no checkpoint in {folder / CHECKPOINTS} to go on from: without --resume it begins anew"
+        )
     agent, damaged = found
     if agent is None:
         raise UserError(f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}")

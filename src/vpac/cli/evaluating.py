@@ -20,7 +20,9 @@ __all__ = ["Evaluate", "as_rich"]
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure what was trained: mean, variance, tails, each with an interval. Several runs are compared.
+    """Measure what was trained: mean, variance, tails, each with an interval.
+
+    Several runs are compared.
 
     Example: vpac evaluate results/train/vpac-FourRooms-v0 --episodes 1000
     """

@@ -253,6 +253,11 @@ class Runs:
             numbers = ("" if row[key] is None else f"{row[key]:.4g}" for key in ("mean", "variance", "seconds"))
             table.add_row(row["name"], row["status"], *numbers)
         show(rows if self.json else None, table)
+        if not found:
+            say(
+                "vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder",
+                quiet=self.json,
+            )
         if len(rows) > self.limit and not self.json:
             say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
         return 0

@@ -25,11 +25,11 @@ class Train:
     """
 
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
-    """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it; ppo, vpac-ppo, vaac-ppo."""
+    """ac, vpac, vaac, vaac-td, or one of these with off-policy- before it; mvpi; ppo, vpac-ppo, vaac-ppo, mvpi-ppo."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id, package.module:Name-v0 or package.module:Class; it needs Discrete actions."""
-    episodes: int = 1000
-    """Episodes of each run; the PPO family counts steps."""
+    """Gymnasium id, package.module:Name-v0 or package.module:Class. Box actions need the PPO family."""
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Episodes of each run; the PPO family counts steps. Default: 1000."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Environment steps of the PPO family. Default: a million; with --resume: as first asked for."""
     envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -40,8 +40,8 @@ class Train:
     """Of the PPO family's corrected form: variance from every visited state, or from the start."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Go on with a run of the PPO family from its last checkpoint."""
-    runs: int = 1
-    """Independent runs."""
+    runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Independent runs of a tabular or linear learner. Default: 1."""
     seed: int = 0
     """Of everything random."""
     out: Path | None = None
@@ -86,7 +86,10 @@ class Train:
         from vpac.execution.deep import DEEP
         from vpac.execution.training import ALGORITHMS
 
-        word = one_of(self.algorithm.casefold().replace("_", "-"), (*ALGORITHMS, *DEEP), "algorithm")
+        every = (*ALGORITHMS, *DEEP)
+        if self.algorithm not in every and self.env in every:
+            raise UserError(f"the algorithm comes first: vpac train {self.env} {self.algorithm}")
+        word = one_of(self.algorithm.casefold().replace("_", "-"), every, "algorithm")
         if word in DEEP:
             return self._run_deep()
         self._refuse(("steps", "envs", "preset", "weighting", "resume"), "the PPO family")
@@ -94,17 +97,28 @@ class Train:
 
     def _refuse(self, names: tuple[str, ...], whose: str) -> None:
         """Options that the chosen algorithm does not read are mistakes."""
+        instead = {
+            "steps": "use --episodes N", "episodes": "use --steps N", "runs": "train again with another --seed and --out, or "
+            "use vpac frontier or vpac sweep", "max_episode_steps": "use --set max_episode_steps=N",
+        }  # fmt: skip
         for name in names:
             if getattr(self, name) is not None:
-                raise UserError(f"--{name.replace('_', '-')} is an option of {whose}, not of {self.algorithm}")
+                raise UserError(
+                    f"--{name.replace('_', '-')} is an option of {whose}, not of {self.algorithm}"
+                    + (f": {instead[name]}" if name in instead else "")
+                )
 
     def _run_deep(self) -> int:
         from vpac.cli import deep
         from vpac.cli.reading import key_values
         from vpac.execution.deep import deep_algorithm
 
-        tabular = ("alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads")
+        tabular = (
+            "episodes", "runs", "policy", "alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads",
+        )  # fmt: skip
         self._refuse(tabular, "the tabular and linear learners")
+        if self.algorithm == "ppo" and self.psi is not None:
+            raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {self.psi}")
         named = ("psi", "gamma", "form", "weighting", "envs", "preset")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= self._budget() | key_values(self.option)
@@ -121,8 +135,10 @@ class Train:
             raise UserError("--wait belongs to a budget: add --max-std or --max-variance")
         return {"budget": given} if given else {}
 
-    def _checked(self) -> Any:
-        """The recipe of the environment, after one was made and looked over."""
+    def _checked(self, discrete: bool = False) -> Any:
+        """The recipe of the environment, after one was made and looked over; its actions may have to be `discrete`."""
+        from gymnasium import spaces
+
         from vpac.cli.output import say
         from vpac.cli.reading import key_values, wrappers
         from vpac.envs.checking import check_env
@@ -133,6 +149,11 @@ class Train:
         with closing(make_env(self.env, wrap, **{**limit, **arguments})) as trial:
             for remark in check_env(trial).remarks:
                 say(f"{self.env}: {remark}", quiet=True)
+            if discrete and not isinstance(trial.action_space, spaces.Discrete):
+                raise UserError(
+                    f"{self.env} has {type(trial.action_space).__name__} actions and {self.algorithm} needs Discrete ones: "
+                    f"vpac train vpac-ppo {self.env}"
+                )
         return spec_of(self.env, wrap, **arguments)
 
     def _folder(self) -> Path:
@@ -151,10 +172,11 @@ class Train:
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= self._budget() | key_values(self.option)
         policy = self.policy or ("greedy" if settings.get("budget") is None else "softmax")
-        recipe, folder = self._checked(), self._folder()
-        with hold(folder), Bar(self.episodes * self.runs, quiet=self.json) as bar:
+        recipe, folder = self._checked(discrete=True), self._folder()
+        episodes, runs = 1000 if self.episodes is None else self.episodes, 1 if self.runs is None else self.runs
+        with hold(folder), Bar(episodes * runs, quiet=self.json) as bar:
             result = train(
-                kind, recipe, self.episodes, self.runs, self.seed, policy=policy, threads=self.threads,
+                kind, recipe, episodes, runs, self.seed, policy=policy, threads=self.threads,
                 progress=bar.tell, **settings,
             )  # fmt: skip
             report.write(result, folder)

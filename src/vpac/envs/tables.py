@@ -35,7 +35,7 @@ def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = Non
     if not isinstance(table, dict) or not table:
         raise UserError(
             f"{type(inner).__name__} has no transition table: expected an attribute P with "
-            "P[state][action] = [(probability, next state, reward, terminated), …]"
+            "P[state][action] = [(probability, next state, reward, terminated), …]; `vpac train` and `vpac evaluate` need none"
         )
     if getattr(inner, "fickle_passenger", False):
         raise UserError("Taxi's transition table leaves out that a fickle passenger changes the destination")

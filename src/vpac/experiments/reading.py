@@ -26,7 +26,8 @@ def read_experiment(path: Path) -> Experiment:
             raise UserError(f"{path} is larger than {LARGEST:,} bytes: that is no study")
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        hint = "; docs/experiments.md has a study to copy" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path} is not TOML: {error}") from None
     grid = given.pop("grid", None)
