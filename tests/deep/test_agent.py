@@ -233,3 +233,8 @@ def test_same_step_and_next_step_bootstrap_from_the_last_observation():
                     **{k: v for k, v in SMALL.items() if k != "envs"}).learn(64 * 60)  # fmt: skip
         value = float(agent.networks.value(np.zeros((1, 1), np.float32))[0])
         assert value == pytest.approx(2.0, abs=0.3)
+
+
+def test_a_price_that_nothing_would_read_is_refused():
+    with pytest.raises(UserError, match=r"PPO has no price of variance, got psi=0.1: use VPACPPO"):
+        PPO("CartPole-v1", psi=0.1)

@@ -27,6 +27,7 @@ from vpac.deep.rollout import Rollout, paid
 from vpac.deep.spaces import Interface
 from vpac.deep.stepping import NotFinite, Stepper
 from vpac.deep.vector import Backend, environments
+from vpac.errors import UserError
 from vpac.learners.checks import whole
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
@@ -71,6 +72,10 @@ class PPO:
         self.options = Options.read(settings, preset)
         self.holder = holder_of(self.options.budget, self.spread is not None, type(self).__name__)
         """What holds the budget, if there is one."""
+        if self.options.psi not in (0, "conditioned") and self.spread is None and not self.volatility:
+            raise UserError(
+                f"{type(self).__name__} has no price of variance, got psi={self.options.psi!r}: use VPACPPO"
+            )
         self.seed, self.preset = whole(seed, "seed"), preset
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
