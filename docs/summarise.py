@@ -1,37 +1,66 @@
-"""Writes docs/data/mujoco.json: what each run of the MuJoCo experiments came down to, small enough to be kept with the code.
+"""Writes docs/data/mujoco.json, what each run of the MuJoCo experiments came down to, and prints the table of docs/mujoco.md.
 
-python docs/summarise.py [STORE]
+python docs/summarise.py [STORE]        reads a store first
+python docs/summarise.py --table        the table only, from the file that is there
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from vpac.execution.store import Store
 from vpac.execution.study import studies
+from vpac.risk import mean_interval
 
 OUT = Path(__file__).parent / "data" / "mujoco.json"
+COLUMNS = {
+    "fixed_mean": "mean, one start", "fixed_variance": "variance, one start", "mean": "mean", "variance": "variance",
+    "sharpe": "Sharpe", "cvar": "CVaR 5 %", "discounted_mean": "discounted mean", "discounted_variance": "discounted variance",
+}  # fmt: skip
 
 
 def main() -> None:
-    """Read the studies of a store whose names begin with mujoco."""
-    store = Store(sys.argv[1] if len(sys.argv) > 1 else "results")
+    """Summarise, then show."""
+    where = sys.argv[1] if len(sys.argv) > 1 else "results"
+    if where != "--table":
+        rows = summaries(Store(where))
+        OUT.parent.mkdir(exist_ok=True)
+        OUT.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+        print(f"{OUT}: {len(rows)} runs, {OUT.stat().st_size:,} bytes\n")
+    print("\n".join(table(json.loads(OUT.read_text(encoding="utf-8")))))
+
+
+def summaries(store: Store) -> list[dict[str, Any]]:
+    """The finished runs of the studies whose names begin with mujoco."""
     rows = []
     for study in studies(store):
-        name = study.experiment.name
-        if not name.startswith("mujoco/"):
-            continue
-        for arm, runs in study.runs.items():
-            for run in runs:
-                if store.has(run):
-                    record = store.read(run)
+        if study.experiment.name.startswith("mujoco/"):
+            for arm, runs in study.runs.items():
+                for record in (store.read(run) for run in runs if store.has(run)):
                     final = {key: float(f"{value:.6g}") for key, value in record.final.items() if value is not None}
-                    rows.append({"experiment": name, "arm": arm, "run": run, "seed": record.run.seed, **final})
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
-    print(f"{OUT}: {len(rows)} runs, {OUT.stat().st_size:,} bytes")
+                    rows.append({"experiment": study.experiment.name, "arm": arm, "run": record.run.name, **final})
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Averages over runs ± half of their 95 % intervals (Student's), in Markdown."""
+    lines = [f"| experiment | | runs | {' | '.join(COLUMNS.values())} |", "|---|---|---:|" + "---:|" * len(COLUMNS)]
+    for (name, arm), group in groupby(rows, key=lambda row: (row["experiment"], row["arm"])):
+        runs = list(group)
+        cells = []
+        for column in COLUMNS:
+            values = np.array([row[column] for row in runs])
+            found = mean_interval(values) if len(values) > 1 else None
+            spread = "" if found is None else f" ± {(found.high - found.low) / 2.0:.2g}"
+            cells.append(f"{values.mean():.4g}{spread}")
+        lines.append(f"| `{name}` | {arm} | {len(runs)} | {' | '.join(cells)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -158,17 +158,17 @@ def _today(name: str, env: str, psi: float) -> Experiment:
 
 def _noisy() -> Experiment:
     """A task whose variance has a place: it shows what a price of variance does where there is something to avoid."""
-    psi, vaac = 0.05, 0.05
+    ppo, _, published, corrected = _arms(0.05, 0.0, {})
     return Experiment(
         title="HalfCheetah-v5 with noise beyond x = 5: where the variance has a place",
         about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
         "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
-        "step beyond the line costs more than it pays. " + PROTOCOLS,
-        steps=400_000,
+        "step beyond the line costs more than it pays. " + PROTOCOLS.replace("512", "256"),
+        steps=300_000,
         runs=5,
-        arms=_arms(psi, vaac, {}),
+        arms=(ppo, published, corrected),
         claims=tuple(claim for claim in _claims_of_ours() if claim.below is not None),
-        **_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"),
+        **{**_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"), "episodes": 256},
     )
 
 
