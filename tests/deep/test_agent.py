@@ -35,7 +35,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", [PPO, VPACPPO, VAACPPO])
 def test_same_seed_same_bytes_other_seed_other(kind, tmp_path):
-    settings = {**SMALL, "psi": 0.1}
+    settings = SMALL if kind is PPO else {**SMALL, "psi": 0.1}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         kind("CartPole-v1", seed=seed, **settings).learn(64 * 7).save(tmp_path / name)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
@@ -223,16 +223,6 @@ def test_scaled_and_raw_prices_agree():
     raw = VPACPPO("Pendulum-v1", psi=0.001, **common).learn(64 * 4)
     scaled = VPACPPO("Pendulum-v1", psi=0.1, psi_units="scaled", **common).learn(64 * 4)
     np.testing.assert_array_equal(raw.policy().weights[0], scaled.policy().weights[0])
-
-
-def test_same_step_and_next_step_bootstrap_from_the_last_observation():
-    """Episodes that are only cut: V of the cut state is used, whatever way the next one starts."""
-    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
-        vector = SyncVectorEnv([probes.OnlyCut] * 4, autoreset_mode=mode)
-        agent = PPO(vector, seed=1, reward_scale=1.0, gamma=0.5, learning_rate=0.01, normalise_observations=False,
-                    **{k: v for k, v in SMALL.items() if k != "envs"}).learn(64 * 60)  # fmt: skip
-        value = float(agent.networks.value(np.zeros((1, 1), np.float32))[0])
-        assert value == pytest.approx(2.0, abs=0.3)
 
 
 def test_a_price_that_nothing_would_read_is_refused():

@@ -39,7 +39,7 @@ def table(numbers, positive: bool = False) -> Critic:
     return Critic(MLP([jnp.asarray(numbers[:, None], jnp.float32)], [jnp.zeros(1)], "tanh"), positive)
 
 
-def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=1):
+def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=1, lam=0.9):
     """The actor's weights in the units of the raw reward, with exact critics; the rollout may come in pieces."""
     moments = oracle.evaluate(mdp, oracle.softmax(theta), GAMMA)
     spread = moments.variance if kind == "variance" else moments.variance + moments.value**2
@@ -58,7 +58,7 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
             jnp.asarray(seen), None, jnp.asarray(episodes.reward[part] * scale * alive[part], jnp.float32), jnp.asarray(over),
             jnp.asarray(over), jnp.asarray(alive[part]),
         )  # fmt: skip
-        how = {"gamma": GAMMA, "lam": 0.9, "target_lam": 0.9}
+        how = {"gamma": GAMMA, "lam": lam, "target_lam": lam}
         values = assess_value(value_critic, scene, **how)
         said = assess_spread(
             spread_critic, scene, values, trace, jnp.float32(PSI / scale), jnp.float32(scale), kind=kind, form=form,
@@ -130,13 +130,26 @@ def test_the_scale_of_rewards_does_not_matter(rng):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("weighting", ["uniform", "start"])
+def test_the_traces_are_carried_from_piece_to_piece(weighting, rng):
+    """Without a λ that looks ahead, the weights are the same whether the steps come at once or in four rollouts."""
+    mdp = process(rng, ends=True)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    episodes = simulate(mdp, oracle.softmax(theta), 50, 12, rng)
+    for kind, form in (("variance", "corrected"), ("moment", "corrected"), ("moment", "published")):
+        whole, parts = (
+            weights_of(mdp, theta, episodes, kind, form, weighting, pieces=pieces, lam=0.0) for pieces in (1, 4)
+        )
+        np.testing.assert_allclose(whole[:-1], parts[:-1], rtol=1e-4, atol=1e-4)
+
+
 def test_the_policy_that_learns_climbs_that_weight(rng):
     """The gradient of the surrogate, by automatic differentiation, is the mean weighted score."""
     mdp = process(rng, ends=True)
     theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
     policy = oracle.softmax(theta)
     episodes = simulate(mdp, policy, 200, 10, rng)
-    weights = rng.normal(size=episodes.state.shape)
+    weights = weights_of(mdp, theta, episodes, "variance", "corrected", "start")
     net = Categorical(MLP([jnp.asarray(theta, jnp.float32)], [jnp.zeros(mdp.n_actions)], "tanh"))
     seen = jnp.asarray(np.eye(mdp.n_states, dtype=np.float32)[episodes.state.ravel()])
     actions, valid = jnp.asarray(episodes.action.ravel()), jnp.asarray(episodes.alive.ravel(), jnp.float32)

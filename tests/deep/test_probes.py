@@ -45,6 +45,9 @@ def test_critics_find_mean_and_variance_where_episodes_are_only_cut(kind):
     value, variance = critics(agent, [0.0])
     assert value == pytest.approx(5.0, rel=0.04)
     assert variance == pytest.approx(1 / (1 - 0.64), rel=0.2)
+    rows = agent.history[-20:]
+    assert np.mean([row["predicted_variance"] for row in rows]) == pytest.approx(variance, rel=0.05)
+    assert np.mean([row["measured_variance"] for row in rows]) == pytest.approx(1 / (1 - 0.64), rel=0.2)
 
 
 @pytest.mark.parametrize("world", [probes.Bandit, probes.LateChoice, probes.Pusher])

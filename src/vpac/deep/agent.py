@@ -211,14 +211,17 @@ class PPO:
             self._stepper.restart(np.random.SeedSequence(self.seed, spawn_key=(len(STREAMS), number)).generate_state(
                 self.environments.n
             ))  # fmt: skip
-            self.trace, self._fresh = Trace.first(self.environments.n), False
+            self.trace = Trace.first(self.environments.n)
             self.rewards.restart()
         done = self.timesteps + self._underway()
+        self._fresh = True  # should this be interrupted
         with threadpool_limits(1, "blas"):  # a few rows: more threads would only fight with the environments'
             try:
-                return self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
+                rollout = self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
             except NotFinite as error:
                 raise NotFinite(f"{error} (seed {self.seed})") from None
+        self._fresh = False
+        return rollout
 
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""

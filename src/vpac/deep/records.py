@@ -71,10 +71,14 @@ class TensorBoard:
     """Files for TensorBoard; needs the extra `tensorboard`."""
 
     def __init__(self, folder: Path, agent: PPO) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         make_folder(folder)
         self._folder, self._writer = folder, EventFileWriter(str(folder))
+        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
+            begun = SessionLog(status=SessionLog.START)
+            self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
         self._last = (time.monotonic(), agent.timesteps)
 
     def __call__(self, agent: PPO) -> None:

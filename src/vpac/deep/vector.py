@@ -176,6 +176,11 @@ class OfGymnasium(OneLane):
     """A vector environment of Gymnasium's, in any of its three ways to start episodes."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        if "envpool" in type(env).__module__ or hasattr(env, "async_reset"):
+            raise UserError(
+                "an environment of EnvPool cannot be seeded once it is made: pass its id, 'Hopper-v5' for example, and "
+                f"envs={env.num_envs}; backend='envpool' makes it"
+            )
         self.env, self.n = env, env.num_envs
         self.arguments: dict[str, Any] | None = None
         self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
@@ -186,7 +191,10 @@ class OfGymnasium(OneLane):
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew."""
         each: Any = [int(seed) for seed in seeds]
-        return self.env.reset(seed=each)[0]
+        try:
+            return self.env.reset(seed=each)[0]
+        except (gymnasium.error.Error, TypeError):  # those that compute all copies at once take one seed
+            return self.env.reset(seed=int(np.random.SeedSequence(each).generate_state(1)[0]))[0]
 
     def step(self, actions: Any) -> Step:
         """One step of each; what does not start its next episode by itself is told to."""
