@@ -159,16 +159,22 @@ def _waiting(path: Path, digest: str) -> Path:
     return path.parent / f".{path.name}.{hashlib.sha256(digest.encode()).hexdigest()[:16]}.new"
 
 
-def read_bytes(path: Path, most: int = LARGEST) -> bytes:
+def read_bytes(path: Path | str, most: int = LARGEST) -> bytes:
     """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would let us wait for ever
-    with open(handle, "rb") as file:
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a file", os.fspath(path))
         if found.st_size > most:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}", os.fspath(path))
-        return file.read(found.st_size)
+        parts, left = [], found.st_size
+        while left and (part := os.read(handle, left)):
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

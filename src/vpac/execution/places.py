@@ -84,6 +84,7 @@ class Local:
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, os.fspath(root.absolute())
+        self._root = os.fspath(root)
         self._locks: int | None = None
 
     def prepare(self) -> None:
@@ -92,7 +93,7 @@ class Local:
 
     def read(self, key: str) -> bytes:
         """A file's content."""
-        return read_bytes(self._at(key))
+        return read_bytes(self._named(key))
 
     def write(self, key: str, content: bytes) -> None:
         """Beside it first, then renamed."""
@@ -136,12 +137,12 @@ class Local:
         except FileNotFoundError:
             return {}
         names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
-        return {name: self._stamp(self.root / folder / name / RECORD) for name in sorted(names)}
+        return {name: self._stamp(f"{self._root}/{folder}/{name}/{RECORD}") for name in sorted(names)}
 
     def has(self, folder: str) -> bool:
         """Folders get their names only when they are whole."""
         try:
-            return self._at(folder).is_dir()
+            return os.path.isdir(self._named(folder))
         except OSError:  # no name of ours
             return False
 
@@ -206,19 +207,23 @@ class Local:
 
     def _at(self, key: str) -> Path:
         """Where a key is; one that leads out of the folder, by its words or by a symbolic link, is an `OSError`."""
-        path, parts = self.root, key.split("/")
-        for part in parts:
-            path = path / part
+        return Path(self._named(key))
+
+    def _named(self, key: str) -> str:
+        """The same as text: a store of many runs asks often."""
+        path = self._root
+        for part in key.split("/"):
+            path = f"{path}/{part}"
             if part in ("", ".", "..") or "\0" in part:
                 raise OSError(errno.EINVAL, "no name of something in a store", key)
-            if path.is_symlink():
-                raise OSError(errno.ELOOP, "it is a symbolic link, which a store does not follow", os.fspath(path))
+            if os.path.islink(path):
+                raise OSError(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
         return path
 
     @staticmethod
-    def _stamp(path: Path) -> int:
+    def _stamp(path: str) -> int:
         try:
-            return path.stat().st_mtime_ns
+            return os.stat(path).st_mtime_ns
         except OSError:
             return -1
 

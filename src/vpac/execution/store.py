@@ -55,7 +55,7 @@ class Result:
     """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """A stored run."""
 
@@ -98,6 +98,7 @@ class Store:
     def __init__(self, address: Path | str) -> None:
         self.place = place_at(address)
         self._checked: dict[str, Record] = {}
+        self._shared: dict[str, Any] = {}
 
     @property
     def address(self) -> str:
@@ -159,13 +160,18 @@ class Store:
 
     def _read(self, name: str) -> Record:
         record = read_record(self.place, name)
-        run = Run.read(record)
+        run = Run(self._share(record["task"]), record["number"], record["seed"])
         if run.name != name or record["name"] != name:
             raise Damaged(f"{_named(self.place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
-        found = Record(run, record["final"], record["about"], record["files"], self.place)
+        about = {key: self._share(value) for key, value in record["about"].items()}
+        found = Record(run, record["final"], about, record["files"], self.place)
         for file in (METRICS, POLICY):
             found.file(file)
         return found
+
+    def _share(self, part: Any) -> Any:
+        """The same object for the same content: runs differ in little, and a store may hold a hundred thousand."""
+        return part if isinstance(part, float) else self._shared.setdefault(repr(part), part)
 
     def set_aside(self, name: str) -> str:
         """Move a damaged run out of the way; returns where to."""
