@@ -9,15 +9,15 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vpac.errors import UserError
 
 __all__ = [
-    "Unwritable", "hold", "make_folder", "read_bytes", "read_pair", "sync_file", "sync_folder", "unwritable",
-    "write_atomically", "write_bytes", "write_pair", "write_text",
+    "Unwritable", "hold", "make_folder", "read_bytes", "read_pair", "start_writing", "sync_file", "sync_folder",
+    "unwritable", "write_atomically", "write_bytes", "write_pair", "write_text",
 ]  # fmt: skip
 
 LARGEST = 2**31
@@ -201,6 +201,18 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def start_writing(paths: Iterable[Path]) -> None:
+    """Let the disk begin with files that will be made durable together, so that the first wait is for all of them."""
+    if not hasattr(os, "posix_fadvise"):  # not on every system; it only saves time
+        return
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
 
 
 def sync_file(path: Path) -> None:

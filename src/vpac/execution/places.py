@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 from vpac.errors import UserError
 from vpac.execution.run import HASH
 from vpac.execution.scratch import Scratch
-from vpac.files import make_folder, read_bytes, sync_file, sync_folder, unwritable, write_bytes
+from vpac.files import make_folder, read_bytes, start_writing, sync_file, sync_folder, unwritable, write_bytes
 
 __all__ = ["RECORD", "Local", "Place", "place_at"]
 
@@ -58,8 +58,11 @@ class Place(Protocol):
     def has(self, folder: str) -> bool:
         """Whether there is a folder of a run, and whole."""
 
-    def commit(self, folder: str, files: dict[str, bytes]) -> None:
-        """Keep all files or none, the record last. If the folder is there already it stays as it is: the first one wins."""
+    def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
+        """Keep all files of a folder or none, the record last; when it returns, all folders are durable.
+
+        A folder that is there already stays as it is: the first one wins.
+        """
 
     def move(self, folder: str, target: str) -> None:
         """Give a folder another name."""
@@ -146,25 +149,42 @@ class Local:
         except OSError:  # no name of ours
             return False
 
-    def commit(self, folder: str, files: dict[str, bytes]) -> None:
-        """The caller holds the lock, so nobody else writes under the same temporary name."""
-        target = self._at(folder)
-        temporary = target.parent / f".{target.name}{PART}"
-        make_folder(target.parent)
-        shutil.rmtree(temporary, ignore_errors=True)
+    def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
+        """The caller holds the locks, so nobody else writes under the same temporary names.
+
+        Nothing gets its name before it is durable. The disk is told of all files before any of them is waited for.
+        """
+        parts: dict[Path, Path] = {}
+        target = self.root
         try:
-            temporary.mkdir()
-            for name, content in files.items():
-                (temporary / name).write_bytes(content)
-                sync_file(temporary / name)
-            sync_folder(temporary)
-            with _the_first_one_wins():
-                temporary.rename(target)
-            sync_folder(target.parent)
+            for folder, files in folders.items():
+                target = self._at(folder)
+                temporary = target.parent / f".{target.name}{PART}"
+                make_folder(target.parent)
+                shutil.rmtree(temporary, ignore_errors=True)
+                parts[temporary] = target
+                temporary.mkdir()
+                for name, content in files.items():
+                    (temporary / name).write_bytes(content)
+                if len(folders) > 1:
+                    start_writing(temporary / name for name in files)
+            for temporary, files in zip(parts, folders.values(), strict=True):
+                target = parts[temporary]
+                for name in files:
+                    sync_file(temporary / name)
+                sync_folder(temporary)
+            for temporary, target in parts.items():
+                with _the_first_one_wins():
+                    temporary.rename(target)
+            for parent in {target.parent for target in parts.values()}:
+                sync_folder(parent)
         except OSError as error:
-            raise unwritable(target, error, sum(map(len, files.values()))) from None
+            needed = sum(len(content) for files in folders.values() for content in files.values())
+            raise unwritable(target, error, needed) from None
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            for temporary in parts:
+                if temporary.exists():
+                    shutil.rmtree(temporary, ignore_errors=True)
 
     def move(self, folder: str, target: str) -> None:
         """Rename."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -135,12 +135,20 @@ class Store:
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
         """Keep a run; the caller holds its lock."""
+        self.keep({run.name: self.pack(run, result, about)})
+
+    def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
+        """The files of a run, as bytes."""
         files = {METRICS: as_parquet(result.metrics), POLICY: as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
         record["files"] = {name: _fingerprint(content) for name, content in files.items()}
-        files[RECORD] = sealed(record, indent=1, allow_nan=False).encode()
-        self.place.commit(f"{RUNS}/{run.name}", files)
-        self.place.remove(f"{FAILED}/{run.name}.json")
+        return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
+
+    def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
+        """Keep runs, by name, durable when it returns; the caller holds their locks."""
+        self.place.commit({f"{RUNS}/{name}": files for name, files in packed.items()})
+        for name in packed:
+            self.place.remove(f"{FAILED}/{name}.json")
 
     def read(self, name: str) -> Record:
         """A finished run, every byte of it checked, once for each `Store`."""
