@@ -17,6 +17,7 @@ from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
 from vpac.deep.episodes import recently
 from vpac.deep.estimators import Trace
+from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
 from vpac.deep.networks import Gaussian
@@ -88,8 +89,8 @@ class PPO:
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
         self.trace = Trace.first(n)
         self.timesteps = self.iteration = self.episodes = 0
-        self.history: list[dict[str, float]] = []
-        """One row of numbers for each iteration."""
+        self.history = History()
+        """One row of numbers for each iteration; of a long run for every second, fourth, … and the last one."""
         self.recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
@@ -263,14 +264,15 @@ class PPO:
         self.episodes += len(ended)
         self.recent.extend(ended)
         held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
-        self.history.append(
+        self.history.add(
+            self.iteration,
             {
                 "timesteps": float(self.timesteps),
                 "episodes": float(self.episodes),
                 **recently(self.recent),
                 **told,
                 **held,
-            }
+            },
         )
         return callback is None or callback(self) is not False
 
