@@ -97,11 +97,12 @@ class _Worker:
         return len(self.at) < MOST and sum(seconds.get(id(run.task), MOMENT) for run in self.at) < MOMENT
 
     def tell(self, names: Iterable[str]) -> list[Run]:
-        """Runs are through, in the order in which they were given, or kept; returns them."""
-        self.age, found = 0.0, []
+        """Runs are through, in the order in which they were given, or settled; returns them."""
+        found = []
         for name in names:
             if name not in self.through:
                 self.through[name] = self.at.popleft()
+                self.age = 0.0
             found.append(self.through[name])
         return found
 
