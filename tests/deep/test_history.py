@@ -38,7 +38,7 @@ def test_it_is_complete_at_first_then_even_and_always_ends_with_the_last(eight):
 
 
 def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_been(eight):
-    for stop in range(0, 40):
+    for stop in range(40):
         whole, cut = History(), History()
         for number in range(1, 50):
             whole.add(number, row(number))

@@ -154,7 +154,8 @@ class Processes:
                     worker.heard, worker.silent = True, 0.0
                     worker.tell(through)
                     for run, outcome in zip(worker.tell(o.name for o in outcomes), outcomes, strict=True):
-                        seconds[id(run.task)] = outcome.seconds
+                        if outcome.seconds:  # else it was finished before, or is elsewhere
+                            seconds[id(run.task)] = outcome.seconds
                         del worker.through[run.name]
                         yield outcome
                 for worker, why in self._overdue():
