@@ -108,8 +108,8 @@ def states(quick: bool) -> Iterator[Growth]:
     sizes = [mdp.n_states for mdp in worlds]
     yield Growth(
         "oracle, Q and σ of a policy, ms", sizes, [1e3 * evaluation(mdp) for mdp in worlds],
-        "up to 1500 states a dense factorisation, which grows as the cube once calls no longer dominate; beyond, sparse "
-        "iterations, linear each, of which larger grids need more",
+        "up to 1500 states a dense factorisation, which heads for the cube; beyond, sparse iterations, at first the price of "
+        "their calls, then linear each, and larger grids need more of them",
     )  # fmt: skip
     yield Growth(
         "a step of tabular VPAC, µs", sizes, [1e6 * learner_step(mdp) for mdp in worlds],

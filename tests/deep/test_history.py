@@ -89,7 +89,9 @@ def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
     assert steps_in(path) == [10 * n for n in range(1, 21)]
 
 
-@pytest.mark.parametrize("damage", [None, b"", b'{"timesteps": 3}\n' * 40, b"\xff\n" * 40])
+@pytest.mark.parametrize(
+    "damage", [None, b"", b'{"timesteps": 3}\n' * 40, b"\xff\n" * 40], ids=["missing", "empty", "other", "nonsense"]
+)
 def test_without_the_lines_what_the_agent_remembers_is_written(eight, tmp_path, damage):
     path = tmp_path / "metrics.jsonl"
     if damage is not None:
