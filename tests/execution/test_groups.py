@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections import Counter, deque
 from pathlib import Path
 
 import pytest
 
 from tiny import contents, little
-from vpac.execution import executors, worker
+from vpac.execution import executors, serving, worker
 from vpac.execution.executors import AHEAD, MOST, Processes
 from vpac.execution.run import runs_of
 from vpac.execution.store import Store
@@ -135,3 +136,29 @@ def test_signs_of_life_do_not_make_a_run_younger():
     assert (alive.age, list(alive.at)) == (0.0, given[1:])
     assert alive.tell([given[0].name]) == [given[0]]  # settled
     assert list(alive.at) == given[1:]
+
+
+def test_runs_do_not_wait_for_one_that_may_be_long(store, monkeypatch):
+    """A worker's conversation, spoken by hand: two tiny runs wait together, and not for one of which nothing is known."""
+    given, said = runs(3), []
+    words = [(store.address, run, expected) for run, expected in zip(given, (0.0, 0.0, MOMENT), strict=True)]
+
+    class Pipe:
+        def poll(self):
+            return bool(words)
+
+        def recv(self):
+            if not words:
+                raise EOFError
+            return words.pop(0)
+
+        def send(self, message):
+            if any(message):
+                said.append([list(message[0]), [outcome.name for outcome in message[1]]])
+
+    monkeypatch.setattr(worker, "MOMENT", 1e9)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    serving.serve(Pipe())
+    one, two, three = (run.name for run in given)
+    assert said == [[[one], []], [[two], []], [[], [one, two]], [[three], []], [[], [three]]]
+    assert set(store.names()) == {one, two, three}

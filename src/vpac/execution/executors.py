@@ -142,7 +142,7 @@ class Processes:
                         run = waiting.popleft()
                         worker.at.append(run)
                         with contextlib.suppress(OSError):  # it has died: found out below
-                            worker.pipe.send((store.address, run))
+                            worker.pipe.send((store.address, run, seconds.get(id(run.task), MOMENT)))
                 busy = {worker.pipe: worker for worker in workers if worker.busy}
                 for pipe in wait(list(busy), timeout=LOOK):
                     worker = busy[pipe]  # type: ignore[index]

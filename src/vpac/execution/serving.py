@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from vpac.execution.store import Store
-from vpac.execution.worker import Group, Outcome
+from vpac.execution.worker import MOMENT, Group, Outcome
 from vpac.interruption import handled, stop_if_asked
 
 __all__ = ["serve"]
@@ -42,7 +42,8 @@ class _Mouth:
 def serve(pipe: Connection) -> None:
     """Until the other end closes. Ctrl-C is the parent's business.
 
-    Runs are kept in groups, which end when they are large, when a moment has passed, or when there is nothing else to do.
+    Runs are kept in groups, which end when they are large, when a moment has passed, before a run that is not known to be tiny,
+    or when there is nothing else to do.
     """
     from threadpoolctl import threadpool_limits
 
@@ -51,19 +52,26 @@ def serve(pipe: Connection) -> None:
     threading.Thread(target=mouth.beat, daemon=True).start()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     groups: dict[str, Group] = {}
+
+    def settle() -> None:
+        for group in groups.values():
+            if len(group):
+                mouth.say(outcomes=group.settle())
+
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), handled([signal.SIGTERM]), threadpool_limits(1):
         try:
             while True:
-                if any(map(len, groups.values())) and not pipe.poll():
-                    for group in groups.values():
-                        mouth.say(outcomes=group.settle())
-                address, run = pipe.recv()
+                if not pipe.poll():
+                    settle()
+                address, run, expected = pipe.recv()
+                if expected >= MOMENT:
+                    settle()
                 group = groups.setdefault(address, Group(Store(address)))
                 outcome = group.carry_out(run)
                 if outcome is not None:
                     mouth.say(outcomes=[outcome])
                 if group.full:
-                    mouth.say(outcomes=group.settle())
+                    settle()
                 elif outcome is None:
                     mouth.say(through=[run.name])
                 stop_if_asked()
