@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -63,3 +64,42 @@ def test_the_speed_claims_compare_with_their_bars(monkeypatch):
     ratio = {"ours": 1.0, "gymnasium": 2.4, "SB3": 2.5, "SBX": 2.49, "EnvPool": 0.55}
     assert [holds for _, holds in deep.claims(64, ratio, 1499.0)] == [True, False, True, True, True]
     assert [holds for _, holds in deep.claims(8, ratio | {"gymnasium": 2.6}, 1500.0)] == [True, True, False, False]
+
+
+def test_a_store_made_for_the_benchmark_is_one_that_a_study_leaves(monkeypatch, tmp_path):
+    from vpac.execution.executors import Serial
+    from vpac.execution.store import Store
+    from vpac.execution.study import carry_out_studies, plan
+    from vpac.execution.worker import carry_out
+    from vpac.experiments.reading import read_experiment
+
+    load, wait = script("load", monkeypatch), os.fsync
+    plans = [plan(read_experiment(load.fill(tmp_path, 12)), full=True)]
+    assert os.fsync is wait
+    tally = carry_out_studies(plans, Store(tmp_path / "store"), Serial())["load"]
+    assert (tally.kept, tally.done, tally.damaged) == (20, 0, [])
+    first, other = plans[0].all()[0], Store(tmp_path / "other")
+    carry_out(other, first)
+    for file in ("metrics.parquet", "policy.safetensors"):
+        assert Store(tmp_path / "store").read(first.name).file(file) == other.read(first.name).file(file)
+
+
+def test_drift_is_from_the_second_quarter_to_the_last(monkeypatch):
+    load = script("load", monkeypatch)
+    assert load.drift([5.0, 9.0, 1.0, 1.0, 7.0, 7.0, 2.0, 4.0]) == pytest.approx(2.0)
+    assert load.drift([1.0] * 20) == 0.0
+
+
+def test_exponents_and_where_growth_is_linear(monkeypatch):
+    scaling = script("scaling", monkeypatch)
+    sizes = [1.0, 10.0, 100.0, 1000.0]
+    overall, between = scaling.exponents(sizes, [3.0 * size**1.5 for size in sizes])
+    assert [overall, *between] == pytest.approx([1.5] * 4)
+    for costs, words in (
+        ([1.0, 10.0, 100.0, 1000.0], "linear throughout"),
+        ([1.0, 1.1, 11.0, 110.0], "linear from 10 to 1000"),
+        ([1.0, 10.0, 1000.0, 1e5], "linear from 1 to 10"),
+        ([1.0, 1.0, 1.0, 1.0], "nowhere linear"),
+    ):
+        assert scaling.where(scaling.Growth("x", sizes, costs, "")) == words
+    assert scaling.where(scaling.Growth("x", sizes, [1.0, 0.1, 0.01, 0.001], "", -1.0)) == "linear throughout"

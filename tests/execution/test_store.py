@@ -52,6 +52,16 @@ def test_a_name_is_safe_whatever_the_environment_is_called():
     assert not run.name.startswith(".")
 
 
+def test_records_share_what_they_have_in_common(store):
+    about = {"seconds": 1.0, "versions": {"vpac": "1"}}
+    for number in range(2):
+        store.write(a_run(number), RESULT, about)
+    one, other = (store.read(a_run(number).name) for number in range(2))
+    assert one.run.task is other.run.task
+    assert one.about["versions"] is other.about["versions"]
+    assert one.about == about
+
+
 def test_what_is_written_is_read_back(store):
     run = a_run()
     assert not store.finished(run)

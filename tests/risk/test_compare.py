@@ -16,6 +16,7 @@ from vpac.risk import (
     ratio_of_variances,
     second_order_dominates,
 )
+from vpac.risk.compare import share_of_wins
 
 X = np.array([1.6, 2.3, -2.1, 0.4, 1.5, 1.9, 1.2, 2.0, 0.8, 1.1, 0.7, -0.6])
 Y = np.array([-0.8, 0.4, -0.6, 1.3, 1.3, 1.8, 0.0, 1.4, -0.9])
@@ -33,6 +34,20 @@ def covered(interval_of, draw_x, draw_y, truth, trials=1000):
 
 def binomial_error(share, trials=1000):
     return np.sqrt(share * (1 - share) / trials)
+
+
+@given(few_whole_numbers, few_whole_numbers)
+def test_the_share_of_wins_is_that_of_all_pairs(x, y):
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in x for b in y]
+    assert share_of_wins(x, y) == sum(pairs) / len(pairs)
+    assert share_of_wins(x, y) == probability_of_improvement(x, y, seed=0, resamples=1).estimate
+
+
+def test_the_share_of_wins_of_samples_whose_pairs_do_not_fit_into_memory():
+    x = np.random.default_rng(0).normal(size=200_000)
+    assert share_of_wins(x, x) == 0.5
+    assert share_of_wins(x + 100.0, x) == 1.0
+    assert np.isnan(share_of_wins([np.nan, 1.0], x))
 
 
 def test_probability_of_improvement_by_hand():

@@ -17,6 +17,7 @@ from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
 from vpac.deep.episodes import recently
 from vpac.deep.estimators import Trace
+from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
 from vpac.deep.networks import Gaussian
@@ -26,6 +27,7 @@ from vpac.deep.policy import NumpyPolicy
 from vpac.deep.rollout import Rollout, paid
 from vpac.deep.spaces import Interface
 from vpac.deep.stepping import NotFinite, Stepper
+from vpac.deep.streams import starts, streams
 from vpac.deep.vector import Backend, environments
 from vpac.errors import UserError
 from vpac.learners.checks import whole
@@ -34,8 +36,6 @@ from vpac.risk.schedules import as_schedule
 
 __all__ = ["PPO"]
 
-STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
-"""Independent random streams of an agent; a variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
 RECENT = 100
 """Episodes that the statistics of recent episodes speak of."""
 
@@ -82,8 +82,7 @@ class PPO:
             self.environments.observation_space, self.environments.action_space, self.environments.name
         )
         n = self.environments.n
-        spawned = zip(STREAMS, np.random.SeedSequence(self.seed).spawn(len(STREAMS)), strict=True)
-        self.generators = {name: np.random.default_rng(child) for name, child in spawned}
+        self.generators = streams(self.seed)
         self.conditions = conditions_of(self.options, self.seed, n, type(self).__name__, self.spread is not None)
         """The prices of the episodes underway, of a conditioned policy."""
         if self.conditions is not None:
@@ -93,8 +92,8 @@ class PPO:
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
         self.trace = Trace.first(n)
         self.timesteps = self.iteration = self.episodes = 0
-        self.history: list[dict[str, float]] = []
-        """One row of numbers for each iteration."""
+        self.history = History()
+        """One row of numbers for each iteration; of a long run for every second, fourth, … and the last one."""
         self.recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)
         """(score, discounted return, length) of the last episodes."""
         self.span = (0, 0)
@@ -208,9 +207,7 @@ class PPO:
         """Let the policy act."""
         if self._fresh or self.options.reset_every_iteration:
             number = self.iteration + bool(self._pending)
-            self._stepper.restart(np.random.SeedSequence(self.seed, spawn_key=(len(STREAMS), number)).generate_state(
-                self.environments.n
-            ))  # fmt: skip
+            self._stepper.restart(starts(self.seed, number, self.environments.n))
             self.trace = Trace.first(self.environments.n)
             self.rewards.restart()
         done = self.timesteps + self._underway()
@@ -272,7 +269,7 @@ class PPO:
         self.recent.extend(ended)
         held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
         counted = {"timesteps": float(self.timesteps), "episodes": float(self.episodes)}
-        self.history.append({**counted, **recently(self.recent), **told, **held})
+        self.history.add(self.iteration, {**counted, **recently(self.recent), **told, **held})
         return callback is None or callback(self) is not False
 
     def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:

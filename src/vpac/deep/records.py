@@ -8,6 +8,7 @@ import math
 import os
 import time
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,14 @@ def as_json(row: dict[str, float]) -> str:
 
 
 class JsonLines:
-    """One line for each iteration. What an agent remembers is written first, so that a resumed run has one file."""
+    """One line for each iteration, also of a resumed run.
+
+    What an agent remembers is written first; where it does not remember every iteration, the lines up to its last one stay.
+    """
 
     def __init__(self, path: Path, agent: PPO) -> None:
-        write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
+        if agent.history.every == 1 or not _cut(path, agent):
+            write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
         self._path, self._file = path, path.open("ab", buffering=0)
 
     def __call__(self, agent: PPO) -> None:
@@ -65,6 +70,17 @@ class JsonLines:
     def close(self) -> None:
         """No more."""
         self._file.close()
+
+
+def _cut(path: Path, agent: PPO) -> bool:
+    """Drop the lines after an agent's last iteration; returns whether the line of that one was found."""
+    with suppress(OSError, ValueError, TypeError, KeyError), path.open("rb+") as file:
+        for line in islice(file, agent.iteration - 1, agent.iteration):
+            if json.loads(line)["timesteps"] == agent.timesteps:
+                file.seek(0)
+                file.truncate(sum(map(len, islice(file, agent.iteration))))
+                return True
+    return False
 
 
 class TensorBoard:

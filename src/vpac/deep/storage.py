@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vpac.deep.estimators import Trace
+from vpac.deep.history import History
 from vpac.deep.normaliser import RunningMoments
 from vpac.deep.saved import AGENT, FORMAT, read_agent
 from vpac.envs.making import is_named_by_user
@@ -53,6 +54,7 @@ def save(agent: PPO, folder: Path) -> Path:
         "generators": {name: generator.bit_generator.state for name, generator in agent.generators.items()},
         "recent": [list(episode) for episode in agent.recent],
         "history": {name: [row[name] for row in agent.history] for name in names},
+        "every": agent.history.every,
         "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
     if agent.holder is not None:
@@ -128,5 +130,6 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     if agent.holder is not None:
         agent.holder.state = Multiplier.read(data["multiplier"])
     columns = data["history"]
-    agent.history = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    agent.history = History.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
     agent.recent.extend((float(a), float(b), float(c)) for a, b, c in data["recent"])

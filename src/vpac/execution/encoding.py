@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["arrays_of", "as_parquet", "as_safetensors", "frame_of"]
+__all__ = ["arrays_of", "as_parquet", "as_safetensors", "columns_of", "frame_of"]
 
 MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
@@ -45,13 +46,31 @@ def arrays_of(content: bytes) -> dict[str, FloatArray]:
 
 def frame_of(content: bytes) -> Any:
     """Parquet as a data frame. A few bytes can claim to be any number of rows, so these are counted first."""
+    return _read([content])
+
+
+def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
+    """The columns of numbers [tables, rows] of tables that were measured at the same places: much quicker than one by one."""
+    frame = _read(contents)
+    if len(frame) % len(contents):
+        raise UserError("the tables have different lengths")
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+    found = {name: frame[name].to_numpy().reshape(len(contents), -1).astype(np.float64) for name in numbers}
+    for places in list(found.values())[:1]:  # the first column says where
+        if not np.array_equal(places, np.broadcast_to(places[0], places.shape), equal_nan=True):
+            raise UserError("the tables were not measured at the same places")
+    return found
+
+
+def _read(contents: Sequence[bytes]) -> Any:
+    """The rows of all tables, one after the other."""
     import polars as pl
 
     try:
-        scan = pl.scan_parquet(io.BytesIO(content))
+        scan = pl.scan_parquet(list(contents))
         width, rows = len(scan.collect_schema()), scan.select(pl.len()).collect().item()
         if width * rows > MOST_NUMBERS:
             raise UserError(f"a table of {rows:,} rows and {width:,} columns is none that vpac wrote")
-        return pl.read_parquet(io.BytesIO(content))
+        return pl.read_parquet(list(contents))
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None

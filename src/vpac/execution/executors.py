@@ -9,28 +9,27 @@ import contextlib
 import multiprocessing as mp
 import os
 import signal
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from vpac.errors import UserError
 from vpac.execution.run import Run
+from vpac.execution.serving import serve
 from vpac.execution.store import Store
-from vpac.execution.worker import Outcome, carry_out
-from vpac.interruption import handled, stop_if_asked
+from vpac.execution.worker import MOMENT, Outcome, carry_out
 
 __all__ = ["Executor", "Processes", "Serial", "make_executor"]
 
-AHEAD = 2
-"""Runs that a worker is given at a time, so that it does not wait for the next."""
+AHEAD, MOST = 2, 32
+"""Runs that a worker is given at a time, so that it does not wait for the next; and as many as that if they are tiny."""
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
 LOOK = 1.0
-"""Seconds between two signs of life, and between two looks at who gives none."""
+"""Seconds between two looks at who gives no sign of life."""
 SILENCE, STARTING = 120.0, 5.0
 """Seconds without a sign of life after which a process counts as hung, and how many times as long it may take to start."""
 GRACE = 30.0
@@ -70,6 +69,8 @@ class _Worker:
     pipe: Connection
     at: deque[Run] = field(default_factory=deque)
     """What it was given, the one that it is at first."""
+    through: dict[str, Run] = field(default_factory=dict)
+    """What it has carried out and not yet kept."""
     heard: bool = False
     """Whether it has said anything yet: it takes a while to start."""
     silent: float = 0.0
@@ -84,6 +85,26 @@ class _Worker:
         process.start()
         theirs.close()
         return cls(process, ours)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.at or self.through)
+
+    def has_room(self, seconds: dict[int, float]) -> bool:
+        """Whether it can be given a run more: tiny ones for a moment's work, by what others of the same task took."""
+        if len(self.at) < AHEAD:
+            return True
+        return len(self.at) < MOST and sum(seconds.get(id(run.task), MOMENT) for run in self.at) < MOMENT
+
+    def tell(self, names: Iterable[str]) -> list[Run]:
+        """Runs are through, in the order in which they were given, or settled; returns them."""
+        found = []
+        for name in names:
+            if name not in self.through:
+                self.through[name] = self.at.popleft()
+                self.age = 0.0
+            found.append(self.through[name])
+        return found
 
     def kill(self) -> None:
         self.pipe.close()
@@ -110,34 +131,37 @@ class Processes:
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Whoever is free takes the next."""
         waiting, deaths = deque(runs), Counter[str]()
+        seconds: dict[int, float] = {}
         workers = self._workers
         while len(workers) < min(self.jobs, len(runs)):
             workers.append(_Worker.start())
         try:
-            while waiting or any(worker.at for worker in workers):
+            while waiting or any(worker.busy for worker in workers):
                 for worker in workers:
-                    while waiting and len(worker.at) < AHEAD:
+                    while waiting and worker.has_room(seconds):
                         run = waiting.popleft()
                         worker.at.append(run)
                         with contextlib.suppress(OSError):  # it has died: found out below
-                            worker.pipe.send((store.address, run))
-                busy = {worker.pipe: worker for worker in workers if worker.at}
+                            worker.pipe.send((store.address, run, seconds.get(id(run.task), MOMENT)))
+                busy = {worker.pipe: worker for worker in workers if worker.busy}
                 for pipe in wait(list(busy), timeout=LOOK):
                     worker = busy[pipe]  # type: ignore[index]
                     try:
-                        outcome = worker.pipe.recv()
+                        through, outcomes = worker.pipe.recv()
                     except (EOFError, OSError):
                         yield from self._bury(store, worker, waiting, deaths)
                         continue
                     worker.heard, worker.silent = True, 0.0
-                    if outcome is not None:
-                        worker.at.popleft()
-                        worker.age = 0.0
+                    worker.tell(through)
+                    for run, outcome in zip(worker.tell(o.name for o in outcomes), outcomes, strict=True):
+                        if outcome.seconds:  # else it was finished before, or is elsewhere
+                            seconds[id(run.task)] = outcome.seconds
+                        del worker.through[run.name]
                         yield outcome
                 for worker, why in self._overdue():
                     yield from self._bury(store, worker, waiting, deaths, why)
         finally:
-            if any(worker.at for worker in workers):  # stopped in the middle
+            if any(worker.busy for worker in workers):  # stopped in the middle
                 self.close()
 
     def _overdue(self) -> list[tuple[_Worker, str]]:
@@ -151,7 +175,7 @@ class Processes:
             return []
         self._looked = now
         for worker in self._workers:
-            if not worker.at:
+            if not worker.busy:
                 continue
             worker.silent += passed
             worker.age += passed if worker.heard else 0.0
@@ -181,12 +205,16 @@ class Processes:
     def _bury(
         self, store: Store, worker: _Worker, waiting: deque[Run], deaths: Counter[str], why: str = ""
     ) -> Iterator[Outcome]:
-        """Its runs go back to the others, unless the one it was at has now been the death of two, or has had its time."""
+        """Its runs go back to the others, unless the one it was at has now been the death of two, or has had its time.
+
+        Those that were through and not kept are lost with it and no fault of theirs; without any other, the last one's.
+        """
         worker.kill()
         self._workers[self._workers.index(worker)] = _Worker.start()
         code = worker.process.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        first, *rest = worker.at
+        lost = [*worker.at, *reversed(worker.through.values())]
+        first, *rest = lost
         waiting.extendleft(reversed(rest))
         deaths[first.name] += 1
         late = why.startswith(OVERTIME)
@@ -197,41 +225,6 @@ class Processes:
         error = f"it was stopped at {why}" if late else f"it hung {ATTEMPTS} times: {why}" if why else died
         store.fail(first, error, {"status": "failed"})
         yield Outcome(first.name, "failed", worker.age, error)
-
-
-def serve(pipe: Connection) -> None:
-    """A worker's life: runs in, outcomes and signs of life out, until the other end closes. Ctrl-C is the parent's business."""
-    from threadpoolctl import threadpool_limits
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    speaking = threading.Lock()
-    threading.Thread(target=_beat, args=(pipe, speaking), daemon=True).start()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    stores: dict[str, Store] = {}
-    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), handled([signal.SIGTERM]), threadpool_limits(1):
-        while True:
-            address, run = pipe.recv()
-            outcome = carry_out(stores.setdefault(address, Store(address)), run)
-            with speaking:
-                pipe.send(outcome)
-            stop_if_asked()
-
-
-def _beat(pipe: Connection, speaking: threading.Lock) -> None:
-    """Say every second that the process is alive."""
-    with contextlib.suppress(OSError, ValueError):
-        while True:
-            with speaking:
-                pipe.send(None)
-            time.sleep(LOOK)
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would go on for as long as its run takes."""
-    parent = mp.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def make_executor(name: str, jobs: int | None, address: str | None = None, time_limit: float | None = None) -> Executor:

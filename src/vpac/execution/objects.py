@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cached_property
@@ -125,12 +125,13 @@ class Objects:
                 return False
             return True
 
-    def commit(self, folder: str, files: dict[str, bytes]) -> None:
+    def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
         """Data first, the record last and only once."""
-        for name, content in files.items():
-            if name != RECORD:
-                self.write(f"{folder}/{name}", content)
-        self.create(f"{folder}/{RECORD}", files[RECORD])
+        for folder, files in folders.items():
+            for name, content in files.items():
+                if name != RECORD:
+                    self.write(f"{folder}/{name}", content)
+            self.create(f"{folder}/{RECORD}", files[RECORD])
 
     def move(self, folder: str, target: str) -> None:
         """Copy all, then delete, the record first: what is stopped in the middle is a run that is not whole."""

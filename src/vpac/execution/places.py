@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 from vpac.errors import UserError
 from vpac.execution.run import HASH
 from vpac.execution.scratch import Scratch
-from vpac.files import make_folder, read_bytes, sync_file, sync_folder, unwritable, write_bytes
+from vpac.files import make_folder, read_bytes, start_writing, sync_file, sync_folder, unwritable, write_bytes
 
 __all__ = ["RECORD", "Local", "Place", "place_at"]
 
@@ -58,8 +58,11 @@ class Place(Protocol):
     def has(self, folder: str) -> bool:
         """Whether there is a folder of a run, and whole."""
 
-    def commit(self, folder: str, files: dict[str, bytes]) -> None:
-        """Keep all files or none, the record last. If the folder is there already it stays as it is: the first one wins."""
+    def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
+        """Keep all files of a folder or none, the record last; when it returns, all folders are durable.
+
+        A folder that is there already stays as it is: the first one wins.
+        """
 
     def move(self, folder: str, target: str) -> None:
         """Give a folder another name."""
@@ -84,6 +87,7 @@ class Local:
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, os.fspath(root.absolute())
+        self._root = os.fspath(root)
         self._locks: int | None = None
 
     def prepare(self) -> None:
@@ -92,7 +96,7 @@ class Local:
 
     def read(self, key: str) -> bytes:
         """A file's content."""
-        return read_bytes(self._at(key))
+        return read_bytes(self._named(key))
 
     def write(self, key: str, content: bytes) -> None:
         """Beside it first, then renamed."""
@@ -136,34 +140,51 @@ class Local:
         except FileNotFoundError:
             return {}
         names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
-        return {name: self._stamp(self.root / folder / name / RECORD) for name in sorted(names)}
+        return {name: self._stamp(f"{self._root}/{folder}/{name}/{RECORD}") for name in sorted(names)}
 
     def has(self, folder: str) -> bool:
         """Folders get their names only when they are whole."""
         try:
-            return self._at(folder).is_dir()
+            return os.path.isdir(self._named(folder))
         except OSError:  # no name of ours
             return False
 
-    def commit(self, folder: str, files: dict[str, bytes]) -> None:
-        """The caller holds the lock, so nobody else writes under the same temporary name."""
-        target = self._at(folder)
-        temporary = target.parent / f".{target.name}{PART}"
-        make_folder(target.parent)
-        shutil.rmtree(temporary, ignore_errors=True)
+    def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
+        """The caller holds the locks, so nobody else writes under the same temporary names.
+
+        Nothing gets its name before it is durable. The disk is told of all files before any of them is waited for.
+        """
+        parts: dict[Path, Path] = {}
+        target = self.root
         try:
-            temporary.mkdir()
-            for name, content in files.items():
-                (temporary / name).write_bytes(content)
-                sync_file(temporary / name)
-            sync_folder(temporary)
-            with _the_first_one_wins():
-                temporary.rename(target)
-            sync_folder(target.parent)
+            for folder, files in folders.items():
+                target = self._at(folder)
+                temporary = target.parent / f".{target.name}{PART}"
+                make_folder(target.parent)
+                shutil.rmtree(temporary, ignore_errors=True)
+                parts[temporary] = target
+                temporary.mkdir()
+                for name, content in files.items():
+                    (temporary / name).write_bytes(content)
+                if len(folders) > 1:
+                    start_writing(temporary / name for name in files)
+            for temporary, files in zip(parts, folders.values(), strict=True):
+                target = parts[temporary]
+                for name in files:
+                    sync_file(temporary / name)
+                sync_folder(temporary)
+            for temporary, target in parts.items():
+                with _the_first_one_wins():
+                    temporary.rename(target)
+            for parent in {target.parent for target in parts.values()}:
+                sync_folder(parent)
         except OSError as error:
-            raise unwritable(target, error, sum(map(len, files.values()))) from None
+            needed = sum(len(content) for files in folders.values() for content in files.values())
+            raise unwritable(target, error, needed) from None
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            for temporary in parts:
+                if temporary.exists():
+                    shutil.rmtree(temporary, ignore_errors=True)
 
     def move(self, folder: str, target: str) -> None:
         """Rename."""
@@ -206,19 +227,23 @@ class Local:
 
     def _at(self, key: str) -> Path:
         """Where a key is; one that leads out of the folder, by its words or by a symbolic link, is an `OSError`."""
-        path, parts = self.root, key.split("/")
-        for part in parts:
-            path = path / part
+        return Path(self._named(key))
+
+    def _named(self, key: str) -> str:
+        """The same as text: a store of many runs asks often."""
+        path = self._root
+        for part in key.split("/"):
+            path = f"{path}/{part}"
             if part in ("", ".", "..") or "\0" in part:
                 raise OSError(errno.EINVAL, "no name of something in a store", key)
-            if path.is_symlink():
-                raise OSError(errno.ELOOP, "it is a symbolic link, which a store does not follow", os.fspath(path))
+            if os.path.islink(path):
+                raise OSError(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
         return path
 
     @staticmethod
-    def _stamp(path: Path) -> int:
+    def _stamp(path: str) -> int:
         try:
-            return path.stat().st_mtime_ns
+            return os.stat(path).st_mtime_ns
         except OSError:
             return -1
 

@@ -38,12 +38,12 @@ class Run:
     seed: int
     """Of everything random in it."""
 
-    @cached_property
+    @property
     def content(self) -> dict[str, Any]:
         """Everything that decides the result."""
         return {"format": FORMAT, "task": self.task, "number": self.number, "seed": self.seed}
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """Of the content."""
         return hashlib.sha256(canonical(self.content).encode()).hexdigest()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Result:
     """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """A stored run."""
 
@@ -98,6 +98,7 @@ class Store:
     def __init__(self, address: Path | str) -> None:
         self.place = place_at(address)
         self._checked: dict[str, Record] = {}
+        self._shared: dict[str, Any] = {}
 
     @property
     def address(self) -> str:
@@ -134,12 +135,20 @@ class Store:
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
         """Keep a run; the caller holds its lock."""
+        self.keep({run.name: self.pack(run, result, about)})
+
+    def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
+        """The files of a run, as bytes."""
         files = {METRICS: as_parquet(result.metrics), POLICY: as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
         record["files"] = {name: _fingerprint(content) for name, content in files.items()}
-        files[RECORD] = sealed(record, indent=1, allow_nan=False).encode()
-        self.place.commit(f"{RUNS}/{run.name}", files)
-        self.place.remove(f"{FAILED}/{run.name}.json")
+        return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
+
+    def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
+        """Keep runs, by name, durable when it returns; the caller holds their locks."""
+        self.place.commit({f"{RUNS}/{name}": files for name, files in packed.items()})
+        for name in packed:
+            self.place.remove(f"{FAILED}/{name}.json")
 
     def read(self, name: str) -> Record:
         """A finished run, every byte of it checked, once for each `Store`."""
@@ -159,13 +168,18 @@ class Store:
 
     def _read(self, name: str) -> Record:
         record = read_record(self.place, name)
-        run = Run.read(record)
+        run = Run(self._share(record["task"]), record["number"], record["seed"])
         if run.name != name or record["name"] != name:
             raise Damaged(f"{_named(self.place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
-        found = Record(run, record["final"], record["about"], record["files"], self.place)
+        about = {key: self._share(value) for key, value in record["about"].items()}
+        found = Record(run, record["final"], about, record["files"], self.place)
         for file in (METRICS, POLICY):
             found.file(file)
         return found
+
+    def _share(self, part: Any) -> Any:
+        """The same object for the same content: runs differ in little, and a store may hold a hundred thousand."""
+        return part if isinstance(part, float) else self._shared.setdefault(repr(part), part)
 
     def set_aside(self, name: str) -> str:
         """Move a damaged run out of the way; returns where to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,7 +17,10 @@ from vpac.execution.scratch import Scratch
 from vpac.execution.store import Store
 from vpac.files import Unwritable
 
-__all__ = ["Outcome", "carry_out"]
+__all__ = ["MOMENT", "MOST", "Group", "Outcome", "carry_out"]
+
+MOST, MOST_BYTES, MOMENT = 64, 2**24, 0.25
+"""Runs of a group, bytes of them, and seconds from the start of the first: whatever comes first settles it."""
 
 Status = Literal["finished", "failed", "diverged", "elsewhere", "unwritable"]
 
@@ -45,21 +49,87 @@ class Outcome:
 
 def carry_out(store: Store, run: Run) -> Outcome:
     """Carry out a run unless it is finished or another process is at it. Never raises for what the run itself does."""
-    try:
-        with store.lock(run.name) as free:
-            if not free:
-                return Outcome(run.name, "elsewhere")
-            if store.finished(run):
-                return Outcome(run.name, "finished")
-            with store.scratch(run) as scratch:
-                return _carry_out(store, run, scratch)
-    except (OSError, UserError) as unwritable:  # not the run's own: those are caught where it is performed
-        words = getattr(unwritable, "strerror", None) or str(unwritable)
-        text = words if words.startswith("cannot write ") else f"cannot write to {store.address}: {words}"
-        return Outcome(run.name, "unwritable", 0.0, text)
+    group = Group(store)
+    outcome = group.carry_out(run)
+    return group.settle()[0] if outcome is None else outcome
 
 
-def _carry_out(store: Store, run: Run, scratch: Scratch) -> Outcome:
+@dataclass(frozen=True)
+class _Done:
+    """A run that is through and not kept yet."""
+
+    outcome: Outcome
+    files: dict[str, bytes]
+    scratch: Scratch
+    held: ExitStack
+    """Its lock, among others."""
+
+
+class Group:
+    """Runs that are made durable together: of a tiny run most of the time would go by waiting for the disk.
+
+    A run of the group is finished when `settle` says so, not before. Until then it is only in memory, and its lock is held.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._done: list[_Done] = []
+        self._begun = 0.0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._done)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to settle: it has many runs, many bytes, or its first one was begun a moment ago."""
+        size = sum(len(content) for done in self._done for content in done.files.values())
+        late = bool(self._done) and time.monotonic() - self._begun >= MOMENT
+        return late or len(self._done) >= MOST or size >= MOST_BYTES
+
+    def carry_out(self, run: Run) -> Outcome | None:
+        """Carry out a run; None: it is through and waits for the others."""
+        begun = time.monotonic()
+        try:
+            with ExitStack() as held:
+                if not held.enter_context(self.store.lock(run.name)):
+                    return Outcome(run.name, "elsewhere")
+                if self.store.finished(run):
+                    return Outcome(run.name, "finished")
+                scratch = held.enter_context(self.store.scratch(run))
+                outcome, files = _perform(self.store, run, scratch)
+                if files is not None:
+                    self._begun = self._begun if self._done else begun
+                    self._done.append(_Done(outcome, files, scratch, held.pop_all()))
+                    return None
+                return outcome
+        except (OSError, UserError) as error:  # not the run's own: those are caught where it is performed
+            return _unwritable(self.store, run.name, error)
+
+    def settle(self) -> list[Outcome]:
+        """Keep what waits; returns how each run went."""
+        settled, self._done = self._done, []
+        try:
+            if settled:
+                self.store.keep({done.outcome.name: done.files for done in settled})
+            for done in settled:
+                done.scratch.clear()
+        except (OSError, UserError) as error:
+            return [_unwritable(self.store, done.outcome.name, error) for done in settled]
+        finally:
+            for done in settled:
+                done.held.close()
+        return [done.outcome for done in settled]
+
+
+def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
+    words = getattr(error, "strerror", None) or str(error)
+    text = words if words.startswith("cannot write ") else f"cannot write to {store.address}: {words}"
+    return Outcome(name, "unwritable", 0.0, text)
+
+
+def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[str, bytes] | None]:
+    """How a run went, and its files if it went well."""
     begun = time.perf_counter()
     try:
         result = perform(run, scratch)
@@ -70,11 +140,10 @@ def _carry_out(store: Store, run: Run, scratch: Scratch) -> Outcome:
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
         text = str(error) if status == "diverged" else traceback.format_exc(limit=-8)
         store.fail(run, text, _about(seconds) | {"status": status})
-        return Outcome(run.name, status, seconds, text)
+        return Outcome(run.name, status, seconds, text), None
     seconds = time.perf_counter() - begun
-    store.write(run, result, _about(seconds))
-    scratch.clear()
-    return Outcome(run.name, "finished", seconds, damaged=result.damaged)
+    outcome = Outcome(run.name, "finished", seconds, damaged=result.damaged)
+    return outcome, store.pack(run, result, _about(seconds))
 
 
 def _about(seconds: float) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             if figure.log_y and low is not None:
                 low = np.maximum(low, np.where(curve.mean > 0.0, curve.mean / 10.0, np.nan))
             lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=place))
-        x_label = results.frames(arm.label)[0].columns[0]
+        x_label = results.first(arm.label).columns[0]
         panels.append(Lines(lines, x_label, figure.x or "error", arm.label, figure.log_x, figure.log_y))
     return panels, []
 

@@ -15,6 +15,7 @@ from vpac.execution.store import Damaged, Record, Store
 from vpac.execution.study import Study
 from vpac.experiments.spec import Arm
 from vpac.report.document import Failure
+from vpac.report.spread import Spread, spread_of
 from vpac.typing import FloatArray
 
 __all__ = ["Curve", "Results", "check_named", "read_results"]
@@ -30,24 +31,22 @@ class Curve:
 
     x: FloatArray
     """Where it was measured."""
-    runs: FloatArray
-    """What was measured, [runs, points]."""
+    mean: FloatArray
+    """Over runs, at each point."""
+    deviation: FloatArray
+    """Standard deviation over runs, at each point."""
+    count: int
+    """How many runs."""
     name: str
     """What `x` counts: the name of its column."""
-
-    @property
-    def mean(self) -> FloatArray:
-        """Over runs."""
-        return np.asarray(self.runs.mean(axis=0))
 
     def band(self) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
         """The 95 % interval of the mean at each point (Student's t); none of a single run."""
         from vpac.risk.intervals import student_quantile
 
-        count = len(self.runs)
-        if count < 2:
+        if self.count < 2:
             return None, None
-        half = student_quantile(0.95, count - 1) * self.runs.std(axis=0, ddof=1) / np.sqrt(count)
+        half = student_quantile(0.95, self.count - 1) * self.deviation / np.sqrt(self.count)
         return self.mean - half, self.mean + half
 
 
@@ -61,7 +60,8 @@ class Results:
     """The finished runs of each arm, by its label."""
     failures: list[Failure] = field(default_factory=list)
     """Runs that failed, are damaged or are missing."""
-    _frames: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+    _first: dict[str, Any] = field(default_factory=dict, repr=False)
+    _spread: dict[str, Spread] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[Arm]:
@@ -80,23 +80,25 @@ class Results:
 
     def columns(self, label: str) -> list[str]:
         """What was measured along the runs of an arm."""
-        return list(self.frames(label)[0].columns[1:])
+        return list(self.first(label).columns[1:])
 
     def curve(self, label: str, column: str) -> Curve:
         """A column of the metrics along the runs of an arm."""
-        frames = self.frames(label)
-        x = frames[0].columns[0]
-        return Curve(frames[0][x].to_numpy(), np.stack([frame[column].to_numpy() for frame in frames]), x)
+        first = self.first(label)
+        if label not in self._spread:
+            self._spread[label] = spread_of([record.file for record in self.records[label]], first.width * len(first))
+        found, x = self._spread[label], first.columns[0]
+        return Curve(first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
 
     def rows(self, label: str) -> list[dict[str, Any]]:
         """The metrics of an arm's first run, row by row."""
-        return list(self.frames(label)[0].iter_rows(named=True))
+        return list(self.first(label).iter_rows(named=True))
 
-    def frames(self, label: str) -> list[Any]:
-        """The metrics of an arm's runs; the first column is where they were measured."""
-        if label not in self._frames:
-            self._frames[label] = [record.metrics() for record in self.records[label]]
-        return self._frames[label]
+    def first(self, label: str) -> Any:
+        """The metrics of an arm's first run; the first column is where they were measured."""
+        if label not in self._first:
+            self._first[label] = self.records[label][0].metrics()
+        return self._first[label]
 
 
 def read_results(store: Store, study: Study, known: dict[str, Record | Failure]) -> Results:

@@ -15,7 +15,7 @@ from vpac.report.judge import anchor
 from vpac.report.results import Results
 from vpac.report.tables import Cell, Table
 from vpac.report.words import LABELS
-from vpac.risk.compare import probability_of_improvement
+from vpac.risk.compare import share_of_wins
 from vpac.risk.intervals import mean_interval
 from vpac.risk.metrics import interquartile_mean
 
@@ -115,7 +115,7 @@ def _improvement(results: Results, label: str, first: str, spread: str) -> float
     ours, theirs = results.final(label, spread), results.final(first, spread)
     if label == first or not len(ours) or not len(theirs):
         return None
-    return float(probability_of_improvement(-ours, -theirs, seed=0, resamples=1).estimate)
+    return share_of_wins(-ours, -theirs)
 
 
 def _settings(results: Results) -> Table:

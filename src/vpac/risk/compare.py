@@ -28,6 +28,7 @@ __all__ = [
     "probability_of_improvement",
     "ratio_of_variances",
     "second_order_dominates",
+    "share_of_wins",
 ]
 
 ROUNDING = 1e-12
@@ -57,6 +58,15 @@ def probability_of_improvement(
 
     sizes = (len(first), len(second))
     return bootstrap_by_index(sizes, share_of_wins, seed=seed, level=level, resamples=resamples, method=method)
+
+
+def share_of_wins(x: ArrayLike, y: ArrayLike) -> float:
+    """P(X > Y) + ½ P(X = Y) alone, by sorting: its cost grows as n log n, also for samples of which no table n × m fits."""
+    first, second = one_sample(x), np.sort(one_sample(y))
+    if np.isnan(first).any() or np.isnan(second).any():
+        return float("nan")
+    below, up_to = (int(np.searchsorted(second, first, side=side).sum()) for side in ("left", "right"))
+    return (below + up_to) / (2 * len(first) * len(second))
 
 
 def difference_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interval:

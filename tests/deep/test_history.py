@@ -1,0 +1,101 @@
+"""The history of an agent: bounded, the same however often a run is stopped, and a line for each iteration beside it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from forging import forge
+
+pytest.importorskip("jax")
+from vpac.deep import PPO, history
+from vpac.deep.history import History
+from vpac.deep.records import JsonLines
+from vpac.errors import UserError
+
+
+@pytest.fixture
+def eight(monkeypatch):
+    monkeypatch.setattr(history, "MOST", 8)
+
+
+def row(number: int) -> dict[str, float]:
+    return {"timesteps": 10.0 * number, "kl": 0.5}
+
+
+def test_it_is_complete_at_first_then_even_and_always_ends_with_the_last(eight):
+    kept = History()
+    for number in range(1, 200):
+        kept.add(number, row(number))
+        numbers = [int(one["timesteps"]) // 10 for one in kept]
+        even = list(range(kept.every, number + 1, kept.every))
+        assert numbers == (even if even[-1:] == [number] else [*even, number])
+        assert len(kept) <= 8
+        assert number < 9 or len(kept) >= 4
+    assert kept.every == 32
+
+
+def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_been(eight):
+    for stop in range(40):
+        whole, cut = History(), History()
+        for number in range(1, 50):
+            whole.add(number, row(number))
+            cut.add(number, row(number))
+            if number == stop:
+                cut = History.read([dict(one) for one in cut], cut.every, cut.last)
+        assert (list(whole), whole.every, whole.last) == (list(cut), cut.every, cut.last)
+    with pytest.raises(ValueError, match="every 0 iterations"):
+        History.read([], 0, 0)
+
+
+def test_a_saved_agent_has_a_bounded_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "MOST", 4)
+    small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 2}
+    agent = PPO("CartPole-v1", **small).learn(16 * 6)
+    agent.save(tmp_path)
+    assert [row["timesteps"] for row in agent.history] == [32.0, 64.0, 96.0]
+    again = PPO.load(tmp_path)
+    assert (list(again.history), again.history.every) == (list(agent.history), 2)
+    assert again.learn(16).history[-1]["timesteps"] == 112.0
+    text = json.loads((tmp_path / "agent.json").read_text())
+    assert len(text["history"]["timesteps"]) == 3
+    forge(tmp_path, {"every": 0})
+    with pytest.raises(UserError, match="does not hold an agent"):
+        PPO.load(tmp_path)
+
+
+def learner(last: int) -> SimpleNamespace:
+    kept = History()
+    for number in range(1, last + 1):
+        kept.add(number, row(number))
+    return SimpleNamespace(history=kept, iteration=last, timesteps=10 * last)
+
+
+def steps_in(path) -> list[int]:
+    return [int(json.loads(line)["timesteps"]) for line in path.read_text().splitlines()]
+
+
+def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
+    path, agent = tmp_path / "metrics.jsonl", learner(0)
+    lines = JsonLines(path, agent)
+    for number in range(1, 31):
+        agent.history.add(number, row(number))
+        lines(agent)
+    lines.close()
+    assert steps_in(path) == [10 * n for n in range(1, 31)]
+    JsonLines(path, learner(20)).close()  # the last checkpoint was at 20
+    assert steps_in(path) == [10 * n for n in range(1, 21)]
+
+
+@pytest.mark.parametrize(
+    "damage", [None, b"", b'{"timesteps": 3}\n' * 40, b"\xff\n" * 40], ids=["missing", "empty", "other", "nonsense"]
+)
+def test_without_the_lines_what_the_agent_remembers_is_written(eight, tmp_path, damage):
+    path = tmp_path / "metrics.jsonl"
+    if damage is not None:
+        path.write_bytes(damage)
+    agent = learner(20)
+    JsonLines(path, agent).close()
+    assert steps_in(path) == [int(one["timesteps"]) for one in agent.history]

@@ -1,0 +1,56 @@
+"""Curves over many runs, read a few at a time: the same numbers, and never all of them in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vpac.errors import UserError
+from vpac.execution.encoding import as_parquet, columns_of
+from vpac.report import spread
+from vpac.report.spread import spread_of
+
+
+def tables(count: int, points: int = 5):
+    rng = np.random.default_rng(count)
+    x, values = np.arange(points), 100.0 + rng.normal(size=(count, points))
+    contents = [as_parquet({"episode": x, "mean": row, "word": ["a"] * points}) for row in values]
+    return contents, values
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3, 7, 100])
+def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeypatch, at_a_time):
+    contents, values = tables(7)
+    asked = []
+    monkeypatch.setattr(spread, "TABLES", at_a_time)
+    monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
+    found = spread_of([lambda name, content=content: content for content in contents], 10)
+    assert max(asked) <= at_a_time
+    assert (found.count, sum(asked)) == (7, 7)
+    np.testing.assert_allclose(found.mean["mean"], values.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(found.deviation("mean"), values.std(axis=0, ddof=1), rtol=1e-9)
+    assert "word" not in found.mean
+
+
+def test_large_tables_are_read_one_by_one(monkeypatch):
+    contents, _ = tables(4)
+    asked = []
+    monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
+    spread_of([lambda name, content=content: content for content in contents], spread.NUMBERS)
+    assert asked == [1, 1, 1, 1]
+
+
+def test_of_a_single_run_there_is_no_deviation():
+    (content,), values = tables(1)
+    found = spread_of([lambda name: content], 10)
+    np.testing.assert_array_equal(found.mean["mean"], values[0])
+    assert np.isnan(found.deviation("mean")).all()
+
+
+def test_tables_that_do_not_fit_together_are_refused():
+    with pytest.raises(UserError, match="different lengths"):
+        columns_of([as_parquet({"x": np.arange(3)}), as_parquet({"x": np.arange(4)})])
+    with pytest.raises(UserError, match="same places"):
+        columns_of([as_parquet({"x": np.arange(3)}), as_parquet({"x": np.arange(5)})])
+    with pytest.raises(UserError, match="not a table"):
+        columns_of([as_parquet({"x": np.arange(3)}), b"nonsense"])
