@@ -57,10 +57,15 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         for column in COLUMNS:
             values = np.array([row[column] for row in runs])
             found = mean_interval(values) if len(values) > 1 else None
-            spread = "" if found is None else f" ± {(found.high - found.low) / 2.0:.2g}"
-            cells.append(f"{values.mean():.4g}{spread}")
+            spread = "" if found is None else f" ± {short((found.high - found.low) / 2.0)}"
+            cells.append(f"{short(float(values.mean()))}{spread}")
         lines.append(f"| `{name}` | {arm} | {len(runs)} | {' | '.join(cells)} |")
     return lines
+
+
+def short(x: float) -> str:
+    """A number in few characters."""
+    return f"{x:.0f}" if 100.0 <= abs(x) < 1e5 else f"{x:.1e}".replace("e+0", "e") if abs(x) >= 1e5 else f"{x:.2g}"
 
 
 if __name__ == "__main__":

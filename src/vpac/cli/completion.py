@@ -19,7 +19,7 @@ from vpac.errors import one_of
 __all__ = ["SHELLS", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
-HEAD = "# Completes vpac; made by `vpac --print-completion {shell}`."
+HEAD = "# Completes vpac; made by `vpac --print-completion {}`."
 GENERAL = [part for option in OPTIONS for part in re.findall(r"--[\w-]+", option)]
 
 
@@ -40,10 +40,10 @@ def completion(shell: str, verbs: Mapping[str, type]) -> str:
     known = _names()
     found = [_verb(name, kind, known) for name, kind in verbs.items()]
     if one_of(shell, SHELLS, "shell") == "fish":
-        lines = [HEAD.format(shell=shell), *_fish(found)]
+        lines = [HEAD.format(shell), *_fish(found)]
     else:  # zsh reads completions of bash
         start = ["autoload -U +X compinit bashcompinit && compinit && bashcompinit"] if shell == "zsh" else []
-        lines = [HEAD.format(shell=shell), *start, *_bash(found)]
+        lines = [HEAD.format(shell), *start, *_bash(found)]
     return "\n".join(lines)
 
 

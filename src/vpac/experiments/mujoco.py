@@ -176,7 +176,7 @@ def _horizon() -> Experiment:
     """A discount under which the falls of the hopper are part of the return whose variance has a price."""
     return Experiment(
         title="Hopper-v5 with γ = 0.999: a horizon that reaches the falls",
-        about="With γ = 0.99 a fall after 500 steps is worth less than a hundredth of a reward, so the discounted return "
+        about="With γ = 0.99 a fall after 500 steps costs less than what one step pays, so the discounted return "
         "hardly varies and its price changes nothing, whatever the score does. Here γ = 0.999; everything else, the price too, "
         "is as in `mujoco/hopper-today`. " + PROTOCOLS,
         settings={"gamma": 0.999},
