@@ -8,7 +8,7 @@ import pytest
 from vpac.errors import UserError
 from vpac.execution.encoding import as_parquet, columns_of
 from vpac.report import spread
-from vpac.report.spread import spread_of
+from vpac.report.spread import Spread, spread_of
 
 
 def tables(count: int, points: int = 5):
@@ -54,3 +54,21 @@ def test_tables_that_do_not_fit_together_are_refused():
         columns_of([as_parquet({"x": np.arange(3)}), as_parquet({"x": np.arange(5)})])
     with pytest.raises(UserError, match="not a table"):
         columns_of([as_parquet({"x": np.arange(3)}), b"nonsense"])
+
+
+def test_columns_that_not_all_runs_have_are_left_out():
+    """Runs of one study may come from two versions, of which one measured more."""
+    old, new = (
+        as_parquet({"x": [1.0, 2.0], "y": [1.0, 3.0]}),
+        as_parquet({"x": [1.0, 2.0], "z": [0.0, 0.0], "y": [3.0, 5.0]}),
+    )
+    assert set(columns_of([old, new])) == set(columns_of([new, old])) == {"x", "y"}
+    found = Spread()
+    for table in (old, new, old):
+        found.add(columns_of([table]))
+    assert set(found.mean) == {"x", "y"}
+    np.testing.assert_allclose(found.mean["y"], [5.0 / 3.0, 11.0 / 3.0])
+    found = Spread()
+    for table in (new, old):
+        found.add(columns_of([table]))
+    assert set(found.mean) == {"x", "y"}

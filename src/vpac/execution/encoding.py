@@ -50,11 +50,14 @@ def frame_of(content: bytes) -> Any:
 
 
 def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
-    """The columns of numbers [tables, rows] of tables that were measured at the same places: much quicker than one by one."""
+    """The columns of numbers [tables, rows] of tables that were measured at the same places: much quicker than one by one.
+
+    Columns that not all of them have are left out: another version may have measured more.
+    """
     frame = _read(contents)
     if len(frame) % len(contents):
         raise UserError("the tables have different lengths")
-    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and not frame[name].null_count()]
     found = {name: frame[name].to_numpy().reshape(len(contents), -1).astype(np.float64) for name in numbers}
     for places in list(found.values())[:1]:  # the first column says where
         if not np.array_equal(places, np.broadcast_to(places[0], places.shape), equal_nan=True):
@@ -63,14 +66,14 @@ def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
 
 
 def _read(contents: Sequence[bytes]) -> Any:
-    """The rows of all tables, one after the other."""
+    """The rows of all tables, one after the other, with the columns of the first; what another does not have is null."""
     import polars as pl
 
     try:
-        scan = pl.scan_parquet(list(contents))
+        scan = pl.scan_parquet(list(contents), extra_columns="ignore", missing_columns="insert")
         width, rows = len(scan.collect_schema()), scan.select(pl.len()).collect().item()
         if width * rows > MOST_NUMBERS:
             raise UserError(f"a table of {rows:,} rows and {width:,} columns is none that vpac wrote")
-        return pl.read_parquet(list(contents))
+        return scan.collect()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None

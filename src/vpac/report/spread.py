@@ -29,8 +29,12 @@ class Spread:
     """Sums of squared distances from the mean."""
 
     def add(self, columns: dict[str, FloatArray]) -> None:
-        """Runs more, as columns [runs, points] (Chan, Golub and LeVeque 1983)."""
+        """Runs more, as columns [runs, points] (Chan, Golub and LeVeque 1983); columns that not all runs have are left out."""
+        for name in [name for name in self.mean if name not in columns]:
+            del self.mean[name], self.squares[name]
         for name, values in columns.items():
+            if self.count and name not in self.mean:
+                continue
             new, mean = len(values), values.mean(axis=0)
             squares = ((values - mean) ** 2).sum(axis=0)
             if self.count:
