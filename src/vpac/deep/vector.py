@@ -6,6 +6,7 @@ and the step after that takes no action and returns the first observation of the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -69,15 +70,15 @@ class Environments(Protocol):
         """What its step returned."""
 
 
-class OneLane:
+class OneLane(ABC):
     """Environments that are stepped together, while nothing else is done."""
 
     lanes: tuple[slice, ...] = (slice(None),)
     _asked: Any
 
+    @abstractmethod
     def step(self, actions: Any) -> Step:
         """One step of each."""
-        raise NotImplementedError
 
     def send(self, lane: int, actions: Any) -> None:
         """Keep what they are to do."""
