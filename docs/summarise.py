@@ -21,7 +21,7 @@ from vpac.risk import mean_interval
 OUT = Path(__file__).parent / "data" / "mujoco.json"
 COLUMNS = {
     "fixed_mean": "mean, one start", "fixed_variance": "variance, one start", "mean": "mean", "variance": "variance",
-    "sharpe": "Sharpe", "cvar": "CVaR 5 %", "discounted_mean": "discounted mean", "discounted_variance": "discounted variance",
+    "sharpe": "Sharpe", "cvar": "CVaR 10 %", "discounted_mean": "discounted mean", "discounted_variance": "discounted variance",
 }  # fmt: skip
 
 

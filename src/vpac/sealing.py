@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
-__all__ = ["CHECKSUM", "check_seal", "parse", "sealed"]
+from vpac.errors import UserError
+
+__all__ = ["CHECKSUM", "check_format", "check_seal", "parse", "sealed"]
 
 CHECKSUM = "checksum"
 BLANK = "." * 64
@@ -43,3 +46,14 @@ def check_seal(content: bytes, data: Any, required: bool = True) -> None:
     blank = BLANK.encode()
     if len(checksum) != len(blank) or hashlib.sha256(content.replace(checksum, blank)).hexdigest().encode() != checksum:
         raise ValueError("its checksum differs")
+
+
+def check_format(content: bytes, data: Any, path: Path, newest: int, older: tuple[int, ...]) -> None:
+    """Raise a `UserError` unless the file of an agent is in a format that this version reads and, in the newest, sealed."""
+    found = data.get("format") if isinstance(data, dict) else None
+    if found not in (newest, *older):
+        raise UserError(f"{path.parent} is in format {found!r:.40}: this version reads formats up to {newest}")
+    try:
+        check_seal(content, data, required=found == newest)
+    except ValueError as error:
+        raise UserError(f"{path} is not what was written: {error}") from None

@@ -14,7 +14,7 @@ from vpac.deep.conditioning import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, read_bytes, read_pair, write_pair
-from vpac.sealing import check_seal, parse, sealed
+from vpac.sealing import check_format, parse, sealed
 from vpac.typing import Numbers
 
 __all__ = ["NumpyPolicy", "load_policy"]
@@ -186,14 +186,8 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
 def _about(folder: Path) -> dict[str, Any]:
     """policy.json, checked."""
     text = read_bytes(folder / NOTE)
-    about = parse(text)
-    if not isinstance(about, dict) or about.get("format") not in (FORMAT, *OLDER):
-        found = about.get("format") if isinstance(about, dict) else None
-        raise UserError(f"{folder} is in format {found!r:.40}: this version reads formats up to {FORMAT}")
-    try:
-        check_seal(text, about, required=about["format"] == FORMAT)
-    except ValueError as error:
-        raise UserError(f"{folder / NOTE} is not what was written: {error}") from None
+    about: dict[str, Any] = parse(text)
+    check_format(text, about, folder / NOTE, FORMAT, OLDER)
     if about["format"] == FORMAT and "sha256" not in about:
         raise UserError(f"{folder} does not hold a policy: policy.json has no sha256")
     return about

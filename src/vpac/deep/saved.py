@@ -7,7 +7,7 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.files import read_bytes
-from vpac.sealing import check_seal, parse
+from vpac.sealing import check_format, parse
 
 __all__ = ["AGENT", "FORMAT", "read_agent"]
 
@@ -25,18 +25,12 @@ def read_agent(folder: Path) -> dict[str, Any]:
     path = folder / AGENT
     try:
         text = read_bytes(path)
-        data = parse(text)
+        data: dict[str, Any] = parse(text)
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
     except ValueError:
         raise UserError(f"{path} is not what was written: it is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") not in (FORMAT, *OLDER):
-        found = data.get("format") if isinstance(data, dict) else None
-        raise UserError(f"{folder} is in format {found!r:.40}: this version reads formats up to {FORMAT}")
-    try:
-        check_seal(text, data, required=data["format"] == FORMAT)
-    except ValueError as error:
-        raise UserError(f"{path} is not what was written: {error}") from None
+    check_format(text, data, path, FORMAT, OLDER)
     for name, kind in EXPECTED.items():
         if not isinstance(data.get(name), kind):
             raise UserError(f"{folder} does not hold an agent: {name!r} in {AGENT} is {data.get(name)!r:.60}")

@@ -11,7 +11,7 @@ import numpy as np
 from vpac.envs.making import is_named_by_user, make_env
 from vpac.errors import UserError
 from vpac.files import read_bytes, read_pair, write_pair
-from vpac.sealing import check_seal, parse, sealed
+from vpac.sealing import check_format, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.learners.learner import Learner
@@ -90,12 +90,7 @@ def _check(data: Any, text: bytes, kind: type[Learner], folder: Path) -> None:
     """Whether what was read can be a learner of this kind."""
     if not isinstance(data, dict):
         raise UserError(f"{folder} does not hold a learner: agent.json is not an object")
-    if data.get("format") not in (FORMAT, *OLDER):
-        raise UserError(f"{folder} is in format {data.get('format')!r:.40}: this version reads formats up to {FORMAT}")
-    try:
-        check_seal(text, data, required=data["format"] == FORMAT)
-    except ValueError as error:
-        raise UserError(f"{folder / AGENT} is not what was written: {error}") from None
+    check_format(text, data, folder / AGENT, FORMAT, OLDER)
     if data["format"] == FORMAT and not isinstance(data.get("sha256"), str):
         raise UserError(f"{folder} does not hold a learner: 'sha256' in agent.json is {data.get('sha256')!r:.60}")
     for name, expected in (("algorithm", str), ("env", str), ("seed", int), ("options", dict), ("resets", dict)):
