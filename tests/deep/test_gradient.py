@@ -118,6 +118,38 @@ def test_published_forms_are_not_the_gradient(kind, rng):
         assert_mean(samples, published, k=4.0)
 
 
+def expected_vaac(mdp, theta, steps):
+    """The mean of published VAAC's direction, A_V − ψ (A_M + 2γ Ḡ A_V − 2 V(S_0) A_V), step by step: chance of each state,
+    and in it the means of Ḡ and of V(S_0)."""
+    policy = oracle.softmax(theta)
+    moments = oracle.evaluate(mdp, policy, GAMMA)
+    value = moments.value
+    p, r = mdp.transition * ~mdp.terminal[:, None, None], mdp.reward_mean
+    square = moments.variance + value**2
+    ahead = (p * (r**2 + mdp.reward_variance + 2.0 * GAMMA * r * value + GAMMA**2 * square)).sum(axis=-1)
+    advantage, moment_advantage = moments.action_value - value[:, None], ahead - square[:, None]
+    on, paid = np.einsum("sa,sat->st", policy, p), np.einsum("sa,sat,sat->st", policy, p, r)
+    here, collected, started = mdp.start, np.zeros(mdp.n_states), mdp.start * value
+    total = np.zeros(theta.shape)
+    for k in range(steps):
+        total += here[:, None] * (advantage - PSI * moment_advantage)
+        total -= 2.0 * PSI * (GAMMA * collected - started)[:, None] * advantage
+        here, collected, started = here @ on, collected @ on + GAMMA ** (2 * k) * here @ paid, started @ on
+    total = np.where(mdp.terminal[:, None], 0.0, policy * total)
+    return total - policy * total.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_published_vaac_is_what_its_formula_says(noise, rng):
+    mdp = process(rng, ends=True, noise=noise)
+    theta = rng.normal(size=(mdp.n_states, mdp.n_actions))
+    policy = oracle.softmax(theta)
+    episodes = simulate(mdp, policy, 40_000, 60, rng)
+    weights = weights_of(mdp, theta, episodes, "moment", "published", "uniform")
+    samples = score_sums(episodes, weights, policy)
+    assert_mean(samples, expected_vaac(mdp, theta, 60), k=4.0)
+
+
 def test_the_scale_of_rewards_does_not_matter(rng):
     """ψ and the carried traces are in raw units: another scale of rewards gives the same weights."""
     mdp = process(rng, ends=True)

@@ -92,6 +92,19 @@ def test_boxes_show_every_run_and_the_quartiles(results):
     assert not drawn.references
 
 
+def test_of_very_many_runs_some_are_drawn(results, monkeypatch):
+    found = results["mujoco/hopper"]
+    values = np.random.default_rng(1).permutation(5000) + 1.0
+    monkeypatch.setattr(type(found), "final", lambda self, label, name: values)
+    chart = chart_of(found, 1)
+    for panel in chart.panels:
+        middle, runs = panel.series
+        assert middle.y[0] == 2500.5
+        assert len(runs.y) == 4 * 200
+        assert {min(runs.y), max(runs.y)} == {1.0, 5000.0}
+    assert any("200 are drawn" in note for note in chart.notes)
+
+
 def test_tables_have_both_protocols_and_the_papers_numbers(results):
     papers, scores, discounted = section_of(results["mujoco/hopper"]).tables
     assert "fixed start" in papers.title

@@ -49,8 +49,10 @@ def _stored(name: str, root: Path) -> tuple[Any, Any]:
     store = Store(root)
     names = store.names()
     if name not in names:
-        near = suggestion(name, names) or f"; expected a folder with agent.json, of `vpac train`, or a run in {root}"
-        raise UserError(f"there is no agent {name!r}{near}")
+        raise UserError(
+            f"there is no agent {name!r}: expected a folder with agent.json, one that `vpac train` wrote, or a run in {root} "
+            f"(`vpac runs --store {root}` lists them){suggestion(name, names)}"
+        )
     try:
         record = store.read(name)
     except Damaged as error:

@@ -10,7 +10,7 @@ from vpac.experiments.spec import Arm, Figure
 from vpac.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spots
 from vpac.report.look import LIGHT, NAMES
 from vpac.report.results import Results
-from vpac.report.thinning import thinned
+from vpac.report.thinning import some_of, thinned
 from vpac.report.words import LABELS, X_LABELS, size_notes
 from vpac.risk.intervals import mean_interval
 
@@ -20,6 +20,8 @@ FEW = 5
 """Arms that a note names one by one."""
 DEEP_POINTS = 60
 """Points of a curve of the PPO family: each is an average of a hundred episodes already, and the page has to stay small."""
+DOTS = 200
+"""Runs of an arm that are drawn one by one."""
 
 
 def chart_of(results: Results, number: int) -> Chart | None:
@@ -179,6 +181,7 @@ def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
 def boxes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Final numbers of each arm, run by run, beside their median and quartiles; the paper's as dotted lines."""
     panels: list[Panel] = []
+    notes: list[str] = []
     looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("variance",):
         found = [(arm.label, values) for arm in arms if len(values := results.final(arm.label, shown))]
@@ -186,14 +189,22 @@ def boxes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel
             continue
         every = np.concatenate([values for _, values in found])
         low, middle, high = np.array([np.quantile(values, (0.25, 0.5, 0.75)) for _, values in found]).T
+        drawn = [(label, some_of(values, DOTS)) for label, values in found]
+        if any(len(few) < len(values) for (_, few), (_, values) in zip(drawn, found, strict=True)):
+            notes = [f"Of more than {DOTS} runs of an arm {DOTS} are drawn; medians and quartiles are those of all."]
         series = [
             Spots("median and quartiles", [label for label, _ in found], middle, low, high, style=0),
-            Spots("a run each", [label for label, values in found for _ in values], every, style=6),
+            Spots(
+                "a run each",
+                [label for label, few in drawn for _ in few],
+                np.concatenate([few for _, few in drawn]),
+                style=6,
+            ),
         ]
         paper = [Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in arms if shown in arm.paper]
         log_y, label = figure.log_y and bool((every > 0.0).all()), LABELS.get(shown, shown)
         panels.append(Points(series, "", label, label, False, log_y, _merged(paper), sideways=True))
-    return panels, []
+    return panels, notes
 
 
 def best(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:

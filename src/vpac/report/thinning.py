@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vpac.report.chart import Chart, Line, Lines
+import numpy as np
 
-__all__ = ["count_lines", "thinned"]
+from vpac.report.chart import Chart, Line, Lines
+from vpac.typing import FloatArray
+
+__all__ = ["count_lines", "some_of", "thinned"]
+
+
+def some_of(values: FloatArray, most: int) -> FloatArray:
+    """The values, or if they are more, so many of them evenly chosen by rank, the smallest and the largest among them."""
+    if len(values) <= most:
+        return values
+    chosen = np.linspace(0, len(values) - 1, most).round().astype(int)
+    return np.asarray(np.sort(values)[chosen], np.float64)
 
 
 def count_lines(chart: Chart) -> int:
