@@ -217,6 +217,17 @@ def test_every_option_is_read():
     assert {field.name for field in dataclasses.fields(Options)} <= used
 
 
+def test_discrete_observations_stay_zeros_and_a_one():
+    """Normalised, a rare state would be a huge number; and their default rate is a higher one."""
+    tables, vectors = (PPO(env, seed=0, **SMALL).learn(128) for env in ("FrozenLake-v1", "CartPole-v1"))
+    assert (tables.seen.count, vectors.seen.count > 0) == (0.0, True)
+    np.testing.assert_array_equal(tables.policy().normalise(np.eye(16)), np.eye(16))
+    rates = [agent.history[0]["learning_rate"] for agent in (tables, vectors)]
+    np.testing.assert_allclose(rates, [2.5e-3, 3e-4])
+    given = PPO("FrozenLake-v1", seed=0, learning_rate=1e-3, **SMALL).learn(64)
+    assert given.history[0]["learning_rate"] == pytest.approx(1e-3)
+
+
 def test_scaled_and_raw_prices_agree():
     """ψ on rewards × 0.01 is a hundred times ψ on raw rewards."""
     common = {**SMALL, "reward_scale": 0.01, "seed": 1}

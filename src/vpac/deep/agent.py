@@ -73,9 +73,7 @@ class PPO:
         self.holder = holder_of(self.options.budget, self.spread is not None, type(self).__name__)
         """What holds the budget, if there is one."""
         if self.options.psi not in (0, "conditioned") and self.spread is None and not self.volatility:
-            raise UserError(
-                f"{type(self).__name__} has no price of variance, got psi={self.options.psi!r}: use VPACPPO"
-            )
+            raise UserError(f"{type(self).__name__} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
         self.seed, self.preset = whole(seed, "seed"), preset
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
@@ -250,7 +248,8 @@ class PPO:
         if spread is not None:
             self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
-        self.seen.add(rollout.raw[rollout.valid > 0.0])
+        if not self.interface.discrete_observations:
+            self.seen.add(rollout.raw[rollout.valid > 0.0])
 
     def _rate_share(self) -> float:
         """What is left of the learning rates."""

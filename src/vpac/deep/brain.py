@@ -57,6 +57,8 @@ class Brain:
             policy, value, third, self._actor.start(policy), self._critic.start(value), third_state
         )
         self._before = self.networks
+        rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
+        self._rates = rate, options.critic_learning_rate or rate
         self._thread = ThreadPoolExecutor(1, "critics")
         self._learning: dict[str, Future[Any]] = {}
 
@@ -70,8 +72,7 @@ class Brain:
         o, old = self.options, self.networks
         seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
         lesson = Lesson(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
-        rate = jnp.float32(o.learning_rate * share)
-        critic_rate = jnp.float32((o.critic_learning_rate or o.learning_rate) * share)
+        rate, critic_rate = (jnp.float32(rate * share) for rate in self._rates)
         learn = partial(
             self._thread.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic
         )

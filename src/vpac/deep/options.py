@@ -48,8 +48,8 @@ class Options:
     """Samples of one gradient step."""
     minibatches: int | None = None
     """Gradient steps of one epoch; None: as many as there are samples for."""
-    learning_rate: float = 3e-4
-    """Of the policy."""
+    learning_rate: float | None = None
+    """Of the policy; None: 3e-4, or 2.5e-3 with Discrete observations, where a sample teaches the weights of one state."""
     critic_learning_rate: float | None = None
     """Of both critics; None: that of the policy."""
     decay_learning_rate: bool = True
@@ -79,7 +79,8 @@ class Options:
     log_std: float = 0.0
     """Logarithm of the spread of Box actions at the start."""
     normalise_observations: bool = True
-    """Subtract the running mean and divide by the running standard deviation; kept within ±10."""
+    """Subtract the running mean and divide by the running standard deviation; kept within ±10. Discrete observations stay
+    zeros and a one: a rare state would be a huge number."""
     reward_scale: float | None = None
     """What rewards are multiplied by; None: 1 / the running standard deviation of the discounted return."""
     reward_floor: float | None = None

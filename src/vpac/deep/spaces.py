@@ -71,6 +71,11 @@ class Interface:
             raise ValueError("the bounds of actions must be as many as there are numbers in one")
 
     @property
+    def discrete_observations(self) -> bool:
+        """Whether an observation is one of a few, written as zeros and a one."""
+        return self.first_observation is not None
+
+    @property
     def discrete_actions(self) -> bool:
         """Whether an action is one of a few."""
         return self.first_action is not None
