@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vpac
 from vpac.envs import check_env, make_env
 from vpac.oracle import evaluate, optimal_policy
 
@@ -39,12 +40,23 @@ def test_they_can_be_learned_from(example, path):
     assert check_env(make_env(path)).remarks == []
 
 
-def test_the_shop_of_the_documentation_can_be_learned_from(tmp_path, monkeypatch):
+def test_the_shop_of_the_documentation_is_learned_as_its_page_says(tmp_path, monkeypatch):
+    pytest.importorskip("jax")
+    from vpac.deep import PPO, VPACPPO
+
     page = (FOLDER.parent / "docs" / "your-environment.md").read_text(encoding="utf-8")
     (tmp_path / "shop_of_the_docs.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
-    assert check_env(make_env("shop_of_the_docs:Shop", weeks=4)).lengths == [4, 4, 4]
+    shop, given = "shop_of_the_docs:Shop", {"weeks": 12, "price": 9}
+    assert check_env(make_env(shop, weeks=4)).lengths == [4, 4, 4]
+    neutral, careful = (
+        vpac.evaluate(agent.learn(100_000), make_env(shop, **given), episodes=1000, gamma=1.0)
+        for agent in (PPO(shop, arguments=given, gamma=1.0), VPACPPO(shop, arguments=given, gamma=1.0, psi=0.01))
+    )
     sys.modules.pop("shop_of_the_docs")
+    assert neutral.mean > 130.0
+    assert careful.mean > 0.92 * neutral.mean
+    assert careful.variance < 0.6 * neutral.variance
 
 
 def test_a_shop_of_one_week_is_the_newsvendor(example):
