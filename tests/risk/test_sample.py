@@ -130,7 +130,7 @@ def test_influences_are_derivatives():
     for name in ("semivariance", "sharpe", "gini"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(heavy, "skewed_interval", keep)
-            patch.setattr(heavy, "_not_negative", lambda interval: interval)
+            patch.setattr(heavy, "not_negative", lambda interval: interval)
             getattr(heavy, f"{name}_interval")(x)
         for i in (0, 200, 399):
             more = np.ones(400)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
 from vpac.risk import metrics
-from vpac.risk.intervals import Interval, normal_quantile, one_sample, student_quantile
+from vpac.risk.intervals import Interval, normal_quantile, not_negative, one_sample, student_quantile
 from vpac.typing import FloatArray
 
 __all__ = [
@@ -76,7 +76,7 @@ def skewed_variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Inter
     x = one_sample(sample)
     variance, n = float(metrics.variance(x)), len(x)
     more = 2.0 * variance**2 / (n * (n - 1.0)) if n > 1 else 0.0
-    return _not_negative(skewed_interval(variance, (x - x.mean()) ** 2, level=level, more=more))
+    return not_negative(skewed_interval(variance, (x - x.mean()) ** 2, level=level, more=more))
 
 
 def semivariance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -84,9 +84,7 @@ def semivariance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval
     x = one_sample(sample)
     d = x - x.mean()
     below = np.minimum(d, 0.0)
-    return _not_negative(
-        skewed_interval(float(metrics.semivariance(x)), below**2 - 2.0 * below.mean() * d, level=level)
-    )
+    return not_negative(skewed_interval(float(metrics.semivariance(x)), below**2 - 2.0 * below.mean() * d, level=level))
 
 
 def sharpe_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -123,7 +121,7 @@ def gini_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
     up_to = np.cumsum(sorted_)
     distance = ((2.0 * np.arange(1, n + 1) - n) * sorted_ - 2.0 * up_to + up_to[-1]) / (n - 1.0)
     pairs = max(float(metrics.variance(x)) - 2.0 * estimate**2, 0.0) / n**2
-    return _not_negative(skewed_interval(estimate, distance, level=level, more=pairs))
+    return not_negative(skewed_interval(estimate, distance, level=level, more=pairs))
 
 
 def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95, lowest: bool = False) -> Interval:
@@ -158,9 +156,3 @@ def unseen_share(n: int, *, level: float = 0.95) -> float:
         raise UserError("expected a sample of at least one return")
     normal_quantile(level)
     return float(-np.expm1(np.log1p(-level) / n))
-
-
-def _not_negative(interval: Interval) -> Interval:
-    return Interval(
-        interval.estimate, max(interval.low, 0.0) if interval.low == interval.low else np.nan, interval.high
-    )
