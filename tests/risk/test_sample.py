@@ -83,6 +83,8 @@ def test_every_measure_has_an_interval_around_its_estimate():
         assert not wide.low > found.low
         assert not wide.high < found.high
     assert "CVaR 0.05" in SAMPLE.table()
+    rows = {row.name: row.interval for row in sample_of(np.arange(10.0)).rows()}
+    assert rows["quantile 0.05"].estimate == rows["VaR 0.05"].estimate == 0.0
 
 
 def test_what_does_not_vary():

@@ -124,8 +124,8 @@ def gini_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
     return not_negative(skewed_interval(estimate, distance, level=level, more=pairs))
 
 
-def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95, lowest: bool = False) -> Interval:
-    """Of a quantile, exact for every distribution: how many returns lie below it is binomial.
+def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95) -> Interval:
+    """Of a quantile (or value at risk, which is one), exact for every distribution: how many returns lie below it is binomial.
 
     From x₍ₗ₎ to x₍ᵤ₎ with the largest l and the smallest u whose errors are at most (1 − level)/2 each. An end that would
     lie beyond the sample is unknown.
@@ -134,14 +134,13 @@ def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0
         sample: the returns.
         share: how much lies below the quantile.
         level: the confidence.
-        lowest: estimate by `value_at_risk`, the smallest x with F(x) ≥ share, instead of `quantile`.
     """
     from scipy.stats import binom
 
     x = np.sort(one_sample(sample))
     n, tail = len(x), (1.0 - level) / 2.0
     normal_quantile(level)  # refuses what is not a level
-    estimate = float(metrics.value_at_risk(x, share) if lowest else metrics.quantile(x, share))
+    estimate = float(metrics.quantile(x, share))
     if np.isnan(x[-1]):
         return Interval(estimate, np.nan, np.nan)
     below = binom.cdf(np.arange(n + 1), n, share)
