@@ -17,7 +17,7 @@ from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-__all__ = ["as_dict", "chart", "comparison_table", "comparisons", "measures_table", "sources_table"]
+__all__ = ["as_dict", "chart", "comparison_table", "comparisons", "measures_table", "notes", "sources_table"]
 
 POINTS = 400
 """Points of a density."""
@@ -90,7 +90,8 @@ def as_dict(
         "policies": {
             name: {
                 "about": dict(s.about), "gamma": s.gamma, "episodes": len(s), "terminated": float(s.terminated.mean()),
-                "unseen": s.unseen(level), "discounted": measures(s.discounted), "undiscounted": measures(s.undiscounted),
+                "unseen": s.unseen(level), "notes": s.notes(), "discounted": measures(s.discounted),
+                "undiscounted": measures(s.undiscounted),
             }
             for name, s in samples.items()
         },
@@ -100,6 +101,12 @@ def as_dict(
         },
     }  # fmt: skip
     return dict(_known(found))
+
+
+def notes(samples: Mapping[str, ReturnSample], sources: Mapping[str, Sources]) -> list[str]:
+    """What a reader should know before relying on the numbers."""
+    found = [f"{name}: {note}" for name, sample in samples.items() for note in sample.notes()]
+    return [*found, *dict.fromkeys(note for one in sources.values() for note in one.notes)]
 
 
 def chart(samples: Mapping[str, ReturnSample]) -> Chart:

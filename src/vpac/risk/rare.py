@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from vpac.risk.intervals import Interval, mean_interval, not_negative, one_sample
 
-__all__ = ["rare_mean_interval"]
+__all__ = ["gamma_ends", "rare_mean_interval"]
 
 
 def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 0.95) -> Interval:
@@ -30,15 +30,18 @@ def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 
         event: how large a term may be of which the sample holds none; in the mean it counts as one of n.
         level: the confidence.
     """
-    from scipy.special import gammaincinv
-
     x = one_sample(sample)
     n, plain = len(x), not_negative(mean_interval(x, level=level))
-    tail, largest = (1.0 - level) / 2.0, max(float(np.abs(x).max()), event) / n
-    y, v = max(plain.estimate, 0.0), float(x.var()) / n
-    if not largest > 0.0:
-        return plain
-    low = v / y * float(gammaincinv(y**2 / v, tail)) if y > 0.0 and v > 0.0 else y
-    more, wide = y + largest, v + largest**2
-    high = wide / more * float(gammaincinv(more**2 / wide, 1.0 - tail))
+    largest = max(float(np.abs(x).max()), event) / n
+    low, high = gamma_ends(max(plain.estimate, 0.0), float(x.var()) / n, largest, level=level)
     return Interval(plain.estimate, min(plain.low, low), max(plain.high, high))
+
+
+def gamma_ends(y: float, v: float, w: float, *, level: float) -> tuple[float, float]:
+    """The ends above, from an estimate that is not negative, its variance, and the weight in it of an event."""
+    from scipy.special import gammaincinv
+
+    tail = (1.0 - level) / 2.0
+    low = v / y * float(gammaincinv(y**2 / v, tail)) if y > 0.0 and v > 0.0 else y
+    more, wide = y + w, v + w**2
+    return low, wide / more * float(gammaincinv(more**2 / wide, 1.0 - tail)) if w > 0.0 else y

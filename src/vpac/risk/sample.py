@@ -166,6 +166,13 @@ class ReturnSample:
         """With confidence `level` at most this share of episodes ends below the minimum (and of others above the maximum)."""
         return influence.unseen_share(len(self), level=level)
 
+    def notes(self) -> tuple[str, ...]:
+        """What speaks against relying on some of the intervals (`vpac.risk.trust`)."""
+        from vpac.risk.trust import tail_note
+
+        found = tail_note(self.returns)
+        return () if found is None else (found,)
+
     def interval(self, metric: str, level: float = 0.95, *, alpha: float = 0.05, share: float = 0.5) -> Interval:
         """A metric and its confidence interval; docs/measuring.md has the measured coverage.
 
