@@ -1,6 +1,6 @@
 """Can the intervals of a sample be trusted? The sample's own tail says when not.
 
-The variance is a sum of squared distances d² from the mean, and its error one of their squares. Two numbers say who carries them:
+The variance is a sum of squared distances d² from the mean, its error one of their squares. Two numbers say who carries them:
 
     N = (Σ d²)² / Σ d⁴ = n / kurtosis     on how many episodes the variance rests
     T = max d⁴ / Σ d⁴                     how much of its error is one episode's
