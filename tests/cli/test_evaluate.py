@@ -150,3 +150,38 @@ def test_the_picture_of_policies_that_hardly_vary(tmp_path):
     density = chart.panels[0].series[0]
     assert np.trapezoid(density.y, density.x) == pytest.approx(1.0, abs=0.01)
     assert (chart.panels[1].series[0].y[0], chart.panels[1].series[0].y[-1]) == (0.0, 100.0)
+
+
+def test_no_density_where_no_episode_ended():
+    """Exponential returns begin at 0 with their highest density: it is not smeared out, and all of it is there."""
+    from vpac.report import measuring
+
+    x = np.sort(np.random.default_rng(0).exponential(size=2000))
+    sample = ReturnSample(x, x, np.ones(2000, int), np.ones(2000, bool), 0.9)
+    density = measuring.chart({"a": sample}).panels[0].series[0]
+    assert density.x[0] == x[0]
+    assert density.x[-1] <= x[-1]
+    assert np.trapezoid(density.y, density.x) == pytest.approx(1.0, abs=0.01)
+    assert density.y[1] == pytest.approx(1.0, abs=0.15)  # half of it without what is thrown back
+    assert (density.y[0], density.y[-1]) == (0.0, 0.0)
+
+
+def test_words_of_a_comparison():
+    """Said of whom it is likelier, and never surer than the numbers are."""
+    from vpac.report.measuring import comparison_table
+    from vpac.risk import compare_samples
+
+    rng = np.random.default_rng(0)
+    calm, wild = (
+        ReturnSample(x, x, np.ones(60, int), np.ones(60, bool), 0.9)
+        for x in (rng.normal(size=60), rng.normal(size=60) * 9)
+    )
+    rows = dict(comparison_table("wild", "calm", compare_samples(wild, calm)).rows)
+    assert rows["B varies less than A"] == "> 99.9 % sure"
+    assert "A varies less than B" not in rows
+    better = ReturnSample(calm.returns + 50.0, calm.returns, calm.lengths, calm.terminated, 0.9)
+    rows = dict(comparison_table("a", "b", compare_samples(better, calm)).rows)
+    assert rows["an episode of A beats one of B"].startswith("1 (0.93")
+    assert rows["whoever likes more prefers"].startswith("A (so in resamples: A 100")
+    same = dict(comparison_table("a", "b", compare_samples(calm, calm)).rows)
+    assert same["A varies less than B"] == "50.0 % sure"

@@ -34,9 +34,34 @@ def test_three_sources_that_are_known(noise):
 
 
 def test_a_policy_that_draws_nothing_adds_nothing():
+    """Nobody knows that a function never draws: 400 equal actions a start leave 3.7 slips in 400 of at most this size."""
     found = variance_sources(lambda x: 1, lambda: Dice(1.0), 100, gamma=1.0)
     assert found.parts["policy"].estimate == pytest.approx(0.0, abs=1e-9)
-    assert found.parts["policy"].high == pytest.approx(0.0, abs=1e-9)
+    assert 0.0 < found.shares["policy"].high < 0.05
+    assert any("two draws of the policy" in note for note in found.notes)
+
+
+class Slipping:
+    """An agent of ours that slips once in two hundred steps; asked for its most preferred action, never."""
+
+    def act(self, observations, rng, deterministic):
+        return np.array([int(not deterministic and rng.random() < 0.005) for _ in observations])
+
+
+def test_a_policy_that_has_nearly_made_up_its_mind():
+    """Dice pays for action 1, twice an episode: the policy's part is 2 · 0.005 · 0.995 of what it is for a coin's ¼, 2.
+
+    Coverage is the matter of test_parts.py; here the terms are right. Each estimate sees 4 slips or so."""
+    truth, found = 8.0 * 0.005 * 0.995, []
+    for seed in range(10):
+        found.append(variance_sources(Slipping(), lambda: Dice(0.5), 100, seed=seed, gamma=1.0))
+    inside = [s.parts["policy"].low <= truth <= s.parts["policy"].high for s in found]
+    assert np.mean(inside) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 10)
+    estimates = [s.parts["policy"].estimate for s in found]
+    assert np.mean(estimates) == pytest.approx(truth, abs=4 * np.std(estimates) / np.sqrt(10))
+    certain = variance_sources(Slipping(), lambda: Dice(0.5), 20, gamma=1.0, deterministic=True)
+    assert certain.parts["policy"].high == 0.0
+    assert not certain.notes
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -52,15 +77,6 @@ def test_a_learner_in_a_finite_process(deterministic):
 def test_the_seed_decides():
     one, again, other = (variance_sources(coin, Dice, 20, seed=seed, gamma=1.0) for seed in (1, 1, 2))
     assert one == again != other
-
-
-def test_the_intervals_cover():
-    """30 estimates of the policy's part, nominally 95 %: not more than three standard errors below."""
-    truth, covered = 2.0, []
-    for seed in range(30):
-        found = variance_sources(coin, lambda: Dice(1.0), 50, seed=seed, gamma=1.0).parts["policy"]
-        covered.append(found.low <= truth <= found.high)
-    assert np.mean(covered) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 30)
 
 
 def test_what_cannot_be_separated_is_said():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from vpac.errors import UserError
 from vpac.execution.encoding import as_parquet, columns_of
+from vpac.execution.training import Training
 from vpac.report import spread
+from vpac.report import training as shown_training
+from vpac.report.results import Curve
 from vpac.report.spread import Spread, spread_of
+from vpac.report.words import band_of, over_runs
 
 
 def tables(count: int, points: int = 5):
@@ -72,3 +78,37 @@ def test_columns_that_not_all_runs_have_are_left_out():
     for table in (new, old):
         found.add(columns_of([table]))
     assert set(found.mean) == {"x", "y"}
+
+
+APART = np.array([10.0, 12.0, 330.0])
+"""Variances of three runs, of which one went astray: Student's interval reaches far below 0."""
+
+
+def test_what_cannot_be_negative_has_no_interval_below_zero():
+    mean, variance = over_runs(APART, "mean"), over_runs(APART, "fixed_variance")
+    assert mean.low < 0.0 == variance.low
+    assert (variance.estimate, variance.high) == (mean.estimate, mean.high)
+    assert over_runs(APART, "predicted_variance").low < 0.0  # a critic's, which may be
+    assert np.isnan(over_runs(APART[:1], "variance").low)
+
+
+def test_bands_of_variances_end_at_zero():
+    curve = Curve(np.arange(2.0), np.array([100.0, 0.0]), np.array([150.0, 0.0]), 3, "episode")
+    low, high = band_of(curve, "variance")
+    assert low.tolist() == [0.0, 0.0]
+    assert (high == curve.band()[1]).all()
+    assert band_of(curve, "return")[0][0] < 0.0
+    assert band_of(Curve(curve.x, curve.mean, curve.deviation, 1, "episode"), "variance") == (None, None)
+
+
+def test_a_training_shows_no_variance_below_zero():
+    curves = [SimpleNamespace(mean=np.array([v]), variance=np.array([v])) for v in APART]
+    final = Training([], curves, "greedy").final()
+    assert final["mean"].low < 0.0 == final["variance"].low
+    assert final["variance"].high == final["mean"].high
+    drawn = []
+    axis = SimpleNamespace(plot=lambda *_, **__: None, fill_between=lambda x, low, high, **_: drawn.append(low))
+    shown_training._band(axis, np.arange(1), APART[:, None], "red", cut=True)
+    shown_training._band(axis, np.arange(1), APART[:, None], "red")
+    assert drawn[0] == [0.0]
+    assert drawn[1][0] < 0.0

@@ -54,12 +54,22 @@ def test_dominance():
     assert safer.second_order == (True, False)
 
 
+def test_a_dominance_that_resamples_contradict_is_undecided():
+    """B is A but for one episode: it dominates the sample, and hardly any resample."""
+    x = np.arange(50.0)
+    found = compare_samples(sample_of(x), sample_of(np.append(x[:-1], 60.0)))
+    assert found.first_order == (False, True)
+    assert found.first_order_share[1] < 0.5
+    assert found.prefers[0] == "undecided"
+    assert compare_samples(sample_of(x + 40.0), sample_of(x)).prefers == ("A", "A")
+    assert compare_samples(sample_of(x), sample_of(x + 40.0)).prefers == ("B", "B")
+    assert compare_samples(CALM, WILD).prefers[0] == "neither"
+
+
 def test_the_seed_decides_and_nothing_else():
-    assert (
-        compare_samples(CALM, WILD, seed=1)
-        == compare_samples(CALM, WILD, seed=1)
-        != compare_samples(CALM, WILD, seed=2)
-    )
+    one, other = sample_of(np.arange(30.0) + 4.0), sample_of(np.arange(30.0))
+    first = compare_samples(one, other, seed=1)
+    assert first == compare_samples(one, other, seed=1) != compare_samples(one, other, seed=2)
 
 
 def test_a_policy_without_variance_varies_less():

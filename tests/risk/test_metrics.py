@@ -29,7 +29,7 @@ samples = arrays(np.float64, st.integers(2, 30), elements=st.floats(-100, 100, w
         ("semivariance_below", {"target": 3.0}, (25 + 4 + 4) / 5),
         ("sharpe", {}, 2 / np.sqrt(38 / 4)),
         ("quantile", {}, 1.0),
-        ("quantile", {"share": 0.625}, 2.5),
+        ("quantile", {"share": 0.625}, 4.0),
         ("quantile", {"share": 1.0}, 6.0),
         ("value_at_risk", {}, -2.0),
         ("value_at_risk", {"alpha": 0.2}, -2.0),
@@ -139,3 +139,11 @@ def test_against_rliable():
     """rliable 1.2.0 needs arch and seaborn, so its answer is kept here: rliable.metrics.aggregate_iqm(scores)."""
     scores = np.random.default_rng(5).standard_t(3, size=(11, 3)).round(6)
     assert metrics.interquartile_mean(scores.ravel()) == pytest.approx(-0.49069217647058827, rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 0.5, 0.95, 1.0])
+def test_a_value_at_risk_is_a_quantile(share):
+    """One definition for both: they stand in one table."""
+    x = np.random.default_rng(6).normal(size=37)
+    assert metrics.quantile(x, share) == metrics.value_at_risk(x, share)
+    assert metrics.quantile(x, share) == np.quantile(x, share, method="inverted_cdf")

@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 from vpac.errors import UserError
-from vpac.risk import MEASURES, ReturnSample, metrics
+from vpac.report import measuring
+from vpac.risk import MEASURES, Interval, ReturnSample, metrics
 from vpac.risk import influence as heavy
+from vpac.risk.trust import carriers
 
 
 def sample_of(x, **more):
@@ -83,6 +85,8 @@ def test_every_measure_has_an_interval_around_its_estimate():
         assert not wide.low > found.low
         assert not wide.high < found.high
     assert "CVaR 0.05" in SAMPLE.table()
+    rows = {row.name: row.interval for row in sample_of(np.arange(10.0)).rows()}
+    assert rows["quantile 0.05"].estimate == rows["VaR 0.05"].estimate == 0.0
 
 
 def test_what_does_not_vary():
@@ -117,7 +121,8 @@ def test_influences_are_derivatives():
     seen = {}
 
     def keep(estimate, influence, **_):
-        seen["h"] = influence - influence.mean()
+        seen.setdefault("h", influence - influence.mean())
+        return Interval(estimate, np.nan, np.nan)
 
     def weighted(weights):
         w = weights / weights.sum()
@@ -128,9 +133,9 @@ def test_influences_are_derivatives():
         return {"semivariance": w @ low**2, "sharpe": m / np.sqrt(variance), "gini": gini}
 
     for name in ("semivariance", "sharpe", "gini"):
+        seen.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(heavy, "skewed_interval", keep)
-            patch.setattr(heavy, "_not_negative", lambda interval: interval)
             getattr(heavy, f"{name}_interval")(x)
         for i in (0, 200, 399):
             more = np.ones(400)
@@ -178,16 +183,16 @@ TRUTHS = {
     "students": {"mean": 0.0, "variance": 5 / 3, "semivariance": 5 / 6, "sharpe": 0.0, "quantile": 0.0},
 }  # fmt: skip
 MEASURED = {
-    ("losses", "variance"): 0.90, ("losses", "sharpe"): 0.87, ("waits", "sharpe"): 0.925, ("students", "variance"): 0.93,
-    ("students", "semivariance"): 0.925,
+    ("losses", "variance"): 0.93, ("losses", "sharpe"): 0.92, ("waits", "variance"): 0.96, ("waits", "std"): 0.96,
+    ("waits", "semivariance"): 0.96, ("students", "variance"): 0.96, ("students", "semivariance"): 0.97,
 }  # fmt: skip
-"""Coverage below the nominal 95 %, as docs/measuring.md says; of other trials than these."""
+"""Coverage that is not the nominal 95 %, as docs/measuring.md says; of other trials than these."""
 
 
 @pytest.mark.parametrize(("name", "metric"), [(name, metric) for name, truths in TRUTHS.items() for metric in truths])
 def test_coverage_of_1000_episodes(name, metric):
-    """600 trials: within 3.5 standard errors of what is documented; exact intervals may cover more."""
-    draw, trials = {"waits": waits, "losses": losses, "students": students}[name], 600
+    """400 trials: within 3.5 standard errors of what is documented; exact intervals may cover more."""
+    draw, trials = {"waits": waits, "losses": losses, "students": students}[name], 400
     truth, expected = TRUTHS[name][metric], MEASURED.get((name, metric), 0.95)
     found = [sample_of(row).interval(metric) for row in draw((trials, 1000))]
     covered = np.mean([i.low <= truth <= i.high for i in found])
@@ -206,3 +211,48 @@ def test_bonetts_interval_would_not_do_for_losses():
         for function in (heavy.skewed_variance_interval, variance_interval)
     )
     assert hall - bonett > 0.03
+
+
+def test_halls_interval_alone_would_not_do_for_the_sharpe_ratio():
+    """The reason for the wider of two: of 100 lognormal losses Hall's alone misses it more than every fourth time."""
+    rows, truth = losses((300, 100)), TRUTHS["losses"]["sharpe"]
+
+    def hall(x):
+        sharpe = metrics.sharpe(x)
+        d = (x - x.mean()) / x.std(ddof=1)
+        return heavy.skewed_interval(sharpe, d - 0.5 * sharpe * d**2, level=0.95)
+
+    alone, ours = (
+        np.mean([i.low <= truth <= i.high for i in map(function, rows)]) for function in (hall, heavy.sharpe_interval)
+    )
+    assert alone < 0.76
+    assert ours > 0.8
+
+
+def test_on_how_many_episodes_a_variance_rests():
+    """n / kurtosis: all of a fair coin's; of a hundred of which two are unlike the others about two, each half of the error."""
+    assert carriers([0.0, 1.0] * 50) == pytest.approx((100.0, 0.01))
+    few = np.zeros(100)
+    few[:2] = 1.0
+    number = 100 * (0.02 * 0.98) / (0.02**3 + 0.98**3)
+    assert carriers(few) == pytest.approx((number, 0.98**4 / (2 * 0.98**4 + 98 * 0.02**4)), rel=1e-9)
+    assert np.isnan(carriers([2.0] * 5)).all()
+    assert sample_of([2.0] * 5).notes() == ()
+
+
+def test_a_note_where_the_tail_is_too_heavy_and_only_there():
+    """Of 200 samples of 1000: hardly any of normal and exponential returns, most of Pareto losses (infinite fourth moment)."""
+    rng = np.random.default_rng(6)
+
+    def noted(rows):
+        return np.mean([bool(sample_of(row).notes()) for row in rows])
+
+    assert noted(rng.normal(size=(200, 1000))) == noted(rng.normal(size=(200, 100))) == 0.0
+    assert noted(rng.exponential(size=(200, 1000))) < 0.05
+    assert noted(-10.0 * (rng.random((200, 1000)) < 0.02)) < 0.05
+    assert noted(rng.pareto(3.0, size=(200, 1000))) > 0.6
+    heavy_one = sample_of(np.append(np.zeros(99), -50.0))
+    assert "rests on about 1 of 100 episodes" in heavy_one.table()
+    data = measuring.as_dict({"a": heavy_one}, 0.95, (0.05,), {}, {})
+    assert data["policies"]["a"]["notes"] == list(heavy_one.notes()) != []
+    assert measuring.notes({"a": heavy_one, "b": SAMPLE}, {}) == [f"a: {heavy_one.notes()[0]}"]

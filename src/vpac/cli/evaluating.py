@@ -92,7 +92,7 @@ class Evaluate:
             f"below the minimum and above the maximum lie at most {100 * first.unseen():.2g} % of episodes each "
             "(95 % sure)", quiet=self.json,
         )  # fmt: skip
-        for note in dict.fromkeys(note for found in sources.values() for note in found.notes):
+        for note in measuring.notes(chosen, sources):
             say(f"note: {note}", quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
         return 0

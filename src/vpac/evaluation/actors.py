@@ -62,6 +62,11 @@ class Actor:
                 "or a function of an observation"
             )
 
+    @property
+    def decides_itself(self) -> bool:
+        """Whether the agent is a plain function, which nobody can ask for its most preferred action."""
+        return self._ask == self._call_each
+
     def begin(self, seed: np.random.SeedSequence) -> None:
         """Forget what was, and draw from a new stream of random numbers."""
         self._rng, self._state = np.random.default_rng(seed), None

@@ -50,7 +50,8 @@ class Walker:
         self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
         self._room = create_empty_array(self.seen, 1)
         self._answers = batch_space(self.acts, 1)
-        self._noisy = False
+        self.noisy = False
+        """Whether the environment has taken random numbers after a reset."""
 
     def close(self) -> None:
         """Close the environment, unless it is the user's."""
@@ -59,7 +60,7 @@ class Walker:
 
     def notes(self) -> tuple[str, ...]:
         """What to know about this environment."""
-        if self._noisy:
+        if self.noisy:
             return ()
         return (
             "after its reset the environment took nothing from its np_random: it is deterministic from there on, or its "
@@ -90,19 +91,19 @@ class Walker:
             )
 
     def look(
-        self, way: Way, begin: Any, noise: Any, t: int, own: list[np.random.SeedSequence]
-    ) -> tuple[list[Any], bool]:
-        """Actions that the policy draws in step t of the way, one for each stream of random numbers, and whether the
-        environment takes random numbers for its answer to the first of them."""
-        observation = self._lead(way, begin, noise, t)
-        drawn = []
-        for stream in own:
-            self.actor.begin(stream)
-            drawn.append(self._choose(observation))
-        before = self.env.unwrapped.np_random.bit_generator.state
-        self._step(drawn[0])
-        noisy = bool(before != self.env.unwrapped.np_random.bit_generator.state)
-        self._noisy |= noisy
+        self, way: Way, begin: Any, noise: Any, own: np.random.SeedSequence, fresh: int
+    ) -> tuple[list[list[Any]], list[bool]]:
+        """Go the way again. In each step the policy's actions there, the one that was taken and `fresh` ones, and whether the
+        environment takes random numbers for its answer."""
+        observation = self._reset(begin, _two(noise)[0])
+        self.actor.begin(own)
+        drawn, noisy = [], []
+        for action in way.actions:
+            drawn.append([action, *(self._choose(observation) for _ in range(fresh))])
+            before = self.env.unwrapped.np_random.bit_generator.state
+            observation, *_ = self._step(action)
+            noisy.append(bool(before != self.env.unwrapped.np_random.bit_generator.state))
+        self.noisy |= any(noisy)
         return drawn, noisy
 
     def branch(

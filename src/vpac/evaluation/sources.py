@@ -2,22 +2,24 @@
 
 The definition is that of `vpac.oracle.sources`: the law of total variance, applied to the start, to every action given the
 past, and to every answer of the environment given past and action. It is estimated by a nested design. Each start is played
-twice; the covariance of the two returns is the start's part, and half their mean squared difference is the rest. In the first
-of the two a step t is picked at random, and the episode is led there again by its seeds and its actions. From there
+twice; the covariance of the two returns is the start's part, and half their mean squared difference is the rest. The first of
+the two is gone again, and in each of its steps the policy draws three more actions: that is cheap and finds rare ones. Then
 
-    policy        two actions are drawn; d₁ = G(a) − G(a') with one continuation's random numbers, d₂ with another's;
-    environment   one action is answered twice; d₁, d₂ likewise.
+    policy        of all pairs of actions that differ, one is picked; the episode is led to its step t by its seeds and actions;
+                  d₁ = G(a) − G(a') with one continuation's random numbers, d₂ with another's;
+    environment   of all steps whose answer took random numbers, one is picked, and answered twice; d₁, d₂ likewise.
 
 ½ E[d₁d₂] is the variance of the expected return over actions (answers), because the continuations are independent of one
-another; within a pair they share random numbers, which changes nothing about the mean and makes d small. Multiplied by
-γ^{2t} and the number of steps that t was picked from, it estimates the sum over the episode. Parts that are known to add up
-to the rest are made to, with the weights that have the least variance.
+another; within a pair they share random numbers, which changes nothing about the mean and makes d small. Steps are picked
+with probabilities in proportion to γ^{2t}; times the sum of these weights (over the number of pairs in a step) it estimates the
+sum over the episode. What the rest says beside the two is shared among them by how little is known about each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ import numpy as np
 from vpac.evaluation.actors import gamma_of, global_noise_kept
 from vpac.evaluation.branches import Walker, exact_sources
 from vpac.evaluation.environments import what_it_is
+from vpac.evaluation.parts import PARTS, estimate
 from vpac.evaluation.progress import shown
 from vpac.learners.checks import whole
 from vpac.oracle.moments import check_gamma
@@ -34,7 +37,10 @@ from vpac.typing import FloatArray
 
 __all__ = ["PARTS", "Sources", "variance_sources"]
 
-PARTS = ("start", "policy", "environment")
+FRESH = 3
+"""Actions that are drawn in each step beside the one that was taken."""
+PAIRS = (FRESH + 1) * FRESH // 2
+"""Of actions, in each step."""
 CHECKED = 10
 """Episodes that are repeated as a whole, to see whether the environment obeys its seeds."""
 
@@ -46,9 +52,10 @@ class Sources:
     total: Interval
     """Var(G)."""
     parts: dict[str, Interval]
-    """Of "start", "policy" and "environment"; their estimates add up to the total. Estimates may be below zero by chance."""
+    """Of "start", "policy" and "environment"; an estimate that would be below zero by chance is 0, the others add up to the
+    total."""
     shares: dict[str, Interval]
-    """The same over the total."""
+    """What the parts make up, between 0 and 1."""
     exact: VarianceSources | None
     """The exact parts, where process and policy are known; else None."""
     starts: int
@@ -90,71 +97,63 @@ def variance_sources(
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     walker = Walker(agent, env, gamma, deterministic)
     student_quantile(level, starts - 1)  # refuses what is not a level
-    rows = np.zeros((starts, 4))
+    rows = np.zeros((starts, 5))
     with global_noise_kept(), shown(progress, starts, what_it_is(env)) as tell:
         for number, child in enumerate(np.random.SeedSequence(whole(seed, "seed")).spawn(starts)):
             rows[number] = _one_start(walker, child, check=number < CHECKED)
             tell(number + 1)
     walker.close()
-    return _estimate(rows, level, gamma, exact_sources(agent, walker.env, gamma, deterministic), walker.notes())
+    silent = {"environment": not walker.noisy, "policy": deterministic and not walker.actor.decides_itself}
+    found = estimate(rows, level, frozenset(name for name, so in silent.items() if so), FRESH + 1)
+    exact = exact_sources(agent, walker.env, gamma, deterministic)
+    notes = (*walker.notes(), *(_few(name, count, starts) for name, count in found.few.items()))
+    return Sources(found.total, found.parts, found.shares, exact, starts, gamma, notes)
+
+
+def _few(name: str, count: int, starts: int) -> str:
+    what = {"policy": "two draws of the policy", "environment": "two answers of the environment"}[name]
+    return (
+        f"in only {count} of {starts} episodes {what} made a difference: the share of the {name} is known roughly at best; "
+        "more episodes tell more"
+    )
 
 
 def _one_start(walker: Walker, seed: np.random.SeedSequence, check: bool) -> FloatArray:
-    """Returns of two episodes, and estimates of what policy and environment add after the start."""
-    begin, first, second, pick, *more = seed.spawn(10)
+    """Returns of two episodes, what policy and environment add after the start, and how often the environment spoke."""
+    begin, first, second, pick, *more = seed.spawn(9)
     way = walker.episode(begin, first)
     again = walker.episode(begin, second)
     if check:
         walker.check(way, begin, first)
     rng = np.random.default_rng(pick)
-    t = int(rng.integers(len(way.actions)))
-    weight = 0.5 * walker.gamma ** (2 * t) * len(way.actions)
+    drawn, noisy = walker.look(way, begin, first, more[0], FRESH)
+    weights: FloatArray = np.power(walker.gamma, 2.0 * np.arange(len(drawn)), dtype=np.float64)
 
-    def to_go(action: Any, answer: np.random.SeedSequence | None, rest: np.random.SeedSequence) -> float:
+    def branch(t: int, action: Any, answer: np.random.SeedSequence | None, rest: np.random.SeedSequence) -> float:
         return walker.branch(way, begin, first, t, action, answer, rest)
 
-    (one, other), noisy = walker.look(way, begin, first, t, more[:2])
     chosen = answered = 0.0
-    if not np.array_equal(one, other):
-        pairs = [to_go(one, None, rest) - to_go(other, None, rest) for rest in more[2:4]]
-        chosen = weight * pairs[0] * pairs[1]
-    if noisy:
-        answers = more[4:6]
-        rests = np.random.SeedSequence(int(more[4].generate_state(1)[0])).spawn(2)
-        pairs = [to_go(one, answers[0], rest) - to_go(one, answers[1], rest) for rest in rests]
-        answered = weight * pairs[0] * pairs[1]
-    return np.array([way.total, again.total, chosen, answered])
+    pairs = [
+        (t, one, other)
+        for t, actions in enumerate(drawn)
+        for one, other in combinations(actions, 2)
+        if not np.array_equal(one, other)
+    ]
+    here = weights[[t for t, *_ in pairs]]
+    if here.any():
+        t, one, other = pairs[_picked(rng, here)]
+        gaps = [branch(t, one, None, rest) - branch(t, other, None, rest) for rest in more[1:3]]
+        chosen = 0.5 * float(here.sum()) / PAIRS * gaps[0] * gaps[1]
+    here = weights * noisy
+    if here.any():
+        t, answers = _picked(rng, here), more[3:5]
+        rests = np.random.SeedSequence(int(more[3].generate_state(1)[0])).spawn(2)
+        gaps = [
+            branch(t, way.actions[t], answers[0], rest) - branch(t, way.actions[t], answers[1], rest) for rest in rests
+        ]
+        answered = 0.5 * float(here.sum()) * gaps[0] * gaps[1]
+    return np.array([way.total, again.total, chosen, answered, float(weights @ noisy)])
 
 
-def _estimate(
-    rows: FloatArray, level: float, gamma: float, exact: VarianceSources | None, notes: tuple[str, ...]
-) -> Sources:
-    one, two, chosen, answered = rows.T
-    n = len(rows)
-    centre = rows[:, :2].mean()
-    bessel = n / (n - 0.5)  # the common mean is estimated from 2n returns
-    start = bessel * (one - centre) * (two - centre) + (bessel - 1.0) * 0.5 * (one - two) ** 2
-    rest = 0.5 * (one - two) ** 2
-    gap = rest - chosen - answered  # has mean zero
-    spread = float(np.var(gap))
-    share = -float(np.cov(chosen, gap, ddof=0)[0, 1]) / spread if spread > 0.0 else 0.0
-    columns = {
-        "start": start, "policy": chosen + share * gap, "environment": answered + (1.0 - share) * gap
-    }  # fmt: skip
-    total = start + rest
-    t = student_quantile(level, n - 1)
-
-    def around(estimate: float, influence: FloatArray) -> Interval:
-        half = t * float(influence.std(ddof=1)) / np.sqrt(n)
-        return Interval(estimate, float(max(estimate - half, 0.0)), float(max(estimate + half, 0.0)))
-
-    whole_ = float(total.mean())
-    parts = {name: around(float(column.mean()), column) for name, column in columns.items()}
-    if whole_ > 0.0:
-        shares = {
-            name: around(float(column.mean()) / whole_, (column - column.mean() / whole_ * total) / whole_)
-            for name, column in columns.items()
-        }
-    else:
-        shares = dict.fromkeys(PARTS, Interval(np.nan, np.nan, np.nan))
-    return Sources(around(whole_, total), parts, shares, exact, n, gamma, notes)
+def _picked(rng: np.random.Generator, weights: FloatArray) -> int:
+    return int(rng.choice(len(weights), p=weights / weights.sum()))

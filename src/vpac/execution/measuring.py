@@ -17,7 +17,7 @@ from vpac.execution.run import Run
 from vpac.execution.store import Record
 from vpac.learners.learner import Learner
 from vpac.risk.frontier import FrontierPoint
-from vpac.risk.intervals import Interval, mean_interval, variance_interval
+from vpac.risk.intervals import Interval, mean_interval, not_negative, variance_interval
 from vpac.typing import FloatArray
 
 __all__ = ["Measurement", "frontier_point", "measure_tabular", "measurement"]
@@ -117,7 +117,7 @@ def frontier_point(psi: float, found: Sequence[Measurement]) -> FrontierPoint:
     volatility = _over_seeds(volatilities) if volatilities else None
     if len(found) > 1:
         mean, std = _over_seeds([one.mean for one in found]), _over_seeds([one.std for one in found])
-        return FrontierPoint(psi, mean, _not_negative(std), None if volatility is None else _not_negative(volatility))
+        return FrontierPoint(psi, mean, not_negative(std), None if volatility is None else not_negative(volatility))
     (one,) = found
     if one.returns is None:
         return FrontierPoint(psi, _certain(one.mean), _certain(one.std), volatility)
@@ -132,7 +132,3 @@ def _over_seeds(values: Sequence[float]) -> Interval:
 
 def _certain(value: float) -> Interval:
     return Interval(value, value, value)
-
-
-def _not_negative(x: Interval) -> Interval:
-    return Interval(x.estimate, max(x.low, 0.0), x.high)

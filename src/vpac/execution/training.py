@@ -26,6 +26,7 @@ from vpac.learners import (
 from vpac.learners.checks import whole
 from vpac.learners.evaluation import Curve, Snapshots
 from vpac.risk import BudgetReport, Interval, mean_interval
+from vpac.risk.intervals import not_negative
 
 __all__ = ["ALGORITHMS", "Training", "algorithm", "train"]
 
@@ -79,7 +80,7 @@ class Training:
             variances = np.array([curve.variance[-1] for curve in self.curves])
         else:
             means, variances = np.array([late_returns(learner) for learner in self.learners]).T
-        return {"mean": mean_interval(means), "variance": mean_interval(variances)}
+        return {"mean": mean_interval(means), "variance": not_negative(mean_interval(variances))}
 
 
 def train(

@@ -11,8 +11,7 @@ from vpac.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spot
 from vpac.report.look import LIGHT, NAMES
 from vpac.report.results import Results
 from vpac.report.thinning import some_of, thinned
-from vpac.report.words import LABELS, X_LABELS, size_notes
-from vpac.risk.intervals import mean_interval
+from vpac.report.words import LABELS, X_LABELS, band_of, over_runs, size_notes
 
 __all__ = ["chart_of", "file_name"]
 
@@ -80,7 +79,7 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
                 continue
             curve, style = results.curve(arm.label, shown), looks[arm.label]
             x_label = X_LABELS.get(curve.name, curve.name)
-            low, high = curve.band()
+            low, high = band_of(curve, shown)
             lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
             if shown in arm.paper:
                 references.append(Reference(arm.paper[shown], arm.label, style=style))
@@ -116,7 +115,7 @@ def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
         lines = []
         for place, column in enumerate(figure.shows):
             curve = results.curve(arm.label, column)
-            low, high = curve.band()
+            low, high = band_of(curve, column)
             if figure.log_y and low is not None:
                 low = np.maximum(low, np.where(curve.mean > 0.0, curve.mean / 10.0, np.nan))
             lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=place))
@@ -151,7 +150,7 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
 
 def _spots(results: Results, label: str, figure: Figure, arms: list[Arm], shown: str, style: int | str) -> Spots:
     found = [
-        (arm.at[figure.x or ""], mean_interval(values))
+        (arm.at[figure.x or ""], over_runs(values, shown))
         for arm in arms
         if len(values := results.final(arm.label, shown))
     ]
@@ -166,7 +165,7 @@ def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
     """Final numbers of each arm, with 95 % intervals over runs."""
     panels: list[Panel] = []
     for shown in figure.shows or ("mean", "variance"):
-        found = [(arm, mean_interval(values)) for arm in arms if len(values := results.final(arm.label, shown))]
+        found = [(arm, over_runs(values, shown)) for arm in arms if len(values := results.final(arm.label, shown))]
         if not found:
             continue
         known = not any(np.isnan(i.low) for _, i in found)

@@ -17,7 +17,7 @@ from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-__all__ = ["as_dict", "chart", "comparison_table", "comparisons", "measures_table", "sources_table"]
+__all__ = ["as_dict", "chart", "comparison_table", "comparisons", "measures_table", "notes", "sources_table"]
 
 POINTS = 400
 """Points of a density."""
@@ -49,10 +49,10 @@ def comparison_table(a: str, b: str, found: Comparison) -> Table:
     rows = [
         ("mean of A − mean of B", _text(found.difference_of_means)),
         ("variance of A / variance of B", _text(found.ratio_of_variances)),
-        ("A varies less than B", f"{_percent(found.varies_less)} sure"),
+        _varies_less(found.varies_less),
         ("an episode of A beats one of B", _text(found.better_episode)),
-        ("whoever likes more prefers", _verdict(found.first_order, found.first_order_share)),
-        ("whoever dislikes risk, too, prefers", _verdict(found.second_order, found.second_order_share)),
+        ("whoever likes more prefers", _verdict(found.prefers[0], found.first_order_share)),
+        ("whoever dislikes risk, too, prefers", _verdict(found.prefers[1], found.second_order_share)),
     ]
     return Table.of(("", "estimate (interval)"), rows, f"A = {a}, B = {b}")
 
@@ -90,16 +90,23 @@ def as_dict(
         "policies": {
             name: {
                 "about": dict(s.about), "gamma": s.gamma, "episodes": len(s), "terminated": float(s.terminated.mean()),
-                "unseen": s.unseen(level), "discounted": measures(s.discounted), "undiscounted": measures(s.undiscounted),
+                "unseen": s.unseen(level), "notes": s.notes(), "discounted": measures(s.discounted),
+                "undiscounted": measures(s.undiscounted),
             }
             for name, s in samples.items()
         },
-        "comparisons": [{"a": a, "b": b, **asdict(c)} for (a, b), c in compared.items()],
+        "comparisons": [{"a": a, "b": b, **asdict(c), "prefers": c.prefers} for (a, b), c in compared.items()],
         "sources": {
             name: asdict(s) | {"exact": None if s.exact is None else s.exact._asdict()} for name, s in sources.items()
         },
     }  # fmt: skip
     return dict(_known(found))
+
+
+def notes(samples: Mapping[str, ReturnSample], sources: Mapping[str, Sources]) -> list[str]:
+    """What a reader should know before relying on the numbers."""
+    found = [f"{name}: {note}" for name, sample in samples.items() for note in sample.notes()]
+    return [*found, *dict.fromkeys(note for one in sources.values() for note in one.notes)]
 
 
 def chart(samples: Mapping[str, ReturnSample]) -> Chart:
@@ -108,8 +115,9 @@ def chart(samples: Mapping[str, ReturnSample]) -> Chart:
     densities, steps, means = [], [], []
     for place, (name, sample) in enumerate(samples.items()):
         grid = np.linspace(low, high, POINTS)
+        places, density = _density(sample.returns, low, high)
         label = f"{name}: mean {sample.mean:.4g}, ± {sample.std:.3g}"
-        densities.append(Line(label, grid, _density(sample.returns, grid), style=place))
+        densities.append(Line(label, places, density, style=place))
         ordered = np.sort(sample.returns)
         share = np.searchsorted(ordered, grid, side="right") / len(ordered)
         steps.append(Line(label, grid, 100.0 * share, style=place))
@@ -136,15 +144,30 @@ def _ends_of_axis(samples: Mapping[str, ReturnSample]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _density(x: FloatArray, grid: FloatArray) -> FloatArray:
-    """A sum of normal hills; their width is Silverman's, and at least a hundredth of the picture."""
+def _density(x: FloatArray, low: float, high: float) -> tuple[FloatArray, FloatArray]:
+    """A sum of normal hills, their width Silverman's and at least a hundredth of the picture, and where it was computed.
+
+    No episode ended beyond the smallest and the largest return: there the curve ends, and what hills have beyond is
+    thrown back. Of returns that hardly differ a whole hill is left, in order to be seen.
+    """
     quartiles = np.quantile(x, [0.25, 0.75])
     spread = min(float(x.std()), float(np.ptp(quartiles)) / 1.34) or float(x.std())
-    width = max(0.9 * spread * len(x) ** -0.2, (grid[-1] - grid[0]) / 100.0)
-    counts, edges = np.histogram(x, bins=4 * len(grid), range=(grid[0], grid[-1]))
+    width = max(0.9 * spread * len(x) ** -0.2, (high - low) / 100.0)
+    room = 0.0 if np.ptp(x) > 2.0 * width else 3.0 * width
+    ends = float(x.min()) - room, float(x.max()) + room
+    places = np.linspace(max(low, ends[0]), min(high, ends[1]), POINTS)
+    counts, edges = np.histogram(x, bins=4 * POINTS, range=(low, high))
     middles = (edges[:-1] + edges[1:]) / 2.0
-    hills = np.exp(-0.5 * ((grid[:, None] - middles) / width) ** 2) / (width * np.sqrt(2.0 * np.pi))
-    return np.asarray(hills @ counts / len(x), np.float64)
+    folded = (places, 2.0 * ends[0] - places, 2.0 * ends[1] - places)
+    hills = sum(np.exp(-0.5 * ((some[:, None] - middles) / width) ** 2) for some in folded) / (
+        width * np.sqrt(2.0 * np.pi)
+    )
+    return _closed(places, np.asarray(hills @ counts / len(x), np.float64))
+
+
+def _closed(places: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """With a point at zero at either end."""
+    return np.concatenate([places[:1], places, places[-1:]]), np.concatenate([[0.0], density, [0.0]])
 
 
 def _number(interval: Interval) -> str:
@@ -170,9 +193,15 @@ def _percent(share: float) -> str:
     return "?" if np.isnan(share) else f"{100.0 * share:.1f} %".replace("-", "−")
 
 
-def _verdict(dominates: tuple[bool, bool], share: tuple[float, float]) -> str:
-    agreed = f"resampled: A {_percent(share[0])}, B {_percent(share[1])}"
-    return f"{'A' if dominates[0] else 'B' if dominates[1] else 'neither'} ({agreed})"
+def _varies_less(sure: float) -> tuple[str, str]:
+    """Who varies less, by what is likelier; nobody is surer than 99.9 %."""
+    who = "A varies less than B" if not sure < 0.5 else "B varies less than A"
+    share = max(sure, 1.0 - sure)
+    return who, f"{'> 99.9 %' if share > 0.999 else _percent(share)} sure"
+
+
+def _verdict(preferred: str, share: tuple[float, float]) -> str:
+    return f"{preferred} (so in resamples: A {_percent(share[0])}, B {_percent(share[1])})"
 
 
 def _known(data: Any) -> Any:

@@ -14,9 +14,8 @@ from vpac.report.figures import chart_of
 from vpac.report.judge import anchor
 from vpac.report.results import Results
 from vpac.report.tables import Cell, Table
-from vpac.report.words import LABELS
+from vpac.report.words import LABELS, over_runs
 from vpac.risk.compare import share_of_wins
-from vpac.risk.intervals import mean_interval
 from vpac.risk.metrics import interquartile_mean
 
 __all__ = ["section_of"]
@@ -94,7 +93,7 @@ def _final_table(results: Results, title: str, shown: list[str]) -> Table:
         row: dict[str, Cell] = {"arm": arm.label, "runs": len(results.records[arm.label])}
         for quantity in shown:
             values, name = results.final(arm.label, quantity), LABELS[quantity]
-            found = mean_interval(values) if len(values) else None
+            found = over_runs(values, quantity) if len(values) else None
             row[name] = None if found is None else found.estimate
             row[f"{name}, 95 % interval"] = None if found is None else _ends(found.low, found.high)
             if quantity.endswith(("mean", "variance")):

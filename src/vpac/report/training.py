@@ -11,7 +11,7 @@ from vpac.execution.training import Training
 from vpac.files import write_atomically
 from vpac.learners.learner import Learner
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
-from vpac.risk import mean_interval
+from vpac.risk.intervals import mean_interval, not_negative
 from vpac.typing import FloatArray
 
 __all__ = ["as_dict", "table", "write"]
@@ -125,7 +125,8 @@ def _draw(plt: Any, training: Training) -> Any:
     if training.curves:
         episodes = training.curves[0].episodes
         for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
-            _band(axis, episodes, np.stack([getattr(curve, name) for curve in training.curves]), colour)
+            rows = np.stack([getattr(curve, name) for curve in training.curves])
+            _band(axis, episodes, rows, colour, cut=name == "variance")
             axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
     if training.budgets:
         if training.curves:
@@ -148,7 +149,8 @@ def _price(axis: Any, training: Training) -> None:
     axis.set_title("the price ψ that holds the budget (1/reward)")
 
 
-def _band(axis: Any, x: Any, rows: Any, colour: str) -> None:
-    intervals = [mean_interval(column) for column in rows.T]
+def _band(axis: Any, x: Any, rows: Any, colour: str, cut: bool = False) -> None:
+    """Mean and 95 % interval over runs; `cut` at 0, if they cannot be below it."""
+    intervals = [not_negative(mean_interval(column)) if cut else mean_interval(column) for column in rows.T]
     axis.plot(x, [i.estimate for i in intervals], color=colour)
     axis.fill_between(x, [i.low for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0)

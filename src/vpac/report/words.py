@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from vpac.report.results import Results
+import numpy as np
 
-__all__ = ["LABELS", "NAMES", "X_LABELS", "size_notes"]
+from vpac.report.results import Curve, Results
+from vpac.risk.intervals import Interval, mean_interval, not_negative
+from vpac.typing import FloatArray
+
+__all__ = ["LABELS", "NAMES", "X_LABELS", "band_of", "over_runs", "size_notes"]
 
 LABELS = {
     "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
@@ -26,8 +30,28 @@ NAMES = {
     "discounted_mean": "mean discounted return", "discounted_variance": "variance of the discounted return",
 }  # fmt: skip
 """In sentences."""
+NEVER_NEGATIVE = ("variance", "within", "risky", "length", "length_mean", "ratio", "_error", "_norm")
+"""How the names of quantities end that cannot be below 0."""
 X_LABELS = {"episode": "episodes", "timesteps": "steps"}
 """Names of the column that says where something was measured."""
+
+
+def over_runs(values: FloatArray, quantity: str) -> Interval:
+    """The mean over runs with Student's interval, cut at 0 for what cannot be less."""
+    found = mean_interval(values)
+    return not_negative(found) if _never_negative(quantity) else found
+
+
+def band_of(curve: Curve, quantity: str) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
+    """The same along a curve; none of a single run."""
+    low, high = curve.band()
+    if low is None or high is None:
+        return None, None
+    return np.maximum(low, 0.0) if _never_negative(quantity) else low, high
+
+
+def _never_negative(quantity: str) -> bool:
+    return quantity.endswith(NEVER_NEGATIVE) and quantity != "predicted_variance"  # a critic may say anything
 
 
 def size_notes(results: Results) -> list[str]:

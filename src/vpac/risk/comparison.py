@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from vpac.errors import UserError
 from vpac.risk.compare import (
     difference_of_means,
     first_order_dominates,
-    probability_of_improvement,
     ratio_of_variances,
     second_order_dominates,
+    share_of_wins_interval,
 )
 from vpac.risk.influence import skewed_variance_interval
 from vpac.risk.intervals import Interval, normal_quantile
@@ -21,10 +22,11 @@ from vpac.typing import FloatArray
 
 __all__ = ["Comparison", "compare_samples"]
 
+Verdict = Literal["A", "B", "neither", "undecided"]
 RESAMPLES = 200
 """How often the samples are drawn again to see whether a dominance is more than luck."""
-WINS = 2000
-"""Episodes of each sample that are compared with one another, at most."""
+SURE = 0.9
+"""The share of resamples that have to agree with a dominance before it is called one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Comparison:
     varies_less: float
     """How sure the samples make it that A's variance is the smaller: Φ(−log ratio / its standard error)."""
     better_episode: Interval
-    """Probability that an episode of A brings more than one of B, ties counting half."""
+    """Probability that an episode of A brings more than one of B, ties counting half (Wilson)."""
     first_order: tuple[bool, bool]
     """Whether A dominates B, and B A, at first order: more of everything, good for whoever likes more."""
     second_order: tuple[bool, bool]
@@ -47,6 +49,14 @@ class Comparison:
     """Share of resamples in which it is so."""
     second_order_share: tuple[float, float]
     """Share of resamples in which it is so."""
+
+    @property
+    def prefers(self) -> tuple[Verdict, Verdict]:
+        """Whom one prefers who likes more, and who dislikes risk, too.
+
+        "A" or "B" dominates in the samples and in nine of ten resamples; "neither": no dominance in as many; else "undecided".
+        """
+        return _verdict(self.first_order, self.first_order_share), _verdict(self.second_order, self.second_order_share)
 
 
 def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, seed: int = 0) -> Comparison:
@@ -67,10 +77,9 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
             "measure both with the same gamma"
         )
     x, y = a.returns, b.returns
-    first, second = np.random.SeedSequence(seed).spawn(2)
     ratio = _ratio(x, y, level)
-    won = probability_of_improvement(x[:WINS], y[:WINS], seed=first, level=level, resamples=1000)
-    rng = np.random.default_rng(second)
+    won = share_of_wins_interval(x, y, level=level)
+    rng = np.random.default_rng(seed)
     orders = np.zeros((RESAMPLES, 4), bool)
     for row in orders:
         row[:] = _dominance(rng.choice(x, len(x)), rng.choice(y, len(y)))
@@ -79,6 +88,14 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
         difference_of_means(x, y, level=level), ratio, _varies_less(ratio, x, y, level), won, (found[0], found[1]),
         (found[2], found[3]), (shares[0], shares[1]), (shares[2], shares[3]),
     )  # fmt: skip
+
+
+def _verdict(dominates: tuple[bool, bool], share: tuple[float, float]) -> Verdict:
+    if dominates[0] and share[0] >= SURE:
+        return "A"
+    if dominates[1] and share[1] >= SURE:
+        return "B"
+    return "neither" if not any(dominates) and sum(share) <= 1.0 - SURE else "undecided"
 
 
 def _dominance(x: FloatArray, y: FloatArray) -> tuple[bool, bool, bool, bool]:

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
 from vpac.risk import metrics
-from vpac.risk.intervals import Interval, normal_quantile, one_sample, student_quantile
+from vpac.risk.intervals import Interval, normal_quantile, not_negative, one_sample, student_quantile
+from vpac.risk.rare import gamma_ends
 from vpac.typing import FloatArray
 
 __all__ = [
@@ -72,31 +73,68 @@ def skewed_mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
 
 
 def skewed_variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of the variance; h = (x − x̄)² − s², and 2s⁴/(n(n − 1)) more, which is all there is for a fair coin."""
+    """Of the variance, at each end the wider of two.
+
+    Hall's with h = (x − x̄)² − s², and 2s⁴/(n(n − 1)) more, which is all there is for a fair coin; and that of rare events
+    (`vpac.risk.rare`), for which one more is counted of the size of the largest (x − x̄)².
+    """
     x = one_sample(sample)
-    variance, n = float(metrics.variance(x)), len(x)
-    more = 2.0 * variance**2 / (n * (n - 1.0)) if n > 1 else 0.0
-    return _not_negative(skewed_interval(variance, (x - x.mean()) ** 2, level=level, more=more))
+    return not_negative(_wider(*_variance_intervals(x, level)))
 
 
 def semivariance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of the semi-variance; h = min(d, 0)² − 2 d · mean of min(d, 0), d = x − x̄: x̄ is an estimate, too."""
+    """Of the semi-variance, likewise; h = min(d, 0)² − 2 d · mean of min(d, 0), d = x − x̄: x̄ is an estimate, too."""
     x = one_sample(sample)
     d = x - x.mean()
     below = np.minimum(d, 0.0)
-    return _not_negative(
-        skewed_interval(float(metrics.semivariance(x)), below**2 - 2.0 * below.mean() * d, level=level)
-    )
+    h = below**2 - 2.0 * below.mean() * d
+    hall = skewed_interval(float(metrics.semivariance(x)), h, level=level)
+    return not_negative(_wider(hall, _counted(hall, h, float(np.max(below**2)), level)))
 
 
 def sharpe_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of mean over standard deviation; h = d/s − x̄ (d² − s²) / (2s³), d = x − x̄. Without spread there is none."""
+    """Of mean over standard deviation, at each end the wider of two. Without spread there is none.
+
+    Hall's with h = d/s − x̄ (d² − s²) / (2s³), d = x − x̄; and one that follows from the intervals of mean and variance: what
+    the mean's end changes and what the variance's end changes are added up as errors are, √(a² + b² + 2rab), where r is the
+    correlation of d and d² with the sign that it has here. The ratio bends where the spread is uncertain; Hall's
+    transformation alone does not see that.
+    """
     x = one_sample(sample)
     estimate, s = float(metrics.sharpe(x)), float(metrics.std(x))
     if not s > 0.0:
         return Interval(estimate, np.nan, np.nan)
     d = (x - x.mean()) / s
-    return skewed_interval(estimate, d - 0.5 * estimate * d**2, level=level)
+    hall = skewed_interval(estimate, d - 0.5 * estimate * d**2, level=level)
+    mean, (one, other) = skewed_mean_interval(x, level=level), _variance_intervals(x, level)
+    spread = _wider(one, other) if one.low > 0.0 else Interval(s**2, other.low, max(one.high, other.high))
+    together = float(np.std(d) * np.std(d**2))
+    r = -np.sign(estimate) * float(np.mean(d**3)) / together if together > 0.0 else 0.0
+    larger, smaller = (abs(estimate * (1.0 - s / np.sqrt(end))) for end in (spread.high, spread.low))
+    if estimate < 0.0:
+        larger, smaller = smaller, larger
+    down, up = ((mean.estimate - mean.low) / s, larger), ((mean.high - mean.estimate) / s, smaller)
+    added = [float(np.sqrt(max(a**2 + b**2 + 2.0 * r * a * b, 0.0))) for a, b in (down, up)]
+    return _wider(hall, Interval(estimate, estimate - added[0], estimate + added[1]))
+
+
+def _variance_intervals(x: FloatArray, level: float) -> tuple[Interval, Interval]:
+    variance, n = float(metrics.variance(x)), len(x)
+    more = 2.0 * variance**2 / (n * (n - 1.0)) if n > 1 else 0.0
+    squares = (x - x.mean()) ** 2
+    hall = skewed_interval(variance, squares, level=level, more=more)
+    return hall, _counted(hall, squares, float(squares.max()), level)
+
+
+def _counted(hall: Interval, h: FloatArray, largest: float, level: float) -> Interval:
+    """The interval of rare events where Hall's is known."""
+    if np.isnan(hall.low) or hall.low == hall.high:
+        return hall
+    return Interval(hall.estimate, *gamma_ends(hall.estimate, float(np.var(h)) / len(h), largest / len(h), level=level))
+
+
+def _wider(one: Interval, other: Interval) -> Interval:
+    return Interval(one.estimate, min(one.low, other.low), max(one.high, other.high))
 
 
 def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95) -> Interval:
@@ -123,11 +161,11 @@ def gini_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
     up_to = np.cumsum(sorted_)
     distance = ((2.0 * np.arange(1, n + 1) - n) * sorted_ - 2.0 * up_to + up_to[-1]) / (n - 1.0)
     pairs = max(float(metrics.variance(x)) - 2.0 * estimate**2, 0.0) / n**2
-    return _not_negative(skewed_interval(estimate, distance, level=level, more=pairs))
+    return not_negative(skewed_interval(estimate, distance, level=level, more=pairs))
 
 
-def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95, lowest: bool = False) -> Interval:
-    """Of a quantile, exact for every distribution: how many returns lie below it is binomial.
+def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95) -> Interval:
+    """Of a quantile (or value at risk, which is one), exact for every distribution: how many returns lie below it is binomial.
 
     From x₍ₗ₎ to x₍ᵤ₎ with the largest l and the smallest u whose errors are at most (1 − level)/2 each. An end that would
     lie beyond the sample is unknown.
@@ -136,14 +174,13 @@ def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0
         sample: the returns.
         share: how much lies below the quantile.
         level: the confidence.
-        lowest: estimate by `value_at_risk`, the smallest x with F(x) ≥ share, instead of `quantile`.
     """
     from scipy.stats import binom
 
     x = np.sort(one_sample(sample))
     n, tail = len(x), (1.0 - level) / 2.0
     normal_quantile(level)  # refuses what is not a level
-    estimate = float(metrics.value_at_risk(x, share) if lowest else metrics.quantile(x, share))
+    estimate = float(metrics.quantile(x, share))
     if np.isnan(x[-1]):
         return Interval(estimate, np.nan, np.nan)
     below = binom.cdf(np.arange(n + 1), n, share)
@@ -158,9 +195,3 @@ def unseen_share(n: int, *, level: float = 0.95) -> float:
         raise UserError("expected a sample of at least one return")
     normal_quantile(level)
     return float(-np.expm1(np.log1p(-level) / n))
-
-
-def _not_negative(interval: Interval) -> Interval:
-    return Interval(
-        interval.estimate, max(interval.low, 0.0) if interval.low == interval.low else np.nan, interval.high
-    )

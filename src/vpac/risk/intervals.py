@@ -28,6 +28,7 @@ __all__ = [
     "log_variance_error",
     "mean_interval",
     "normal_quantile",
+    "not_negative",
     "one_sample",
     "student_quantile",
     "variance_interval",
@@ -58,6 +59,15 @@ def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
     centre = float(mean(x))
     half = student_quantile(level, len(x) - 1) * float(np.sqrt(variance(x) / len(x)))
     return Interval(centre, centre - half, centre + half)
+
+
+def not_negative(interval: Interval) -> Interval:
+    """The same, cut at 0: for what cannot be less. The truth is not there, so the interval covers it as often as before."""
+    return Interval(interval.estimate, _cut(interval.low), _cut(interval.high))
+
+
+def _cut(end: float) -> float:
+    return 0.0 if end < 0.0 else end  # unknown ends stay unknown
 
 
 def variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:

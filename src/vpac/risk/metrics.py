@@ -66,15 +66,13 @@ def sharpe(sample: ArrayLike) -> FloatArray:
 
 
 def quantile(sample: ArrayLike, share: float = 0.5) -> FloatArray:
-    """The return that a `share` of the sample lies below, linear between observations; the median unless told."""
-    return np.asarray(np.quantile(_checked(sample), _share(share, "share"), axis=-1))[()]
+    """min {x : F(x) ≥ share}, F the sample's distribution function, so an observation; the median unless told."""
+    return _quantile(_checked(sample), _share(share, "share"))
 
 
 def value_at_risk(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
-    """min {x : F(x) ≥ α}, the best of the worst α share of the returns; F is the sample's distribution function."""
-    x = _checked(sample)
-    rank = int(np.ceil(_share(alpha, "alpha") * x.shape[-1] - ROUNDING))
-    return _weighted_in_order(x, np.arange(1, x.shape[-1] + 1) == max(rank, 1))
+    """The best of the worst α share of the returns: the same as `quantile` of α."""
+    return _quantile(_checked(sample), _share(alpha, "alpha"))
 
 
 def cvar(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
@@ -127,6 +125,11 @@ def _share(value: float, name: str) -> float:
     if not 0.0 <= value <= 1.0:
         raise UserError(f"{name} must be between 0 and 1, got {value!r}")
     return value
+
+
+def _quantile(x: FloatArray, share: float) -> FloatArray:
+    rank = int(np.ceil(share * x.shape[-1] - ROUNDING))
+    return _weighted_in_order(x, np.arange(1, x.shape[-1] + 1) == max(rank, 1))
 
 
 def _deviations(sample: ArrayLike) -> FloatArray:

@@ -151,11 +151,11 @@ class ReturnSample:
         return float(self.lengths.mean())
 
     def quantile(self, share: float = 0.5) -> float:
-        """The return that a `share` of the episodes lies below."""
+        """The smallest return that at least a `share` of the episodes do not exceed."""
         return float(metrics.quantile(self.returns, share))
 
     def value_at_risk(self, alpha: float = 0.05) -> float:
-        """The best of the worst α share of the returns; a return, not a loss."""
+        """The best of the worst α share of the returns, `quantile(alpha)`; a return, not a loss."""
         return float(metrics.value_at_risk(self.returns, alpha))
 
     def cvar(self, alpha: float = 0.05) -> float:
@@ -165,6 +165,13 @@ class ReturnSample:
     def unseen(self, level: float = 0.95) -> float:
         """With confidence `level` at most this share of episodes ends below the minimum (and of others above the maximum)."""
         return influence.unseen_share(len(self), level=level)
+
+    def notes(self) -> tuple[str, ...]:
+        """What speaks against relying on some of the intervals (`vpac.risk.trust`)."""
+        from vpac.risk.trust import tail_note
+
+        found = tail_note(self.returns)
+        return () if found is None else (found,)
 
     def interval(self, metric: str, level: float = 0.95, *, alpha: float = 0.05, share: float = 0.5) -> Interval:
         """A metric and its confidence interval; docs/measuring.md has the measured coverage.
@@ -193,7 +200,7 @@ class ReturnSample:
             case "quantile":
                 return influence.quantile_interval(x, share, level=level)
             case "value_at_risk":
-                return influence.quantile_interval(x, alpha, level=level, lowest=True)
+                return influence.quantile_interval(x, alpha, level=level)
             case "cvar":
                 return influence.cvar_interval(x, alpha, level=level)
             case "gini_deviation":

@@ -96,4 +96,4 @@ def as_text(sample: ReturnSample, level: float) -> str:
         f"{row.name:<30}{number(row.interval.estimate):>12}   {number(row.interval.low)} … {number(row.interval.high)}"
         for row in sample.rows(level)
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note: {note}" for note in sample.notes())])
