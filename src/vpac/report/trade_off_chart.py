@@ -12,7 +12,7 @@ from vpac.report.chart import Chart, Panel, Points, Spots
 from vpac.risk.frontier import FrontierPoint, TradeOff
 from vpac.risk.intervals import Interval
 
-__all__ = ["chart", "ends", "frontier_panel"]
+__all__ = ["chart", "ends", "framed", "frontier_panel", "spots_of"]
 
 REACH = 0.5
 """The axes make room for bars up to this share of the points' own spread, on each side; longer bars end in an arrow."""
@@ -93,12 +93,12 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
             words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
             if chosen:
                 style = LOST[number] if gone else STYLES[number]
-                series.append(_spots(words, chosen, style, _price(name), joined=not gone))
+                series.append(spots_of(words, chosen, style, _price(name), joined=not gone))
     for words, at, style in _marks(first):
         if at is not None and first.points[at].mean.estimate >= floor:
             point = first.points[at]
             series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
-    return _framed(series, STD, title)
+    return framed(series, STD, title=title)
 
 
 def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
@@ -106,7 +106,7 @@ def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
     return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
 
 
-def _framed(series: Sequence[Spots], x_label: str, title: str) -> Points:
+def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
     """A panel that shows every point, and bars as far as the points stay apart: of two or three seeds some are very wide."""
     ranges = []
     for axis, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
@@ -119,37 +119,37 @@ def _framed(series: Sequence[Spots], x_label: str, title: str) -> Points:
         left = max(min(first, *below), first - REACH * spread) - 0.1 * spread
         right = min(max(last, *above), last + REACH * spread) + 0.1 * spread
         ranges.append((left, right))
-    return Points(series, x_label, MEAN, title, x_range=ranges[0], y_range=ranges[1])
+    return Points(series, x_label, y_label, title, x_range=ranges[0], y_range=ranges[1])
 
 
 def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
     series = []
     for (name, curve), style in zip(curves.items(), STYLES, strict=False):
         points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
-        series.append(_spots(name, points, style, _price(name), steps=True))
+        series.append(spots_of(name, points, style, _price(name), steps=True))
     title = "Steps: how rewards differ from one to the next"
-    return _framed(series, "standard deviation of a step's reward", title)
+    return framed(series, "standard deviation of a step's reward", title=title)
 
 
 def _across(point: FrontierPoint, steps: bool) -> Interval:
     return point.volatility if steps and point.volatility is not None else point.std
 
 
-def _spots(
+def spots_of(
     name: str,
     points: Sequence[FrontierPoint],
     style: int | str,
-    price: str,
+    price: str = "",
     joined: bool = False,
     steps: bool = False,
 ) -> Spots:
-    """Points over the spread of the return, or of a step's reward."""
+    """Points over the spread of the return, or of a step's reward; beside each is its price, if that has a name."""
     across = [_across(p, steps) for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
     return Spots(
         name, [x.estimate for x in across], [p.mean.estimate for p in points],
         [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
-        names=[f"{price} = {p.psi:g}" for p in points], joined=joined, style=style,
+        names=[f"{price} = {p.psi:g}" if price else "" for p in points], joined=joined, style=style,
     )  # fmt: skip
 
 

@@ -125,7 +125,8 @@ def _draw(plt: Any, training: Training) -> Any:
     if training.curves:
         episodes = training.curves[0].episodes
         for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
-            _band(axis, episodes, np.stack([getattr(curve, name) for curve in training.curves]), colour)
+            least = 0.0 if name == "variance" else -np.inf
+            _band(axis, episodes, np.stack([getattr(curve, name) for curve in training.curves]), colour, least)
             axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
     if training.budgets:
         if training.curves:
@@ -148,7 +149,10 @@ def _price(axis: Any, training: Training) -> None:
     axis.set_title("the price ψ that holds the budget (1/reward)")
 
 
-def _band(axis: Any, x: Any, rows: Any, colour: str) -> None:
+def _band(axis: Any, x: Any, rows: Any, colour: str, least: float = -np.inf) -> None:
+    """Mean and interval over runs, which ends at the least that can be."""
     intervals = [mean_interval(column) for column in rows.T]
     axis.plot(x, [i.estimate for i in intervals], color=colour)
-    axis.fill_between(x, [i.low for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0)
+    axis.fill_between(
+        x, [max(i.low, least) for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0
+    )
