@@ -78,6 +78,8 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
     chart = chart_of(agent)
     assert [reference.value for reference in chart.panels[1].references] == [pytest.approx(0.01)]
     assert np.array_equal(chart.panels[-1].series[0].y, agent.prices.psi)
+    named = [(line.label, place) for panel in chart.panels for place, line in enumerate(panel.series) if line.label]
+    assert named == [("predicted", 0), ("measured", 1)]  # the legend has no two entries that look the same
     saved = json.loads((tmp_path / "whole" / "agent.json").read_text())
     assert saved["multiplier"]["psi"] == agent.psi
 
