@@ -2,14 +2,16 @@
 
 A line `<!-- code: src/vpac/learners/trace.py begin advance -->` in a page becomes the source of these functions or classes (a
 method is `Class.method`). A piece is found by its name, so it needs no marks in the source, and a name that is gone stops the
-build.
+build. `<!-- notebook: examples/tour.ipynb -->` becomes the notebook: its words, its code, and the outputs that are kept in it.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 MARK = "<!-- table of presets -->"
 CODE = re.compile(r"^<!-- code: (?P<path>src/[\w/]+\.py)(?P<names>( [\w.]+)+) -->$", re.MULTILINE)
+NOTEBOOK = re.compile(r"^<!-- notebook: (?P<path>examples/[\w-]+\.ipynb) -->$", re.MULTILINE)
 LIKE_CODE = re.compile(r"^\s*<!-- *code.*$", re.MULTILINE)
 
 
@@ -87,7 +90,37 @@ def with_source(markdown: str) -> str:
     return page
 
 
+def with_notebooks(markdown: str) -> str:
+    """A page with the notebooks that it asks for."""
+
+    def whole(mark: re.Match[str]) -> str:
+        cells = json.loads((ROOT / mark["path"]).read_text(encoding="utf-8"))["cells"]
+        return "\n\n".join(piece for cell in cells for piece in _cell(cell))
+
+    return NOTEBOOK.sub(whole, markdown)
+
+
+def _cell(cell: dict[str, Any]) -> Iterator[str]:
+    """A cell as Markdown: words as they are, code and what it printed in fences, figures inside the page."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] != "code":
+        yield text
+        return
+    yield _fenced(text, "python")
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            yield _fenced("".join(output["text"]).rstrip("\n"), "text")
+        else:
+            yield f"![figure](data:image/png;base64,{''.join(output['data']['image/png']).strip()})"
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block of code, in a fence that is longer than any inside."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
     """Called by MkDocs for each page."""
-    page = with_source(markdown)
+    page = with_notebooks(with_source(markdown))
     return page.replace(MARK, preset_table()) if MARK in page else page

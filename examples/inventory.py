@@ -19,11 +19,12 @@ import numpy as np
 
 from vpac import AC, VPAC, FiniteMDP
 from vpac.envs import FiniteMDPEnv
+from vpac.execution.measuring import Measurement, frontier_point
 from vpac.learners import learn_many
 from vpac.oracle import Frontier, evaluate, frontier, greedy
 from vpac.report.chart import Chart, Line, Lines, Points, Spots
 from vpac.report.draw import write
-from vpac.risk import mean_interval
+from vpac.report.trade_off_chart import framed, spots_of
 
 
 class Inventory(FiniteMDPEnv):
@@ -117,20 +118,19 @@ def frontier_chart(shop: Inventory, exact: Frontier, learned: dict[float, list[n
     best = Spots(
         "best there is (oracle)", np.sqrt(exact.variances), exact.means, joined=True, style="oracle",
     )  # fmt: skip
-    rows = []
+    points = []
     for psi, policies in learned.items():
         moments = [evaluate(shop.mdp, policy, GAMMA) for policy in policies]
-        mean = mean_interval([float(m.mean) for m in moments])
-        std = mean_interval([float(m.total_variance) ** 0.5 for m in moments])
-        ends = [(x.low, x.high) if np.isfinite(x.low) else (x.estimate, x.estimate) for x in (mean, std)]
-        rows.append((std.estimate, mean.estimate, *ends[0], *ends[1], f"ψ = {psi:g}"))
-    x, y, low, high, x_low, x_high, names = zip(*rows, strict=True)
-    found = Spots("learned (AC, VPAC)", x, y, low, high, x_low, x_high, names=names, style="VPAC")
+        exactly = [Measurement(float(m.mean), float(m.total_variance) ** 0.5, None, None) for m in moments]
+        points.append(frontier_point(psi, exactly))
+    found = spots_of("learned (AC, VPAC)", points, "VPAC", "ψ")
+    seeds = len(next(iter(learned.values())))
     return Chart(
         "inventory-frontier", "A shop's profit: mean against spread",
         "Each point is a policy at its price of variance ψ. The line is the best that the oracle finds at the same prices; "
         "points are learned, with 95 % intervals over seeds of the exact mean and standard deviation of the greedy policies.",
-        [Points([best, found], "standard deviation of the season's profit", "mean profit")],
+        [framed([best, found], "standard deviation of the season's profit", "mean profit")],
+        foot=f"Bars: 95 % intervals over {seeds} seeds; an arrow: the bar goes on." if seeds > 1 else "One training a price.",
     )  # fmt: skip
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import vpac
 from portfolio import Portfolio
+from vpac.execution.measuring import Measurement, frontier_point
 from vpac.report.chart import Chart
 from vpac.report.draw import write
 from vpac.report.trade_off_chart import frontier_panel
-from vpac.risk import FrontierPoint, TradeOff, mean_interval
+from vpac.risk import TradeOff
 
 PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Prices of variance, in 1 / percent."""
@@ -45,18 +46,19 @@ def trade_off(policies: Callable[[float], Sequence[Any]], episodes: int) -> Trad
         samples = [
             vpac.evaluate(policy, Portfolio, episodes, seed=1000 + seed) for seed, policy in enumerate(policies(psi))
         ]
-        mean, std = mean_interval([s.mean for s in samples]), mean_interval([s.std for s in samples])
-        points.append(FrontierPoint(psi, mean, std))
+        points.append(frontier_point(psi, [Measurement(s.mean, s.std, None, s.returns) for s in samples]))
     return TradeOff(tuple(points))
 
 
-def chart(one: TradeOff, many: TradeOff) -> Chart:
+def chart(one: TradeOff, many: TradeOff, seeds: int) -> Chart:
     """Both frontiers in one plane."""
+    over = f"{seeds} trainings" if seeds > 1 else "the episodes of one training"
     return Chart(
         "one-policy", "One policy for all prices, and one policy for each",
         "Mean against standard deviation of the gain over two years, in percent of the capital, with 95 % intervals over "
-        "seeds. The conditioned policy was trained once, four times as long as each of the others.",
+        f"{over}. The conditioned policy was trained once, four times as long as each of the others.",
         [frontier_panel({"one for each price": many, "conditioned": one})],
+        foot=f"Portfolio over two years, gains in percent. Bars: 95 % intervals over {over}; an arrow: the bar goes on.",
     )  # fmt: skip
 
 
@@ -77,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
             print(
                 f"  ψ = {point.psi:<6g} mean {point.mean.estimate:7.3f}   standard deviation {point.std.estimate:7.3f}"
             )
-    return write(chart(one, many), given.out, ("png", "csv"))
+    return write(chart(one, many, given.seeds), given.out, ("png", "csv"))
 
 
 if __name__ == "__main__":

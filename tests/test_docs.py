@@ -49,6 +49,18 @@ def test_the_page_asks_for_the_table():
     assert "| `psi_units` |" in made.on_page_markdown(text)
 
 
+@pytest.mark.parametrize("name", ["tour", "practitioner"])
+def test_a_notebook_is_shown_with_its_outputs(name):
+    page = (DOCS / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
+    shown = hooks().on_page_markdown(page)
+    assert shown.startswith("# ")
+    assert "<!-- notebook" not in shown
+    assert "plt.show()\n```\n\n" in shown
+    assert "](data:image/png;base64,iVBOR" in shown
+    assert shown.count("```python\n") >= 6
+    assert shown.count("```text\n") >= 4
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 def test_every_piece_of_source_that_a_page_shows_is_there(path):
     text = path.read_text(encoding="utf-8")

@@ -83,6 +83,32 @@ def test_a_portfolio_in_stocks_has_the_moments_it_should(example):
     assert [module.textbook(0.05)(np.array([0.0, mood])) for mood in (0.0, 0.25, 1.0)] == [4, 4, 1]
 
 
+def test_the_rule_is_played_often_enough_to_be_a_yardstick(example):
+    """All stocks: quarters are independent given the moods, so the mean is 8 · 2.5; and side by side is one by one."""
+    module = example("portfolio")
+    gains = module.play_many(module.textbook(0.0), 200_000)
+    assert abs(gains.mean() - 20.0) < 4.0 * gains.std() / 200_000**0.5 < 0.25
+    one, many = module.play(module.textbook(0.05), 2000), module.play_many(module.textbook(0.05), 50_000)
+    error = (one.var() / len(one) + many.var() / len(many)) ** 0.5
+    assert abs(one.mean() - many.mean()) < 4.0 * error
+    kurtosis = ((many - many.mean()) ** 4).mean() / many.var() ** 2
+    assert one.var() == pytest.approx(many.var(), rel=4.0 * ((kurtosis - 1.0) * (1 / 2000 + 1 / 50_000)) ** 0.5)
+
+
+def test_bars_of_the_portfolio_hold_the_luck_of_training(example):
+    """Two trainings that differ by 10 percent, each measured very precisely: the interval reaches from one to the other."""
+    module = example("portfolio")
+    rng = np.random.default_rng(0)
+    learned = {0.0: [rng.normal(mean, 1.0, 10_000) for mean in (9.0, 11.0)], 0.05: [rng.normal(5.0, 0.5, 10_000)] * 2}
+    drawn = module.frontier_chart(learned, {psi: rng.normal(12.0, 1.0, 100) for psi in learned})
+    rule, found = drawn.panels[0].series
+    assert found.names == ("ψ = 0", "ψ = 0.05")
+    assert found.low[0] < 9.0 < 11.0 < found.high[0]
+    assert rule.low[0] < rule.y[0] < rule.high[0]
+    assert rule.x_low[0] < rule.x[0] < rule.x_high[0]
+    assert "2 trainings" in drawn.foot
+
+
 def test_a_risk_averse_shopkeeper_keeps_less(example):
     module = example("inventory")
     shop = module.Inventory(weeks=2, shelf=5, order=4, demand=2.0)

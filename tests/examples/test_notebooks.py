@@ -1,7 +1,8 @@
-"""The notebooks: kept without outputs, and run at small scale, cell after cell, as a kernel would."""
+"""The notebooks: their outputs are those of their code, and they run at small scale, cell after cell, as a kernel would."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -25,8 +26,20 @@ def test_there_is_a_tour_and_one_for_practitioners():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_not_kept(path):
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells(path, "code"))
+def test_outputs_are_those_of_the_code(path):
+    """They are kept so that readers see figures without running anything; whoever changes code runs it again."""
+    spec = importlib.util.spec_from_file_location("run_notebooks", FOLDER.parent / "docs" / "run_notebooks.py")
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    again = f"python docs/run_notebooks.py {path.stem}"
+    assert notebook["metadata"]["vpac"] == {"code": runner.digest(notebook["cells"]), "scale": 1.0}, again
+    assert path.stat().st_size < 300_000
+    for number, cell in enumerate(cells(path, "code"), 1):
+        source = "".join(cell["source"])
+        assert cell["execution_count"] == number
+        assert any("image/png" in out.get("data", {}) for out in cell["outputs"]) == ("plt.show()" in source)
+        assert any(out["output_type"] == "stream" for out in cell["outputs"]) == ("print(" in source)
     assert cells(path, "markdown")[0]["source"][0].startswith("# ")
 
 

@@ -13,12 +13,14 @@ import demo
 from vpac.envs.maps import EIGHT_MOVES
 from vpac.oracle import evaluate
 from vpac.report.chart import Arrow, Chart, Grid, Line, Lines, Plane, Points, Reference, Region, Spots, Trajectory
-from vpac.report.draw import static_svg, write
+from vpac.report.draw import draw, static_svg, write
 from vpac.report.explorer import policy_arrows
-from vpac.report.geometry import arrow_strokes, hatching, outline, rectangle_hatching, sorted_arrows
+from vpac.report.geometry import arrow_strokes, beneath, hatching, outline, rectangle_hatching, sorted_arrows
 from vpac.report.interactive import figures, legend
+from vpac.report.labels import along, overlap, place
 from vpac.report.look import DARK, LIGHT, MARKERS, NAMES, look
 from vpac.report.scales import SCALES
+from vpac.report.style import figure_style
 from vpac.report.tables import Table, shown
 from vpac.report.thinning import count_lines, thinned
 
@@ -237,3 +239,66 @@ def test_the_explorer_is_the_oracles():
         assert cells[tuple(mdp.layout.position[state])] == moments.variance[state]
     assert np.isnan(cells[found.goal])
     assert np.array(found.walls).sum() == found.rows * found.columns - mdp.n_states
+
+
+def test_words_keep_out_of_each_others_way():
+    """Twelve points nearly in one place, as the bold end of two frontiers is."""
+    rng = np.random.default_rng(0)
+    at = 100.0 + rng.normal(0.0, 6.0, (12, 2))
+    bars = np.concatenate([along([(x - 40.0, y), (x + 40.0, y)]) for x, y in at])
+    sizes, frame = [(38.0, 9.0)] * 12, (0.0, 0.0, 260.0, 220.0)
+    found = place(at, sizes, frame, at, bars)
+    assert found == place(at, sizes, frame, at, bars)
+    assert not any(overlap(a, b) for k, a in enumerate(found) for b in found[:k])
+    assert all(min(a[:2]) >= 0.0 and a[2] <= 260.0 and a[3] <= 220.0 for a in found)
+    for left, bottom, right, top in found:
+        assert not ((at[:, 0] > left) & (at[:, 0] < right) & (at[:, 1] > bottom) & (at[:, 1] < top)).any()
+    (alone,) = place([(50.0, 50.0)], [(38.0, 9.0)], frame, np.array([[50.0, 50.0]]), np.empty((0, 2)))
+    assert (alone[0], alone[1]) == (pytest.approx(50.0 + 4.5 / 2**0.5), pytest.approx(50.0 + 4.5 / 2**0.5))
+
+
+def test_words_in_a_figure_do_not_overlap():
+    x, names = np.array([1.0, 1.02, 1.04, 2.0, 2.03, 2.05]), [f"ψ = {k}" for k in range(6)]
+    panel = Points([Spots(label, x + k / 50, x, x - 0.5, x + 0.5, names=names) for k, label in enumerate("ab")])
+    with figure_style() as plt:
+        figure = draw(plt, chart(panel))
+        figure.draw_without_rendering()
+        words = [text for text in figure.axes[0].texts if text.get_text()]
+        boxes = [text.get_window_extent().extents for text in words]
+    assert sorted(text.get_text() for text in words) == sorted(names * 2)
+    assert not any(overlap(tuple(a), tuple(b)) for k, a in enumerate(boxes) for b in boxes[:k])
+
+
+def test_bars_that_leave_the_panel_end_in_an_arrow():
+    spots = Spots("a", [1.0, 2.0], [1.0, 2.0], [0.5, -9.0], [1.5, 2.5], [0.9, 1.5], [1.1, 99.0])
+    with figure_style() as plt:
+        axis = draw(plt, chart(Points([spots], x_range=(0.0, 3.0), y_range=(0.0, 3.0)))).axes[0]
+        arrows = {
+            line.get_marker(): tuple(line.get_xydata()[0]) for line in axis.lines if line.get_marker() in tuple("<>^v")
+        }
+        ends = np.concatenate([np.concatenate(bars.get_segments()) for bars in axis.collections])
+    assert arrows == {">": (3.0, 2.0), "v": (2.0, 0.0)}
+    assert ends.min() == 0.0
+    assert ends.max() == 3.0
+
+
+def test_a_point_upon_another_is_a_ring_around_it():
+    one, other = Spots("one", [0.0, 10.0], [0.0, 5.0]), Spots("other", [10.01, 0.0], [5.0, 2.0])
+    panel = Points([one, other, Spots("mark", [10.0], [5.0])])
+    assert beneath(panel) == [[0, 0], [1, 0], [2]]
+    with figure_style() as plt:
+        drawn = [line for line in draw(plt, chart(panel)).axes[0].lines if line.get_marker() in ("o", "s", "^")]
+    size = {(line.get_marker(), line.get_markerfacecolor() == "none"): line.get_markersize() for line in drawn}
+    assert size["^", True] > size["s", True] > size["s", False] == size["o", False]
+
+
+def test_a_file_says_what_it_shows_where_the_page_says_it(tmp_path):
+    panel = Points([Spots("a", [1.0], [1.0])])
+    travels = chart(panel, foot="Bars: 95 % intervals")
+    with figure_style() as plt:
+        alone, embedded = (
+            [t.get_text().strip() for t in draw(plt, travels, alone=alone).texts] for alone in (True, False)
+        )
+    assert alone == ["title", "Bars: 95 % intervals"]
+    assert embedded == []
+    assert "Bars" not in static_svg(travels)

@@ -156,7 +156,10 @@ def as_rich(table: Table) -> Any:
     made = Shown(title=table.title, title_justify="left")
     for column, heading in enumerate(table.columns):
         words = column == 0 or heading in ("policy", "source")
-        made.add_column(heading, justify="left" if words else "right", overflow="fold")
+        joined = any(
+            "\N{NO-BREAK SPACE}" in str(row[column]) for row in table.rows
+        )  # rich would break there all the same
+        made.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=joined)
     for row in table.rows:
         made.add_row(*("" if cell is None else shown(cell) for cell in row))
     return made

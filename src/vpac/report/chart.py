@@ -217,6 +217,8 @@ class Chart:
     """Whether maps with the same meaning of colour share its scale."""
     alternative: str = ""
     """What a reader who cannot see the figure should know; empty is made from the axes and the series' names."""
+    foot: str = ""
+    """What must not be lost when the file travels alone, such as what the bars are; it and the title are drawn in files."""
 
     def __post_init__(self) -> None:
         _keep_tuples(self, "panels", "notes")

@@ -57,9 +57,9 @@ def chart_of(agent: PPO) -> Chart:
 
     steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
     panels = [
-        Lines([Line("score", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
+        Lines([Line("", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
         Lines(
-            [Line("discounted return", steps, column("return_variance"))], "steps", "variance",
+            [Line("", steps, column("return_variance"))], "steps", "variance",
             "variance of recent discounted returns", references=_limit(agent),
         ),
     ]  # fmt: skip
@@ -68,7 +68,7 @@ def chart_of(agent: PPO) -> Chart:
         panels.append(Lines(lines, "steps", "variance", "variance of the return ahead: the critic's calibration"))
     if agent.holder is not None:
         panels.append(
-            Lines([Line("ψ", steps, agent.prices.psi)], "steps", "ψ (1/reward)", "the price that holds the budget")
+            Lines([Line("", steps, agent.prices.psi)], "steps", "ψ (1/reward)", "the price that holds the budget")
         )
     caption = "Recent: the last 100 episodes of training. The band is one standard deviation."
     return Chart("training", f"{type(agent).__name__} on {agent.environments.name}", caption, panels)

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vpac.files import write_text
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots
 from vpac.report.draw_maps import draw_grid, draw_plane
-from vpac.report.geometry import more_room_on_the_left, near_right_edge
-from vpac.report.look import Look, look
+from vpac.report.draw_points import draw_points, name_points, ring
+from vpac.report.geometry import beneath, more_room_on_the_left
+from vpac.report.look import look
 from vpac.report.style import INK, MUTED, figure_style, plain, save_figure
 from vpac.report.thinning import thinned
 
@@ -33,7 +32,7 @@ MARKS = 9
 def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
     """The chart as files named after it; the CSV file has every number that is drawn."""
     with figure_style() as plt:
-        figure = draw(plt, chart)
+        figure = draw(plt, chart, alone=True)
         paths = {kind: Path(folder) / f"{chart.name}.{kind}" for kind in kinds}
         return [
             write_text(path, chart.table().as_csv()) if kind == "csv" else save_figure(figure, path)
@@ -58,17 +57,22 @@ def _small(svg: str) -> str:
     return re.sub(r"\s*\n\s*", " ", svg)
 
 
-def draw(plt: Any, chart: Chart) -> Any:
-    """The chart as a matplotlib figure; call it inside `figure_style`."""
+def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
+    """The chart as a matplotlib figure; call it inside `figure_style`.
+
+    Args:
+        plt: what `figure_style` gave.
+        chart: what is drawn.
+        alone: nothing is written around the figure: if the chart has a `foot`, its title and its foot are drawn, too.
+    """
     columns = chart.width
     rows = math.ceil(len(chart.panels) / columns)
     sizes = [_size(panel) for panel in chart.panels]
     width, height = columns * max(w for w, _ in sizes), rows * max(h for _, h in sizes)
     names = list(_legend(plt, chart))
     legend_rows = math.ceil(len(names) / max(1, int(width // 1.9)))
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width, height + 0.24 * legend_rows), layout="constrained", squeeze=False
-    )
+    height += 0.24 * legend_rows + (0.5 if alone and chart.foot else 0.0)
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False)
     for axis, panel in zip(axes.flat, chart.panels, strict=False):
         if isinstance(panel, Grid):
             draw_grid(plt, figure, axis, panel, chart.limits(panel))
@@ -79,7 +83,7 @@ def draw(plt: Any, chart: Chart) -> Any:
             if isinstance(panel, Lines):
                 _draw_lines(axis, panel)
             else:
-                _draw_points(axis, panel)
+                draw_points(axis, panel)
             _draw_references(axis, panel)
         if panel.title:
             axis.set_title(plain(panel.title))
@@ -88,7 +92,29 @@ def draw(plt: Any, chart: Chart) -> Any:
     if names:
         across = min(len(names), max(1, int(width // 1.9)))
         figure.legend(handles=names, loc="outside lower center", ncols=across, handlelength=3.4, columnspacing=1.6)
+    around = _write_around(figure, chart, width) if alone and chart.foot else None
+    named = [(a, p) for a, p in zip(axes.flat, chart.panels, strict=False) if isinstance(p, Points) and _names(p)]
+    if named or around:
+        figure.draw_without_rendering()  # the layout says where things are
+    if around:
+        title, foot = around
+        foot.set_y(title.get_window_extent().y0 / figure.bbox.height)
+    for axis, panel in named:
+        name_points(figure, axis, panel)
     return figure
+
+
+def _write_around(figure: Any, chart: Chart, width: float) -> tuple[Any, Any]:
+    """The title above everything, with empty lines where the foot goes once the layout says where that is."""
+    title, foot = plain(chart.title, int(9.5 * width)), plain(chart.foot, int(13.5 * width))
+    lines = title + "\n" * (foot.count("\n") + 1)
+    above = figure.suptitle(lines, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return above, figure.text(0.01, 1.0, foot, ha="left", va="bottom", fontsize=8)
+
+
+def _names(panel: Points) -> int:
+    """How many points have a word beside them."""
+    return sum(bool(name) for spots in panel.series for name in spots.names)
 
 
 def _size(panel: Any) -> tuple[float, float]:
@@ -100,7 +126,7 @@ def _size(panel: Any) -> tuple[float, float]:
         return 3.8, 3.9
     if isinstance(panel, Points) and panel.sideways:
         return 6.4, 1.0 + 0.15 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
-    return 4.3, 3.1
+    return (5.4, 4.0) if isinstance(panel, Points) and _names(panel) > 8 else (4.3, 3.1)
 
 
 def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
@@ -112,9 +138,10 @@ def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
             if one.label and one.label not in found:
                 style = look(one.style, place)
                 spots = isinstance(one, Spots)
+                under = min(beneath(panel)[place], default=0) if isinstance(panel, Points) else 0
                 found[one.label] = plt.Line2D(
-                    [], [], color=style.colour, marker=style.marker, markersize=5, label=plain(one.label),
-                    linestyle=style.line if not spots or one.joined else "",
+                    [], [], color=style.colour, marker=style.marker, label=plain(one.label),
+                    linestyle=style.line if not spots or one.joined else "", **ring(min(under, 1)),
                 )  # fmt: skip
     if len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels):
         yield from found.values()
@@ -158,66 +185,6 @@ def _draw_lines(axis: Any, panel: Lines) -> None:
         )  # fmt: skip
         if line.low:
             axis.fill_between(line.x, line.low, line.high, color=style.colour, alpha=0.16, linewidth=0)
-
-
-def _draw_points(axis: Any, panel: Points) -> None:
-    categories = panel.categories
-    for place, spots in enumerate(panel.series):
-        style = look(spots.style, place)
-        if categories:
-            shift = (place - (len(panel.series) - 1) / 2) * min(0.24, 0.7 / len(panel.series))
-            x: Any = np.array([categories.index(name) for name in spots.x]) + shift
-        else:
-            x = np.array(spots.x)
-        y = np.array(spots.y)
-        _draw_spots(axis, panel, spots, style, x, y)
-        for name, right, up, edge in zip(spots.names, x, y, near_right_edge(panel, spots), strict=False):
-            if name:
-                at = (up, right) if panel.sideways else (right, up)
-                axis.annotate(plain(name), at, (-5 if edge else 5, 4), textcoords="offset points", fontsize=7.5, color=INK,
-                              ha="right" if edge else "left")  # fmt: skip
-    if panel.x_log and not panel.sideways:
-        _tick_at_values(axis, sorted({x for spots in panel.series for x in spots.x}))
-    if categories:
-        ticks = (range(len(categories)), [plain(name, 32 if panel.sideways else 16) for name in categories])
-        if panel.sideways:
-            axis.set_yticks(*ticks)
-            axis.set_ylim(len(categories) - 0.5, -0.5)
-            axis.grid(visible=False, axis="y")
-        else:
-            axis.set_xticks(*ticks)
-            axis.set_xlim(-0.5, len(categories) - 0.5)
-            axis.grid(visible=False, axis="x")
-            if len(categories) * max(min(len(name), 16) for name in categories) > 45:
-                axis.tick_params(axis="x", rotation=30)
-                for label in axis.get_xticklabels():
-                    label.set(ha="right", rotation_mode="anchor")
-
-
-def _tick_at_values(axis: Any, values: list[float]) -> None:
-    """A logarithmic axis names the few values that were tried, if their names have room beside each other."""
-    if 1 < len(values) <= 8 and values[0] > 0.0:
-        places = np.log(values)
-        if np.diff(places).min() / (places[-1] - places[0]) > 0.12:
-            axis.set_xticks(values, [f"{value:g}" for value in values])
-            axis.set_xticks([], minor=True)
-
-
-def _draw_spots(axis: Any, panel: Points, spots: Spots, style: Look, x: Any, y: Any) -> None:
-    y_ends = _ends(y, spots.low, spots.high)
-    x_ends = _ends(x, spots.x_low, spots.x_high)
-    (a, a_ends), (b, b_ends) = ((y, y_ends), (x, x_ends)) if panel.sideways else ((x, x_ends), (y, y_ends))
-    axis.errorbar(
-        a, b, xerr=a_ends, yerr=b_ends, color=style.colour, marker=style.marker, markersize=5,
-        linestyle=style.line if spots.joined else "", linewidth=1.3, elinewidth=1.1, capsize=2.5, label=plain(spots.label),
-    )  # fmt: skip
-
-
-def _ends(middle: Any, low: Any, high: Any) -> Any:
-    """Distances to the interval's ends, as matplotlib wants them; an estimate outside its interval gets none there."""
-    if low is None:
-        return None
-    return np.nan_to_num(np.maximum([middle - np.array(low), np.array(high) - middle], 0.0))
 
 
 def _draw_references(axis: Any, panel: Lines | Points) -> None:

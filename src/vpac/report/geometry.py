@@ -14,6 +14,7 @@ from vpac.typing import BoolArray
 __all__ = [
     "Stroke",
     "arrow_strokes",
+    "beneath",
     "broken",
     "hatching",
     "more_room_on_the_left",
@@ -27,6 +28,8 @@ Stroke = list[tuple[float, float]]
 """A line through points."""
 BRIGHT = 0.6
 """Cells from here up on their colour scale are bright: what is drawn on them is dark."""
+SAME = 0.012
+"""Points that are nearer than this share of the panel cover one another."""
 
 
 def outline(cells: BoolArray) -> list[Stroke]:
@@ -135,6 +138,28 @@ def near_right_edge(panel: Points, spots: Spots) -> list[bool]:
         return [panel.categories.index(x) == len(panel.categories) - 1 for x in mine]
     low, high = min(across), max(across)
     return [x > low + 0.8 * (high - low) for x in mine]
+
+
+def beneath(panel: Points) -> list[list[int]]:
+    """How many points of earlier series each point lies on; points of categories stand side by side."""
+    if panel.categories:
+        return [[0] * len(spots.y) for spots in panel.series]
+    places = [list(zip(spots.x, spots.y, strict=True)) for spots in panel.series]
+    sizes = [
+        (max(known) - min(known) if known else 0.0) or 1.0
+        for known in ([p[axis] for series in places for p in series if math.isfinite(p[axis])] for axis in (0, 1))
+    ]
+    return [
+        [
+            sum(
+                all(abs(a - b) < SAME * size for a, b, size in zip(point, other, sizes, strict=True))
+                for earlier in places[:number]
+                for other in earlier
+            )
+            for point in series
+        ]
+        for number, series in enumerate(places)
+    ]
 
 
 def more_room_on_the_left(panel: Lines | Points, value: float) -> bool:

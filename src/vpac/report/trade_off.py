@@ -29,11 +29,11 @@ def tables(found: Found) -> list[Table]:
 
 
 def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> Table:
-    columns = (price, "mean", "std", "of a step" if steps else "Sharpe", f"against {price} = 0", "")
+    columns = (price, "mean", "std", "of a step" if steps else "Sharpe", f"against\n{price} = 0", "")
     rows = []
     for i, point in enumerate(curve.points):
         other = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
-        against = f"keeps {_percent(curve.kept(i))}\nremoves {_percent(curve.removed(i))}"
+        against = f"keeps {_percent(curve.kept(i))}\n{_change(curve.removed(i))}"
         rows.append(
             (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), _short(other),
              against, "\n".join(marks(curve, i)))
@@ -63,7 +63,12 @@ def _short(value: float, digits: int = 4) -> str:
 
 
 def _percent(share: float) -> str:
-    return "–" if math.isnan(share) else f"{100.0 * share:.0f} %".replace("-", "−")
+    return "–" if math.isnan(share) else f"{100.0 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _change(removed: float) -> str:
+    """What happens to the standard deviation."""
+    return f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
 
 
 def as_dict(found: Found) -> dict[str, Any]:

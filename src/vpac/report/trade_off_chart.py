@@ -11,12 +11,11 @@ from vpac.execution.frontier import Exact, Found
 from vpac.report.chart import Chart, Panel, Points, Spots
 from vpac.risk.frontier import FrontierPoint, TradeOff
 from vpac.risk.intervals import Interval
-from vpac.typing import FloatArray
 
-__all__ = ["chart", "ends", "frontier_panel"]
+__all__ = ["chart", "ends", "framed", "frontier_panel", "spots_of"]
 
-APART = 0.12
-"""Share of the axes that prices written beside points keep clear of one another."""
+REACH = 0.5
+"""The axes make room for bars up to this share of the points' own spread, on each side; longer bars end in an arrow."""
 FARTHEST = 3.0
 """Points that give up more of the mean than so many risk-neutral standard deviations are not drawn: no bargain, and the others
 would be hard to tell apart beside them."""
@@ -35,9 +34,9 @@ def chart(found: Found) -> Chart:
         frontier_panel(curves, found.exact, "Return: what an episode brings" if found.outsider else "")
     ]
     caption = (
-        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds, which may "
-        "leave the picture. Further up is more on average, further left is more dependable. Crosses mark points that are not "
-        "worth choosing: another has no less mean and no more spread."
+        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds; an arrow "
+        "says that one goes on. Further up is more on average, further left is more dependable. Crosses mark points that are "
+        "not worth choosing: another has no less mean and no more spread."
     )
     if found.exact:
         caption += " The dotted line is the best there is, from the oracle."
@@ -55,7 +54,16 @@ def chart(found: Found) -> Chart:
         *found.notes,
         *([f"Not drawn, because they give up too much of the mean: {'; '.join(away)}."] if away else []),
     ]
-    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, notes)
+    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, notes, foot=_foot(found))
+
+
+def _foot(found: Found) -> str:
+    """What the bars are."""
+    seeds, what = found.question.seeds, "steps" if found.question.deep else "episodes"
+    size = f"{found.question.algorithm}, {found.question.length:,} {what} a training."
+    if seeds == 1:
+        return f"{size} One training at each price; bars: 95 % intervals over the episodes it was measured by."
+    return f"{size} Bars: 95 % intervals over {seeds} seeds; an arrow: the bar goes on."
 
 
 def _floor(curve: TradeOff) -> float:
@@ -72,7 +80,7 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
     """Named trade-offs in one plane; knee, best Sharpe ratio and dominated points are marked in the first of them."""
     series = []
     first = next(iter(curves.values()))
-    floor, names = _floor(first), _Names(list(curves.values()), False)
+    floor = _floor(first)
     if exact:
         near = [(s, m) for s, m in zip(exact.stds, exact.means, strict=True) if m >= floor]
         x, y = ([pair[k] for pair in near] for k in (0, 1))
@@ -85,12 +93,12 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
             words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
             if chosen:
                 style = LOST[number] if gone else STYLES[number]
-                series.append(_spots(words, chosen, style, names.beside(chosen, _price(name)), joined=not gone))
+                series.append(spots_of(words, chosen, style, _price(name), joined=not gone))
     for words, at, style in _marks(first):
         if at is not None and first.points[at].mean.estimate >= floor:
             point = first.points[at]
             series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
-    return _framed(series, STD, title)
+    return framed(series, STD, title=title)
 
 
 def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
@@ -98,44 +106,50 @@ def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
     return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
 
 
-def _framed(series: Sequence[Spots], x_label: str, title: str) -> Points:
-    """A panel that shows every point; intervals may leave it: of two or three seeds they are wide."""
+def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
+    """A panel that shows every point, and bars as far as the points stay apart: of two or three seeds some are very wide."""
     ranges = []
-    for axis in ("x", "y"):
+    for axis, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
         values = np.array([value for spots in series for value in getattr(spots, axis)])
-        room = 0.18 * float(np.ptp(values)) or max(0.1 * abs(float(values[0])), 1e-9)
-        ranges.append((float(values.min()) - room, float(values.max()) + room))
-    return Points(series, x_label, MEAN, title, x_range=ranges[0], y_range=ranges[1])
+        below, above = (
+            np.array([value for spots in series for value in getattr(spots, end) or ()]) for end in (low, high)
+        )
+        first, last = float(values.min()), float(values.max())
+        spread = last - first or max(0.1 * abs(first), 1e-9)
+        left = max(min(first, *below), first - REACH * spread) - 0.1 * spread
+        right = min(max(last, *above), last + REACH * spread) + 0.1 * spread
+        ranges.append((left, right))
+    return Points(series, x_label, y_label, title, x_range=ranges[0], y_range=ranges[1])
 
 
 def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
-    names, series = _Names(list(curves.values()), True), []
+    series = []
     for (name, curve), style in zip(curves.items(), STYLES, strict=False):
         points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
-        series.append(_spots(name, points, style, names.beside(points, _price(name)), steps=True))
+        series.append(spots_of(name, points, style, _price(name), steps=True))
     title = "Steps: how rewards differ from one to the next"
-    return _framed(series, "standard deviation of a step's reward", title)
+    return framed(series, "standard deviation of a step's reward", title=title)
 
 
 def _across(point: FrontierPoint, steps: bool) -> Interval:
     return point.volatility if steps and point.volatility is not None else point.std
 
 
-def _spots(
+def spots_of(
     name: str,
     points: Sequence[FrontierPoint],
     style: int | str,
-    names: Sequence[str],
+    price: str = "",
     joined: bool = False,
     steps: bool = False,
 ) -> Spots:
-    """Points over the spread of the return, or of a step's reward."""
+    """Points over the spread of the return, or of a step's reward; beside each is its price, if that has a name."""
     across = [_across(p, steps) for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
     return Spots(
         name, [x.estimate for x in across], [p.mean.estimate for p in points],
         [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
-        names=names, joined=joined, style=style,
+        names=[f"{price} = {p.psi:g}" if price else "" for p in points], joined=joined, style=style,
     )  # fmt: skip
 
 
@@ -143,39 +157,3 @@ def ends(x: Interval) -> tuple[float, float]:
     """Of an interval; the estimate itself where they are not known."""
     known = math.isfinite(x.low) and math.isfinite(x.high)
     return (x.low, x.high) if known else (x.estimate, x.estimate)
-
-
-class _Names:
-    """Prices beside points that are far enough from all others of the panel that have theirs already."""
-
-    def __init__(self, curves: Sequence[TradeOff], steps: bool) -> None:
-        first = curves[0]
-        self._marked: dict[float, str] = {}
-        for words, at, _ in _marks(first):
-            if at is not None:
-                before = self._marked.get(first.points[at].psi, "")
-                self._marked[first.points[at].psi] = f"{before}, {words}" if before else words
-        self._first = first.points
-        self.steps, floor = steps, _floor(curves[0])
-        places = np.array(
-            [self._place(p) for curve in curves for p in curve.points if p.mean.estimate >= floor] or [[0.0, 0.0]]
-        )
-        self._size = np.where(np.ptp(places, axis=0) > 0.0, np.ptp(places, axis=0), 1.0)
-        self._named = [self._at(point) for point in self._first if point.psi in self._marked]
-
-    def _place(self, point: FrontierPoint) -> list[float]:
-        return [_across(point, self.steps).estimate, point.mean.estimate]
-
-    def _at(self, point: FrontierPoint) -> FloatArray:
-        return np.asarray(np.array(self._place(point)) / self._size, np.float64)
-
-    def beside(self, points: Sequence[FrontierPoint], price: str) -> list[str]:
-        """What is written beside each."""
-        found = []
-        for point in points:
-            marked = point in self._first and point.psi in self._marked
-            free = all(np.abs(self._at(point) - other).max() > APART for other in self._named)
-            self._named += [self._at(point)] if free else []
-            words = f", {self._marked[point.psi]}" if marked else ""
-            found.append(f"{price} = {point.psi:g}{words}" if free or marked else "")
-        return found
