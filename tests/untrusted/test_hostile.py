@@ -17,7 +17,8 @@ import polars as pl
 import pytest
 
 from forging import forge
-from tiny import little
+from tiny import SPEC, little
+from vpac.cli import main
 from vpac.cli.watch import Watch
 from vpac.errors import UserError
 from vpac.evaluation.loading import load_agent, saved_environment
@@ -316,3 +317,111 @@ def test_studies(tmp_path, text):
 
 def test_what_is_good_is_still_read():
     assert VPAC.load(OLD / "learner").episodes == 5
+
+
+TOP = ("runs", "failed", "damaged", "checkpoints", "studies", "report", "figures", ".locks")
+
+
+def below(folder: Path) -> dict[str, bytes | None]:
+    """Everything in a folder, however deep."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A store with a finished study, a failed run and the description of the study."""
+    from vpac.execution.run import runs_of
+
+    root = tmp_path_factory.mktemp("kept")
+    store, experiment = Store(root / "s"), little(runs=1, episodes=5)
+    (root / "little.toml").write_text(SPEC.format(episodes=5, runs=1), encoding="utf-8")
+    assert main(["sweep", str(root / "little.toml"), "--store", str(root / "s"), "--executor", "serial"]) == 0
+    (run,) = runs_of(experiment, experiment.arms[0], 1)
+    store.fail(run, "why", {"status": "failed"})
+    return root
+
+
+@pytest.fixture
+def copy(kept, tmp_path):
+    """A copy of it, to be spoiled."""
+    return Path(shutil.copytree(kept, tmp_path / "kept"))
+
+
+def told(capsys, *words: str) -> tuple[int, str]:
+    """The exit code and everything that was said; no traceback."""
+    capsys.readouterr()
+    code = main(list(words))
+    said = "".join(capsys.readouterr())
+    assert "Traceback" not in said
+    return code, said
+
+
+def sweep(copy: Path) -> list[str]:
+    return ["sweep", str(copy / "little.toml"), "--store", str(copy / "s"), "--executor", "serial"]
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_no_part_of_a_store_may_be_a_link(copy, name, capsys):
+    """The folder behind the link holds what looks like leftovers, runs and checkpoints of the store."""
+    store, victim = copy / "s", copy / "victim"
+    victim.mkdir()
+    run = next((store / "runs").iterdir()).name
+    for inside in ("Documents", run, f".{run}.part"):
+        (victim / inside).mkdir()
+        (victim / inside / "thesis").write_text("years")
+    (store / "runs" / "Documents").mkdir()
+    here = store / name
+    if here.is_dir():
+        shutil.rmtree(here)
+    here.unlink(missing_ok=True)
+    here.symlink_to(victim)
+    before = below(victim)
+    for words in (sweep(copy), ["runs", "--store", str(store)], ["report", "--store", str(store)]):
+        code, said = told(capsys, *words)
+        assert code == 2
+        assert f"{here}: it is a symbolic link" in said
+        assert below(victim) == before
+
+
+def test_only_what_is_called_like_a_run_is_tidied_up(copy, capsys):
+    store = copy / "s"
+    run = next((store / "runs").iterdir()).name
+    ours = [store / "runs" / f".{run}.part", store / "checkpoints" / run]
+    others = [store / "runs" / ".foo.part", store / "checkpoints" / "Documents"]
+    for folder in (*ours, *others, store / "runs" / "Documents"):
+        folder.mkdir(parents=True)
+        (folder / "thesis").write_text("years")
+    (victim := copy / "victim").mkdir()
+    (victim / "thesis").write_text("years")
+    (store / "runs" / f".x{run}.part").symlink_to(victim)
+    assert told(capsys, *sweep(copy))[0] == 0
+    assert not any(folder.exists() for folder in ours)
+    assert all((folder / "thesis").exists() for folder in (*others, victim))
+    assert not (store / "runs" / f".x{run}.part").is_symlink()
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_a_part_of_a_store_that_is_of_another_kind_is_named(copy, name, capsys):
+    store = copy / "s"
+    run = next((store / "runs").iterdir()).name
+    shutil.rmtree(store / name) if (store / name).is_dir() else (store / name).unlink(missing_ok=True)
+    if name == ".locks":
+        (store / name).mkdir()
+        (store / "runs" / f".{run}.part").mkdir()
+    else:
+        (store / name).write_text("")
+    for words in (sweep(copy), ["runs", "--store", str(store)], ["report", "--store", str(store)]):
+        code, said = told(capsys, *words)
+        assert code == 2
+        assert str(store / name) in said
+
+
+def test_a_folder_in_the_place_of_a_note_is_named(copy, capsys):
+    """Of a run that failed and now does not."""
+    store = copy / "s"
+    run = next((store / "runs").iterdir()).name
+    shutil.rmtree(store / "runs" / run)
+    (store / "failed" / f"{run}.json").mkdir()
+    code, said = told(capsys, *sweep(copy))
+    assert code == 2
+    assert str(store / "failed" / f"{run}.json") in said

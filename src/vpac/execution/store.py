@@ -24,7 +24,8 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.execution.encoding import arrays_of, as_parquet, as_safetensors, frame_of
-from vpac.execution.places import RECORD, Local, Place, place_at
+from vpac.execution.local import Local
+from vpac.execution.places import RECORD, Place, place_at
 from vpac.execution.run import FORMAT, Run
 from vpac.execution.scratch import Scratch
 from vpac.sealing import check_seal, parse, sealed

@@ -140,6 +140,8 @@ def carry_out_studies(
             for outcome in outcomes:
                 if outcome.status == "unwritable":
                     raise Unwritable(errno.EIO, outcome.error)
+                if outcome.status == "refused":
+                    raise UserError(outcome.error)
                 if outcome.status == "elsewhere":
                     elsewhere.append(todo[outcome.name][0])
                     continue
