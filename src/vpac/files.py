@@ -134,7 +134,7 @@ def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
         write_bytes(waiting, content)
         write_text(note, text)
     except BaseException:
-        if not (note.is_file() and note.read_bytes() == text.encode()):  # else it is the new one that counts already
+        if not _holds(note, text.encode()):  # else it is the new one that counts already
             waiting.unlink(missing_ok=True)
         raise
     try:
@@ -157,6 +157,13 @@ def read_pair(path: Path, digest: str) -> bytes:
             return content
     words = "its checksum differs" if path.exists() else "it is missing"
     raise UserError(f"{path} is not what was written: {words}")
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path) == content
+    except OSError:
+        return False
 
 
 def _waiting(path: Path, digest: str) -> Path:
