@@ -192,7 +192,10 @@ def read_bytes(path: Path | str, most: int = LARGEST) -> bytes:
 def hold(folder: Path) -> Iterator[None]:
     """Keep other processes that would hold a folder, too, out of it; the system lets go of it however this process ends."""
     make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
