@@ -331,7 +331,7 @@ from vpac.cli import main
 study, store, *policies = sys.argv[1:]
 import vpac.report.build, vpac.report.page, matplotlib.pyplot, polars
 pages = int(open("/proc/self/statm").read().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**29, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**31, resource.RLIM_INFINITY))
 codes = [main(["sweep", study])]
 codes += [main(["solve", "vpac/RiskyShortcut-v0", "--policy", policy]) for policy in policies]
 codes += [main(["report", "--store", store])]
