@@ -55,7 +55,8 @@ class Sandbox:
             )
             for home, name, instead in (
                 (training, "train", _short(training.train)), (executors, "make_executor", _serial),
-                (study, "carry_out_studies", _first(study.carry_out_studies)), (study, "plan", _little(study.plan)), (frontier, "trace_frontier", _untraced),
+                (study, "carry_out_studies", _first(study.carry_out_studies)), (study, "plan", _little(study.plan)),
+                (frontier, "trace_frontier", _untraced),
             ):  # fmt: skip
                 stack.enter_context(mock.patch.object(home, name, instead))
             os.chdir(self.here)
