@@ -83,7 +83,7 @@ class Sandbox:
     def named(self, words: list[str]) -> list[Path]:
         """Where a user says that files may go; the folder that everything is in is no such place."""
         places = [
-            (self.here / Path(part).expanduser()).resolve()
+            (self.here / os.path.expanduser(part)).resolve()
             for word in words
             for part in (word, word.partition("=")[2])
             if part and len(part) < 200

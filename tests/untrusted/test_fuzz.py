@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from untrusted.command_line import VERB_WORDS, WORDS, Sandbox
@@ -25,8 +25,9 @@ QUIET = [
 
 def cases(kind):
     return settings(
-        max_examples=CASES[kind], deadline=None, derandomize=True, database=None, suppress_health_check=QUIET
-    )
+        max_examples=CASES[kind], deadline=None, derandomize=True, database=None, suppress_health_check=QUIET,
+        phases=(Phase.generate, Phase.shrink),  # to explain what was found it would trace every line
+    )  # fmt: skip
 
 
 def edits(size: int):
