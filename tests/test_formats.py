@@ -13,35 +13,61 @@ from forging import forge
 from vpac.errors import UserError
 from vpac.evaluation.loading import load_agent
 from vpac.execution.index import index
-from vpac.execution.store import Damaged, Store
+from vpac.execution.store import Newer, Store
 from vpac.execution.study import read_study, studies
 from vpac.learners import VPAC
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed
 
-OLD = Path(__file__).parent / "fixtures" / "format-1"
+FIXTURES = Path(__file__).parent / "fixtures"
+OLD = FIXTURES / "format-1"
 
 
-def test_a_learner_of_format_1():
-    learner = VPAC.load(OLD / "learner")
+def formats(what: str) -> list:
+    """Every format of something that was ever written."""
+    found = sorted(folder / what for folder in FIXTURES.glob("format-*") if (folder / what).exists())
+    return [pytest.param(path, id=path.parent.name) for path in found]
+
+
+def test_there_is_a_fixture_of_every_format():
+    from vpac.deep import policy, saved
+    from vpac.execution import notes, run
+    from vpac.learners import storage
+    from vpac.risk import storage as samples
+
+    newest = {"learner": storage.FORMAT, "agent": saved.FORMAT, "sample.json": samples.FORMAT, "store": notes.FORMAT}
+    assert policy.FORMAT == saved.FORMAT
+    for what, number in newest.items():
+        assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n + 1}" for n in range(number)]
+    for number in range(1, notes.FORMAT + 1):
+        (note,) = (FIXTURES / f"format-{number}" / "store" / "studies").iterdir()
+        assert json.loads(note.read_text(encoding="utf-8")).get("format", 1) == number
+    assert run.FORMAT == 1  # a change of it needs a fixture with the runs of the format before
+
+
+@pytest.mark.parametrize("folder", formats("learner"))
+def test_a_learner(folder):
+    learner = VPAC.load(folder)
     assert (learner.episodes, learner.seed) == (5, 3)
     again = VPAC("vpac/CatchUp-v0", seed=3, psi=0.1).learn(5)
     np.testing.assert_array_equal(learner.returns, again.returns)
     np.testing.assert_array_equal(learner.learn(5).weights.theta, again.learn(5).weights.theta)
 
 
-def test_an_agent_and_a_policy_of_format_1():
+@pytest.mark.parametrize("folder", formats("agent"))
+def test_an_agent_and_a_policy(folder):
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO, load_policy
 
-    agent, policy = VPACPPO.load(OLD / "agent"), load_policy(OLD / "agent")
+    agent, policy = VPACPPO.load(folder), load_policy(folder)
     assert (agent.timesteps, agent.seed) == (48, 1)
     np.testing.assert_array_equal(agent.policy().weights[0], policy.weights[0])
-    assert load_agent(OLD / "agent").gamma == policy.gamma
+    assert load_agent(folder).gamma == policy.gamma
 
 
-def test_a_store_of_format_1(tmp_path):
-    shutil.copytree(OLD / "store", tmp_path / "store")
+@pytest.mark.parametrize("folder", formats("store"))
+def test_a_store(tmp_path, folder):
+    shutil.copytree(folder, tmp_path / "store")
     store = Store(tmp_path / "store")
     assert [study.experiment.name for study in studies(store)] == ["little"]
     names = [name for names in read_study(store, "little").runs.values() for name in names]
@@ -49,12 +75,15 @@ def test_a_store_of_format_1(tmp_path):
         record = store.read(name)
         assert record.metrics()["mean"].is_finite().all()
         assert np.isfinite(record.policy()["theta"]).all()
-    assert [row["status"] for row in index(store)] == ["finished"] * 2
+    failed = store.failures()
+    assert [row["status"] for row in index(store)] == ["finished"] * 2 + ["failed"] * len(failed)
+    assert all(store.failure(name)["error"].endswith("ValueError: why") for name in failed)
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
-def test_a_sample_of_format_1(ending):
-    sample = ReturnSample.load(OLD / f"sample.{ending}")
+@pytest.mark.parametrize("path", formats("sample.json"))
+def test_a_sample(path, ending):
+    sample = ReturnSample.load(path.with_suffix(f".{ending}"))
     assert sample.discounted_returns.tolist() == [1.0, 2.5]
 
 
@@ -75,8 +104,9 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
         VPACPPO.load(tmp_path / "agent")
     run = next((tmp_path / "store" / "runs").iterdir())
     data = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    data.pop("checksum")
     (run / "run.json").write_text(sealed(data | {"format": 6}), encoding="utf-8")
-    with pytest.raises(Damaged, match="format 6; this version of vpac reads format 1"):
+    with pytest.raises(Newer, match="format 6, and this version of vpac reads formats up to 1"):
         Store(tmp_path / "store").read(run.name)
     sample = json.loads((OLD / "sample.json").read_text())
     (tmp_path / "sample.json").write_text(json.dumps(sample | {"format": 5}))

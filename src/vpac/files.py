@@ -16,12 +16,14 @@ from pathlib import Path
 from vpac.errors import UserError
 
 __all__ = [
-    "Unwritable", "hold", "make_folder", "read_bytes", "read_pair", "start_writing", "sync_file", "sync_folder",
+    "Unwritable", "cannot_write", "hold", "make_folder", "read_bytes", "read_pair", "start_writing", "sync_file", "sync_folder",
     "unwritable", "write_atomically", "write_bytes", "write_pair", "write_text",
 ]  # fmt: skip
 
 LARGEST = 2**31
 """Bytes of a file that is read; nothing that vpac writes comes near."""
+BLOCK = 4096
+"""Bytes that a new folder, or the name of a file in one, takes."""
 MISTAKES = {
     errno.EACCES,
     errno.EPERM,
@@ -47,8 +49,8 @@ def unwritable(path: Path | str, error: OSError, needed: int | None = None) -> O
     if isinstance(error, Unwritable):
         return error
     words = f"cannot write {path}: {error.strerror or error}"
-    if needed is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        words += f"; it needs {needed:,} bytes{_free(Path(path))}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        words += f"; it needs {BLOCK if needed is None else needed:,} bytes{_free(Path(path))}"
     return Unwritable(error.errno or errno.EIO, words)
 
 
@@ -71,11 +73,11 @@ def write_atomically(path: Path, write: Callable[[Path], object], needed: int | 
     how many bytes it will have, for messages.
     """
     path = Path(path)
-    make_folder(path.parent, path)
+    make_folder(path.parent, path, needed)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:80]}.", suffix=path.suffix)
     except OSError as error:
-        raise _named(path, error, needed) from None
+        raise cannot_write(path, error, needed) from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -91,21 +93,23 @@ def write_atomically(path: Path, write: Callable[[Path], object], needed: int | 
     return path
 
 
-def _named(path: Path, error: OSError, needed: int | None = None) -> Exception:
-    """A user's mistake if another path would do, else the machine's."""
+def cannot_write(path: Path, error: OSError, needed: int | None = None) -> Exception:
+    """The error in words: a user's mistake if another path would do, else the machine's."""
+    if isinstance(error, UserError):
+        return error
     if error.errno in MISTAKES:
         return UserError(f"cannot write {path}: {error.strerror or error}")
     return unwritable(path, error, needed)
 
 
-def make_folder(folder: Path, for_file: Path | None = None) -> None:
-    """Make a folder, if need be, or say that it cannot be written to."""
+def make_folder(folder: Path, for_file: Path | None = None, needed: int | None = None) -> None:
+    """Make a folder, if need be, or say that it, or the file it is for, cannot be written, and how many bytes that needs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied")
     except OSError as error:
-        raise _named(for_file or folder, error) from None
+        raise cannot_write(for_file or folder, error, needed) from None
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
@@ -124,13 +128,13 @@ def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
     The note's rename is what counts. The content is there before it, under another name, and gets its own after it.
     """
     digest = hashlib.sha256(content).hexdigest()
-    make_folder(path.parent, path)
+    make_folder(path.parent, path, len(content))
     waiting = _waiting(path, digest)
     try:
         write_bytes(waiting, content)
         write_text(note, text)
     except BaseException:
-        if not (note.is_file() and note.read_bytes() == text.encode()):  # else it is the new one that counts already
+        if not _holds(note, text.encode()):  # else it is the new one that counts already
             waiting.unlink(missing_ok=True)
         raise
     try:
@@ -153,6 +157,13 @@ def read_pair(path: Path, digest: str) -> bytes:
             return content
     words = "its checksum differs" if path.exists() else "it is missing"
     raise UserError(f"{path} is not what was written: {words}")
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path) == content
+    except OSError:
+        return False
 
 
 def _waiting(path: Path, digest: str) -> Path:
@@ -181,7 +192,10 @@ def read_bytes(path: Path | str, most: int = LARGEST) -> bytes:
 def hold(folder: Path) -> Iterator[None]:
     """Keep other processes that would hold a folder, too, out of it; the system lets go of it however this process ends."""
     make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,9 +12,10 @@ from tiny import contents, little
 from vpac.execution.executors import Serial
 from vpac.execution.index import index
 from vpac.execution.run import Run, runs_of, seeds
-from vpac.execution.store import Damaged, Result, Store
+from vpac.execution.store import Damaged, Newer, Result, Store
 from vpac.execution.study import carry_out_studies, plan, read_study
 from vpac.execution.worker import carry_out
+from vpac.sealing import sealed
 
 RESULT = Result({"episode": np.arange(3), "mean": np.ones(3)}, {"theta": np.eye(2)}, {"mean": 1.0, "sharpe": None})
 
@@ -103,9 +104,15 @@ def test_any_flipped_byte_is_found(store, file):
 def test_another_format_is_named(store):
     store.write(a_run(), RESULT, {})
     path = store.root / "runs" / a_run().name / "run.json"
-    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 99'), encoding="utf-8")
-    with pytest.raises(Damaged, match="format 99; this version of vpac reads format 1"):
-        store.read(a_run().name)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data.pop("checksum")
+    for number, kind, words in (
+        (99, Newer, "99, and this version .* up to 1"),
+        (0, Damaged, "0; this version of vpac reads"),
+    ):
+        path.write_text(sealed(data | {"format": number}), encoding="utf-8")
+        with pytest.raises(kind, match=f"format {words}"):
+            store.read(a_run().name)
 
 
 def test_a_folder_under_another_name_is_found(store):

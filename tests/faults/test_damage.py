@@ -15,7 +15,7 @@ from vpac.execution.executors import Serial
 from vpac.execution.index import index
 from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
-from vpac.execution.store import Store
+from vpac.execution.store import Damaged, Store
 from vpac.execution.study import carry_out_studies, damaged_notes, plan, read_study
 from vpac.experiments.spec import Arm
 from vpac.learners import VPAC
@@ -99,7 +99,7 @@ def test_the_note_of_a_study(store):
     path = store.root / "studies" / "little.json"
     for place in damages(path):
         assert read_study(store, "little") is None, place
-        assert damaged_notes(store) == [f"{store.root}/studies/little.json"]
+        assert list(damaged_notes(store)) == [f"{store.root}/studies/little.json"]
     assert read_study(store, "little") == note
     path.write_text("{}")
     (failure,) = [f for f in document_of(store, []).failures if "little.json" in f.run]
@@ -110,7 +110,8 @@ def test_the_note_of_a_failure_and_the_index(store):
     rows = index(store)
     (name,) = store.failures()
     for place in damages(store.root / "failed" / f"{name}.json"):
-        assert f"{name}.json is not what was written" in store.failure(name)["error"], place
+        with pytest.raises(Damaged, match=f"{name}.json is not what was written"):
+            pytest.fail(f"{place}: {store.failure(name)}")
     assert "psi must be" in store.failure(name)["error"]
     for file in ("index.parquet", "index.sha256"):
         good = (store.root / file).read_bytes()

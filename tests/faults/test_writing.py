@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from vpac.files import Unwritable, hold
 from vpac.learners import VPAC
 from vpac.risk.sample import ReturnSample
 
-CALLS = ((os, "fsync"), (os, "replace"), (os, "rename"), (os, "link"), (tempfile, "mkstemp"), (Path, "write_bytes"))
+CALLS = (
+    (os, "fsync"), (os, "replace"), (os, "rename"), (os, "link"), (tempfile, "mkstemp"), (Path, "write_bytes"),
+    (Path, "mkdir"), (os, "fdopen"), (os, "open"),
+)  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
 
@@ -29,18 +33,43 @@ class Disk:
 
     def __init__(self, monkeypatch, when: int, error: int) -> None:
         self.left, self.error, self.failed = when, error, False
+        self.open, self.fdopen = os.open, os.fdopen
         for home, name in CALLS:
             monkeypatch.setattr(home, name, self.failing(getattr(home, name)))
 
     def failing(self, call):
         def instead(*given, **named):
-            self.left -= 1
-            if self.left == -1:
-                self.failed = True
-                raise OSError(self.error, os.strerror(self.error))
-            return call(*given, **named)
+            if call is self.open and ("dir_fd" in named or not (given[1] & os.O_CREAT or os.path.isdir(given[0]))):
+                return call(*given, **named)  # to read, or to remove
+            self.count()
+            found = call(*given, **named)
+            return Full(found, self) if call is self.fdopen else found
 
         return instead
+
+    def count(self) -> None:
+        """One more call that may fail."""
+        self.left -= 1
+        if self.left == -1:
+            self.failed = True
+            raise OSError(self.error, os.strerror(self.error))
+
+
+class Full:
+    """A file whose `write` is a call that may fail, too."""
+
+    def __init__(self, file, disk: Disk) -> None:
+        self.file, self.disk = file, disk
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *reason):
+        self.file.close()
+
+    def write(self, content: bytes) -> int:
+        self.disk.count()
+        return self.file.write(content)
 
 
 def complaint(write) -> str:
@@ -160,6 +189,41 @@ def test_a_study_and_a_sample_keep_what_they_have(tmp_path, monkeypatch):
         path = tmp_path / f"sample.{ending}"
         sample.save(path)
         every_failure(monkeypatch, lambda path=path: sample.save(path), lambda path=path: ReturnSample.load(path))
+
+
+def test_what_must_not_be_there_yet_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    store, names = Store(tmp_path / "s"), iter(range(100))
+
+    def check():
+        assert [p for p in tmp_path.rglob("*") if p.is_file() and p.read_bytes() != b"word"] == []
+        assert hidden(tmp_path) == []
+
+    assert every_failure(monkeypatch, lambda: store.place.create(f"x/{next(names)}", b"word"), check) >= 6
+
+
+@pytest.mark.parametrize("name", ["returns", "curves", "training", "agent", "out"])
+def test_a_full_disk_is_told_of_with_bytes_whatever_is_written(tmp_path, monkeypatch, capsys, name):
+    make, mkdir = tempfile.mkstemp, Path.mkdir
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def mkstemp(*given, **named):
+        if named["prefix"].startswith(f".{name}."):
+            raise full
+        return make(*given, **named)
+
+    def no_folder(self, *given, **named):
+        if self.name == name:
+            raise full
+        return mkdir(self, *given, **named)
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(Path, "mkdir", no_folder)
+    code = main(["train", "ac", "vpac/CatchUp-v0", "--episodes", "5", "--out", str(tmp_path / "out"), "--json"])
+    said = capsys.readouterr().err
+    assert code == 1
+    assert re.search(
+        rf"cannot write \S*{name}\S*: No space left on device; it needs [\d,]+ bytes, [\d,]+ are free", said
+    )
 
 
 @pytest.mark.parametrize("error", ERRORS)

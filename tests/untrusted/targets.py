@@ -19,27 +19,33 @@ from vpac.execution.index import index
 from vpac.execution.places import place_at
 from vpac.execution.run import Run
 from vpac.execution.store import Damaged, Store
-from vpac.execution.study import read_study
+from vpac.execution.study import read_study, studies
 from vpac.experiments.reading import read_experiment
 from vpac.learners import VPAC
 from vpac.learners.options import StepSizeOrder
+from vpac.report.build import build
 from vpac.risk.sample import ReturnSample
 from vpac.risk.schedules import as_schedule
 from vpac.sealing import sealed
 
-OLD = Path(__file__).parents[1] / "fixtures" / "format-1"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 class Readers:
     """Readers of files, each in a folder of its own that is never left."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = Path(shutil.copytree(OLD, folder / "read", dirs_exist_ok=True))
+        self.folder = Path(shutil.copytree(FIXTURES / "format-2", folder / "read", dirs_exist_ok=True))
+        shutil.copytree(self.folder / "agent", self.folder / "checkpoints" / "00000003")
         (self.run,) = (self.folder / "store" / "runs").glob("ac-*")
+        (self.failed,) = (self.folder / "store" / "failed").iterdir()
+        index(Store(self.folder / "store"))
         self.mdp = RiskyShortcut().mdp
-        self.good = {name: self.file(name).read_bytes() for name in FILES}
+        self.good = {name: self.file(name).read_bytes() for name in (*FILES, *DEEP)}
 
     def file(self, name: str) -> Path:
+        if name == "failed.json":
+            return self.failed
         return self.run / name.removeprefix("run/") if name.startswith("run/") else self.folder / name
 
     def put(self, name: str, content: bytes) -> None:
@@ -48,8 +54,11 @@ class Readers:
         path.write_bytes(content)
         digest = {"sha256": hashlib.sha256(content).hexdigest()}
         if name in NOTES:
-            note = self.file(NOTES[name])
-            note.write_text(json.dumps(json.loads(self.good[NOTES[name]]) | digest))
+            note = json.loads(self.good[NOTES[name]]) | digest
+            note.pop("checksum")
+            self.file(NOTES[name]).write_text(sealed(note))
+        elif name == "store/index.parquet":
+            self.file("store/index.sha256").write_text(digest["sha256"])
         elif name.startswith("run/") and name != "run/run.json":
             record = json.loads(self.good["run/run.json"])
             record["files"][path.name] = digest | {"bytes": len(content)}
@@ -70,11 +79,26 @@ class Readers:
             for other in {name, NOTES.get(name, name), "run/run.json" if name.startswith("run/") else name}:
                 self.file(other).write_bytes(self.good[other])
 
+    def report(self, name: str, content: bytes) -> None:
+        """Build the page of a store in which that file is another; it is always built."""
+        self.put(name, content)
+        try:
+            page, _ = build(Store(self.folder / "store"), quiet=True)
+            assert page.is_relative_to(self.folder / "store")
+        finally:
+            self.restore()
+
     def look(self, name: str) -> None:
         if name.startswith("learner/"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", StepSizeOrder)  # any step sizes may be read
                 VPAC.load(self.folder / "learner").predict(0)
+        elif name.startswith("checkpoints/") or name == "agent/weights.safetensors":
+            from vpac.deep import VPACPPO
+            from vpac.deep.checkpoint import latest_checkpoint
+
+            latest_checkpoint(VPACPPO, self.folder / "checkpoints")
+            VPACPPO.load(self.folder / "agent")
         elif name.startswith("agent/"):
             policy = load_agent(self.folder / "agent")
             if policy.interface.first_observation is None and policy.interface.inputs == 4:
@@ -86,7 +110,14 @@ class Readers:
             record.metrics()
             record.policy()
         elif name.startswith("store/studies/"):
+            list(studies(Store(self.folder / "store")))
             read_study(Store(self.folder / "store"), "little")
+        elif name in ("failed.json", "store/index.parquet"):
+            store = Store(self.folder / "store")
+            rows = index(store)
+            assert len(rows) == 3
+            assert all(isinstance(row["status"], str) and isinstance(row["settings"], dict) for row in rows)
+            store.failure(self.failed.stem)
         elif name.startswith("sample"):
             ReturnSample.load(self.folder / name)
         else:
@@ -111,9 +142,14 @@ class Readers:
 FILES = (
     "learner/agent.json", "learner/weights.safetensors", "agent/agent.json", "agent/policy.json", "agent/policy.safetensors",
     "run/run.json", "run/metrics.parquet", "run/policy.safetensors", "store/studies/little.json",
-    "sample.json", "sample.parquet",
+    "sample.json", "sample.parquet", "failed.json", "store/index.parquet",
 )  # fmt: skip
-NOTES = {"learner/weights.safetensors": "learner/agent.json", "agent/policy.safetensors": "agent/policy.json"}
+DEEP = ("agent/weights.safetensors", "checkpoints/00000003/agent.json", "checkpoints/00000003/weights.safetensors")
+"""These need JAX, and are slow."""
+NOTES = {
+    "learner/weights.safetensors": "learner/agent.json", "agent/policy.safetensors": "agent/policy.json",
+    "agent/weights.safetensors": "agent/agent.json", DEEP[2]: DEEP[1],
+}  # fmt: skip
 
 
 def read_text(name: str, text: str) -> None:

@@ -15,7 +15,7 @@ import tyro
 from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
 from vpac.cli.frontier import Frontier
-from vpac.cli.output import refuse, say, show
+from vpac.cli.output import complain, refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
@@ -201,9 +201,9 @@ def _main(arguments: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Unwritable as error:
-        print(f"vpac: {error}", file=sys.stderr)
+        complain(error)
         return 1
     except OSError as error:  # standard output among others, which would fail once more when the process ends
-        print(f"vpac: cannot write: {error.strerror or error}", file=sys.stderr)
+        complain(f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

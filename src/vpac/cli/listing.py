@@ -88,6 +88,6 @@ def health_tables(health: Health) -> Iterator[Any]:
         extras.add_column(heading, overflow="fold")
     for extra in health.extras:
         packages = ", ".join(f"{name} {version or '–'}" for name, version in extra.packages.items())
-        state, command = ("present", "") if extra.present else ("missing", extra.install.replace("[", r"\["))
+        state, command = ("present", "") if extra.present else ("missing", extra.install)
         extras.add_row(extra.name, state, packages, command)
     yield extras

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vpac.errors import UserError, suggestion
+from vpac.files import read_bytes
 from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["gather", "key_values", "read_policy", "wrappers"]
 
 WORDS = ("uniform", "greedy")
+LARGEST = 2**28
+"""Bytes of a policy's file."""
 
 
 def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
@@ -43,9 +46,10 @@ def _read_array(path: Path) -> Any:
     if path.suffix not in (".npy", ".json", ".csv"):
         raise UserError(f"cannot read a policy from {path}: expected a .npy, .json or .csv file")
     try:
+        content = read_bytes(path, LARGEST)
         if path.suffix == ".npy":
-            return np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
-        text = path.read_text(encoding="utf-8")
+            return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        text = content.decode("utf-8")
         if path.suffix == ".csv":
             return np.array([[float(x) for x in line.split(",")] for line in text.splitlines() if line.strip()])
         return np.asarray(json.loads(text), np.float64)

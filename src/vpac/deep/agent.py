@@ -30,7 +30,7 @@ from vpac.deep.stepping import NotFinite, Stepper
 from vpac.deep.streams import starts, streams
 from vpac.deep.vector import Backend, environments
 from vpac.errors import UserError
-from vpac.learners.checks import whole
+from vpac.learners.checks import MOST_STEPS, whole
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 
@@ -174,7 +174,7 @@ class PPO:
                 return self.learn(
                     total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
                 )
-        total = whole(total_timesteps, "total_timesteps")
+        total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
         going = True

@@ -28,6 +28,8 @@ def write_checkpoint(agent: PPO, folder: Path) -> Path:
     name = f"{agent.iteration:08d}"
     part, place = folder / f".{name}.part", folder / name
     for left in folder.glob(".*.part"):  # of a process that was killed
+        if left.is_symlink():
+            left.unlink()
         shutil.rmtree(left, ignore_errors=True)
     try:
         save(agent, part)

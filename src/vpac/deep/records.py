@@ -53,7 +53,7 @@ class JsonLines:
     def __init__(self, path: Path, agent: PPO) -> None:
         if agent.history.every == 1 or not _cut(path, agent):
             write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
-        self._path, self._file = path, path.open("ab", buffering=0)
+        self._path, self._file = path, os.fdopen(_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
     def __call__(self, agent: PPO) -> None:
         """An iteration has ended."""
@@ -72,9 +72,14 @@ class JsonLines:
         self._file.close()
 
 
+def _own(path: Path | str, flags: int) -> int:
+    """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 def _cut(path: Path, agent: PPO) -> bool:
     """Drop the lines after an agent's last iteration; returns whether the line of that one was found."""
-    with suppress(OSError, ValueError, TypeError, KeyError), path.open("rb+") as file:
+    with suppress(OSError, ValueError, TypeError, KeyError), open(path, "rb+", opener=_own) as file:
         for line in islice(file, agent.iteration - 1, agent.iteration):
             if json.loads(line)["timesteps"] == agent.timesteps:
                 file.seek(0)

@@ -11,7 +11,7 @@ from vpac.evaluation.actors import Actor, gamma_of, global_noise_kept
 from vpac.evaluation.environments import several, what_it_is
 from vpac.evaluation.episodes import play
 from vpac.evaluation.progress import shown
-from vpac.learners.checks import whole
+from vpac.learners.checks import MOST_EPISODES, whole
 from vpac.oracle.moments import check_gamma
 from vpac.risk.sample import ReturnSample
 
@@ -47,7 +47,7 @@ def evaluate(
             random numbers go where, so it belongs to what decides the sample.
         progress: show a bar if it takes more than two seconds, or call this with episodes done and episodes in all.
     """
-    episodes, envs, seed = whole(episodes, "episodes", 1), whole(envs, "envs", 1), whole(seed, "seed")
+    episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     made = several(env, min(envs, episodes))
     about = {

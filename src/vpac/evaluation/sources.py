@@ -29,7 +29,7 @@ from vpac.evaluation.branches import Walker, exact_sources
 from vpac.evaluation.environments import what_it_is
 from vpac.evaluation.parts import PARTS, estimate
 from vpac.evaluation.progress import shown
-from vpac.learners.checks import whole
+from vpac.learners.checks import MOST_EPISODES, whole
 from vpac.oracle.moments import check_gamma
 from vpac.oracle.sources import VarianceSources
 from vpac.risk.intervals import Interval, student_quantile
@@ -93,7 +93,7 @@ def variance_sources(
         level: the confidence of the intervals.
         progress: as for `evaluate`.
     """
-    starts = whole(starts, "starts", 10)
+    starts = whole(starts, "starts", 10, MOST_EPISODES)
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     walker = Walker(agent, env, gamma, deterministic)
     student_quantile(level, starts - 1)  # refuses what is not a level

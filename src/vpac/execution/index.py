@@ -8,13 +8,16 @@ import io
 import json
 from typing import Any
 
-from vpac.errors import UserError
-from vpac.execution.store import Damaged, Store, read_record
+from vpac.execution.encoding import frame_of
+from vpac.execution.records import Damaged, Newer, read_record
+from vpac.execution.store import Store
 from vpac.sealing import parse
 
 __all__ = ["index"]
 
 INDEX, DIGEST = "index.parquet", "index.sha256"
+WORDS = ("name", "status", "algorithm", "env", "settings")
+"""Columns of which no cell is empty."""
 COLUMNS = ("name", "status", "algorithm", "env", "seed", "mean", "variance", "seconds", "time", "settings", "stamp")
 
 
@@ -28,25 +31,18 @@ def index(store: Store) -> list[dict[str, Any]]:
             row, changed = _row(store, name, stamp), True
         rows.append(row)
     if changed or len(rows) != len(known):
-        with contextlib.suppress(UserError, OSError):  # a store that cannot be written to can still be listed
+        with contextlib.suppress(OSError, ValueError):  # a store that cannot be written to can still be listed
             _write(store, rows)
-    failed = [_failed(store.failure(name)) for name in store.failures()]
-    return rows + [row for row in failed if row is not None]
+    return rows + [_failed(store, name) for name in store.failures()]
 
 
 def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
     try:
         record = read_record(store.place, name)
     except Damaged as damage:
-        blank: dict[str, Any] = dict.fromkeys(COLUMNS)
-        return blank | {
-            "name": name,
-            "status": f"damaged: {damage}",
-            "algorithm": "",
-            "env": "",
-            "settings": {},
-            "stamp": stamp,
-        }
+        return _bare(name, f"damaged: {damage}", stamp)
+    except Newer as newer:
+        return _bare(name, f"newer: {newer}", stamp)
     final, about = record["final"], record["about"]
     return _of_task(record) | {
         "status": "finished", "mean": final.get("mean"), "variance": final.get("variance"),
@@ -54,12 +50,20 @@ def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _failed(record: Any) -> dict[str, Any] | None:
+def _failed(store: Store, name: str) -> dict[str, Any]:
     try:
-        blank: dict[str, Any] = dict.fromkeys(COLUMNS)
-        return blank | _of_task(record) | {"status": str(record["about"].get("status", "failed")), "stamp": -1}
-    except (KeyError, TypeError, AttributeError):
-        return None
+        note = store.failure(name)
+    except Damaged as damage:
+        return _bare(name, f"damaged: {damage}", -1)
+    if note is None:  # it has just been removed
+        return _bare(name, "failed", -1)
+    return dict.fromkeys(COLUMNS) | _of_task(note) | {"status": note["about"].get("status", "failed"), "stamp": -1}
+
+
+def _bare(name: str, status: str, stamp: int) -> dict[str, Any]:
+    """The row of a run of which nothing else is known."""
+    words: dict[str, Any] = {"algorithm": "", "env": "", "settings": {}}
+    return dict.fromkeys(COLUMNS) | words | {"name": name, "status": status, "stamp": stamp}
 
 
 def _of_task(record: dict[str, Any]) -> dict[str, Any]:
@@ -72,16 +76,28 @@ def _of_task(record: dict[str, Any]) -> dict[str, Any]:
 
 def _read(store: Store) -> dict[str, dict[str, Any]]:
     """The rows that were written last; none if they cannot be read."""
-    import polars as pl
-
     try:
         content = store.place.read(INDEX)
         if store.place.read(DIGEST) != _digest(content):
             return {}
-        frame = pl.read_parquet(io.BytesIO(content), columns=list(COLUMNS))
-        return {row["name"]: row | {"settings": parse(row["settings"])} for row in frame.iter_rows(named=True)}
-    except (OSError, ValueError, TypeError, pl.exceptions.PolarsError):
+        frame = frame_of(content)
+        if dict(frame.schema) != _kinds() or any(frame[name].null_count() for name in WORDS):
+            return {}
+        rows = [row | {"settings": parse(row["settings"])} for row in frame.iter_rows(named=True)]
+    except (OSError, ValueError):
         return {}
+    return {row["name"]: row for row in rows} if all(isinstance(row["settings"], dict) for row in rows) else {}
+
+
+def _kinds() -> dict[str, Any]:
+    """The kind of each column."""
+    import polars as pl
+
+    floats, integers = (
+        dict.fromkeys(("mean", "variance", "seconds"), pl.Float64),
+        dict.fromkeys(("seed", "stamp"), pl.Int64),
+    )
+    return dict.fromkeys(COLUMNS, pl.String) | floats | integers
 
 
 def _digest(content: bytes) -> bytes:
@@ -91,16 +107,8 @@ def _digest(content: bytes) -> bytes:
 def _write(store: Store, rows: list[dict[str, Any]]) -> None:
     import polars as pl
 
-    kinds: Any = {
-        name: pl.Float64
-        if name in ("mean", "variance", "seconds")
-        else pl.Int64
-        if name in ("seed", "stamp")
-        else pl.String
-        for name in COLUMNS
-    }
     plain = [row | {"settings": json.dumps(row["settings"])} for row in rows]
     file = io.BytesIO()
-    pl.DataFrame(plain, schema=kinds).write_parquet(file)
+    pl.DataFrame(plain, schema=_kinds()).write_parquet(file)
     store.place.write(INDEX, file.getvalue())
     store.place.write(DIGEST, _digest(file.getvalue()))

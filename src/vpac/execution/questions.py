@@ -17,6 +17,7 @@ from vpac.execution.making import process_of, world_of
 from vpac.execution.run import canonical
 from vpac.execution.training import ALGORITHMS
 from vpac.experiments.spec import Arm, Experiment, Figure
+from vpac.learners.checks import MOST_EPISODES, MOST_STEPS, whole
 from vpac.learners.options import Options
 
 __all__ = ["PRICED", "Asked", "Question"]
@@ -65,8 +66,8 @@ class Question:
         if not 0.0 <= self.warm_up <= 0.5:
             raise UserError(f"warm-up must be a share of the training from 0 to 0.5, got {self.warm_up!r}")
         for name in ("length", "seeds", "measure"):
-            if getattr(self, name) < (2 if name == "measure" else 1):
-                raise UserError(f"{name} must be a whole number from {2 if name == 'measure' else 1} up")
+            most = MOST_STEPS if name == "length" and self.deep else MOST_EPISODES
+            whole(getattr(self, name), name, 2 if name == "measure" else 1, most)
 
     @property
     def deep(self) -> bool:

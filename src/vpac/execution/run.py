@@ -14,12 +14,17 @@ import numpy as np
 
 from vpac.experiments.spec import Arm, Experiment
 
-__all__ = ["FORMAT", "HASH", "Run", "canonical", "runs_of", "seeds"]
+__all__ = ["FORMAT", "HASH", "Run", "canonical", "is_name", "runs_of", "seeds"]
 
 FORMAT = 1
 """Of stored runs; it grows when the meaning of a setting changes, so that old runs are not taken for new ones."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a run could be called so."""
+    return re.fullmatch(rf"[A-Za-z0-9.-]{{0,80}}-[0-9a-f]{{{HASH}}}", text) is not None
 
 
 def canonical(data: Any) -> str:

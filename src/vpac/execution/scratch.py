@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from vpac.files import make_folder
+
 __all__ = ["Scratch"]
 
 
@@ -24,7 +26,7 @@ class Scratch:
     @cached_property
     def folder(self) -> Path:
         """Where checkpoints are written; holds those of earlier attempts."""
-        self._where.mkdir(parents=True, exist_ok=True)
+        make_folder(self._where)
         return self._where
 
     def keep(self) -> None:

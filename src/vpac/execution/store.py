@@ -24,21 +24,19 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.execution.encoding import arrays_of, as_parquet, as_safetensors, frame_of
-from vpac.execution.places import RECORD, Local, Place, place_at
-from vpac.execution.run import FORMAT, Run
+from vpac.execution.local import Local
+from vpac.execution.places import RECORD, Place, place_at
+from vpac.execution.records import FAILED, RUNS, Damaged, Newer, read_failure, read_record, where
+from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
-from vpac.sealing import check_seal, parse, sealed
+from vpac.sealing import sealed
 from vpac.typing import FloatArray
 
-__all__ = ["Damaged", "Record", "Result", "Store"]
+__all__ = ["Damaged", "Newer", "Record", "Result", "Store"]
 
 METRICS, POLICY = "metrics.parquet", "policy.safetensors"
-RUNS, FAILED, DAMAGED, CHECKPOINTS = "runs", "failed", "damaged", "checkpoints"
+DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
 IDENTITY = ".identity"
-
-
-class Damaged(Exception):
-    """A stored run that is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +82,11 @@ class Record:
         try:
             content = self.place.read(key)
         except FileNotFoundError:
-            raise Damaged(f"{_named(self.place, key)} is missing") from None
+            raise Damaged(f"{where(self.place, key)} is missing") from None
         except OSError as error:
-            raise Damaged(f"{_named(self.place, key)} cannot be read: {error.strerror or error}") from None
+            raise Damaged(f"{where(self.place, key)} cannot be read: {error.strerror or error}") from None
         if _fingerprint(content) != self.files.get(name):
-            raise Damaged(f"{_named(self.place, key)} is not what was written: its checksum differs")
+            raise Damaged(f"{where(self.place, key)} is not what was written: its checksum differs")
         return content
 
 
@@ -163,14 +161,12 @@ class Store:
                 list(readers.map(self._try, names))
 
     def _try(self, name: str) -> None:
-        with suppress(Damaged):
+        with suppress(Damaged, Newer):
             self.read(name)
 
     def _read(self, name: str) -> Record:
         record = read_record(self.place, name)
         run = Run(self._share(record["task"]), record["number"], record["seed"])
-        if run.name != name or record["name"] != name:
-            raise Damaged(f"{_named(self.place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
         about = {key: self._share(value) for key, value in record["about"].items()}
         found = Record(run, record["final"], about, record["files"], self.place)
         for file in (METRICS, POLICY):
@@ -187,7 +183,7 @@ class Store:
         while self.place.has(target := f"{DAMAGED}/{name}.{number}"):
             number += 1
         self.place.move(f"{RUNS}/{name}", target)
-        return _named(self.place, target)
+        return where(self.place, target)
 
     def fail(self, run: Run, error: str, about: dict[str, Any]) -> None:
         """Remember that a run failed, and how."""
@@ -195,20 +191,8 @@ class Store:
         self.place.write(f"{FAILED}/{run.name}.json", sealed(record, indent=1).encode())
 
     def failure(self, name: str) -> dict[str, Any] | None:
-        """How a run failed last time, if it did; of a note that is damaged, that it is."""
-        key = f"{FAILED}/{name}.json"
-        try:
-            content = self.place.read(key)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return {"error": f"{_named(self.place, key)} cannot be read: {error.strerror or error}"}
-        try:
-            found: dict[str, Any] = parse(content)
-            check_seal(content, found, required=False)
-        except ValueError as error:
-            return {"error": f"{_named(self.place, key)} is not what was written: {error}"}
-        return found
+        """How a run failed last time, if it did; `Damaged` if the note of it is."""
+        return read_failure(self.place, name)
 
     def failures(self) -> list[str]:
         """Names of the runs that failed last time."""
@@ -225,51 +209,6 @@ class Store:
     def tidy(self) -> None:
         """Remove what killed processes left."""
         self.place.tidy()
-
-
-def read_record(place: Place, name: str) -> dict[str, Any]:
-    """`run.json` of a run, checked; an older format is named."""
-    key = f"{RUNS}/{name}/{RECORD}"
-    path = _named(place, key)
-    try:
-        text = place.read(key)
-        record = parse(text)
-        format_ = record["format"]
-    except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError):
-        raise Damaged(f"{path} is not what was written: it is not a record of a run") from None
-    if format_ != FORMAT:
-        raise Damaged(f"{path} has format {format_!r:.40}; this version of vpac reads format {FORMAT}")
-    try:
-        check_seal(text, record)
-    except ValueError as error:
-        raise Damaged(f"{path} is not what was written: {error}") from None
-    if not _is_record(record):
-        raise Damaged(f"{path} is not a record of a run that vpac wrote")
-    return dict(record)
-
-
-def _is_record(record: dict[str, Any]) -> bool:
-    """Whether everything is of its kind. Somebody else's record may have a good checksum, too."""
-    kinds = {"task": dict, "number": int, "seed": int, "name": str, "final": dict, "about": dict, "files": dict}
-    task, final = record.get("task"), record.get("final")
-    return (
-        all(isinstance(record.get(name), kind) for name, kind in kinds.items())
-        and isinstance(task, dict)
-        and isinstance(task.get("kind"), str)
-        and all(isinstance(task.get(name, ""), str) for name in ("env", "algorithm"))
-        and all(isinstance(task.get(name, {}), dict) for name in ("settings", "env_settings"))
-        and isinstance(final, dict)
-        and all(value is None or isinstance(value, int | float) for value in final.values())
-        and all(isinstance(record["about"].get(name, 0.0), int | float) for name in ("seconds",))
-        and isinstance(record["about"].get("time", ""), str)
-    )
-
-
-def _named(place: Place, key: str) -> str:
-    """For people: where something is kept."""
-    return f"{place.address}/{key}"
 
 
 def _fingerprint(content: bytes) -> dict[str, Any]:

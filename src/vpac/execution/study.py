@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from vpac.errors import UserError
 from vpac.execution.executors import Executor
+from vpac.execution.notes import FORMAT, Study, damaged_notes, key_of, read_study, studies
 from vpac.execution.run import Run, runs_of
 from vpac.execution.store import Damaged, Store
 from vpac.execution.worker import Outcome
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Experiment
 from vpac.files import Unwritable
-from vpac.sealing import check_seal, parse, sealed
+from vpac.sealing import sealed
 
 __all__ = ["Plan", "Study", "Tally", "carry_out_studies", "damaged_notes", "plan", "read_study", "studies"]
 
-STUDIES = "studies"
 FEWEST = 5
 """Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
-FORMAT = 2
-"""Of the notes; those of the first had no checksum."""
+MOST_RUNS = 1_000_000
+"""Of an arm."""
 PATIENCE = 0.2
 """Seconds between two looks at runs that another process is at."""
 
@@ -58,8 +57,8 @@ def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None,
         runs: so many runs an arm instead.
         scale: multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
     """
-    if runs is not None and runs < 1:
-        raise UserError(f"runs must be a whole number from 1 up, got {runs!r}")
+    if runs is not None and not 1 <= runs <= MOST_RUNS:
+        raise UserError(f"runs must be a whole number from 1 to {MOST_RUNS:,}, got {runs:,}")
     if not 0.0 < scale <= 1.0:
         raise UserError(f"scale must be above 0 and at most 1, got {scale!r}")
     usual = experiment.runs if full or experiment.usual_runs is None else experiment.usual_runs
@@ -113,22 +112,29 @@ def carry_out_studies(
     Plans share runs. What a plan finds done by one before it counts as kept. `command` is noted as what to type to do it
     again, for experiments that are not in the catalogue.
     """
-    store.tidy()
+    for plan in plans:
+        read_study(store, plan.experiment.name)  # one that a later version wrote is refused before anything is done
     there = set(store.names())
     store.read_ahead({run.name for plan in plans for run in plan.all()} & there)
     tallies = {plan.experiment.name: Tally() for plan in plans}
     todo: dict[str, tuple[Run, Tally]] = {}
+    damaged: dict[str, tuple[str, Tally]] = {}
     for plan in plans:
         tally = tallies[plan.experiment.name]
         for run in plan.all():
             if run.name in todo:
                 tally.kept += 1
-            elif run.name in there and _is_kept(store, run, tally):
+            elif run.name in there and (damage := _damage(store, run)) is None:
                 tally.kept += 1
                 watch(Outcome(run.name, "finished"))
             else:
+                if run.name in there:
+                    damaged[run.name] = (str(damage), tally)
                 todo[run.name] = (run, tally)
                 tally.waiting.add(run.name)
+    store.tidy()
+    for name, (words, tally) in damaged.items():
+        _set_aside(store, name, words, tally)
     for plan in plans:
         _write_study(plan, store, tallies[plan.experiment.name], command)
     owner = {name: tally for name, (_, tally) in todo.items()}
@@ -140,6 +146,8 @@ def carry_out_studies(
             for outcome in outcomes:
                 if outcome.status == "unwritable":
                     raise Unwritable(errno.EIO, outcome.error)
+                if outcome.status == "refused":
+                    raise UserError(outcome.error)
                 if outcome.status == "elsewhere":
                     elsewhere.append(todo[outcome.name][0])
                     continue
@@ -155,39 +163,20 @@ def carry_out_studies(
     return tallies
 
 
-def _is_kept(store: Store, run: Run, tally: Tally) -> bool:
-    """Whether a finished run is sound; one that is not is set aside."""
+def _damage(store: Store, run: Run) -> str | None:
+    """What is wrong with a finished run; None if it is sound."""
     try:
         store.read(run.name)
     except Damaged as damage:
-        with store.lock(run.name) as free:
-            if free and store.finished(run):
-                tally.damaged.append(f"{damage}; set aside as {store.set_aside(run.name)}")
-        return False
-    return True
+        return str(damage)
+    return None
 
 
-@dataclass(frozen=True)
-class Study:
-    """The note that a store keeps of an experiment: what it is and which runs belong to it."""
-
-    experiment: Experiment
-    """What it is."""
-    runs: dict[str, list[str]]
-    """Names of the runs of each arm."""
-    scale: float
-    """Episodes, or steps and runs of the PPO family, were multiplied by it."""
-    seconds: float
-    """Wall time, over all sessions that it took."""
-    time: str
-    """When it was last carried out."""
-    command: str
-    """What to type to carry it out."""
-
-    @property
-    def work(self) -> float:
-        """How much was run, to compare a quick look with the real thing."""
-        return self.scale * sum(len(names) for names in self.runs.values())
+def _set_aside(store: Store, name: str, damage: str, tally: Tally) -> None:
+    """Put a damaged run out of the way, unless somebody else is at it."""
+    with store.lock(name) as free:
+        if free and store.has(name):
+            tally.damaged.append(f"{damage}; set aside as {store.set_aside(name)}")
 
 
 def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
@@ -204,39 +193,4 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
         "seconds": seconds + tally.seconds,
         "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
-    store.place.write(_key(plan.experiment.name), sealed(note, indent=1).encode())
-
-
-def read_study(store: Store, name: str) -> Study | None:
-    """A study's note; None if there is none or it cannot be read, for running the experiment again writes it anew."""
-    try:
-        content = store.place.read(_key(name))
-        note: dict[str, Any] = parse(content)
-        check_seal(content, note, required="format" in note)
-        experiment = Experiment.model_validate(note["experiment"])
-        runs = {str(label): [str(name) for name in names] for label, names in note["runs"].items()}
-        return Study(
-            experiment, runs, float(note["scale"]), float(note["seconds"]), str(note["time"]), str(note["command"])
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return None
-
-
-def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
-    """The studies in a store, or those of these names, in their order."""
-    for name in names or _noted(store):
-        if (study := read_study(store, name)) is not None:
-            yield study
-
-
-def damaged_notes(store: Store) -> list[str]:
-    """Notes of studies that cannot be read, by name; running the experiment again writes them anew."""
-    return [f"{store.address}/{_key(name)}" for name in _noted(store) if read_study(store, name) is None]
-
-
-def _noted(store: Store) -> list[str]:
-    return [file.removesuffix(".json") for file in store.place.files(STUDIES) if file.endswith(".json")]
-
-
-def _key(name: str) -> str:
-    return f"{STUDIES}/{name.replace('/', '.')}.json"
+    store.place.write(key_of(plan.experiment.name), sealed(note, indent=1).encode())

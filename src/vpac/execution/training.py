@@ -23,13 +23,14 @@ from vpac.learners import (
     OffPolicyVPAC,
     learn_many,
 )
-from vpac.learners.checks import whole
+from vpac.learners.checks import MOST_EPISODES, whole
 from vpac.learners.evaluation import Curve, Snapshots
 from vpac.risk import BudgetReport, Interval, mean_interval
 from vpac.risk.intervals import not_negative
 
 __all__ = ["ALGORITHMS", "Training", "algorithm", "train"]
 
+MOST_RUNS = 100_000
 ALGORITHMS: dict[str, type[Learner]] = {
     "ac": AC,
     "vpac": VPAC,
@@ -102,6 +103,8 @@ def train(
     """
     if runs < 1 or episodes < 1:
         raise UserError(f"expected at least one run of one episode, got {runs} runs of {episodes} episodes")
+    whole(episodes, "episodes", 1, MOST_EPISODES)
+    whole(runs, "runs", 1, MOST_RUNS)
     one_of(policy, ("greedy", "softmax"), "policy")
     whole(seed, "seed")
     seeds = [int(s.generate_state(1)[0]) for s in np.random.SeedSequence(seed).spawn(runs)]

@@ -22,7 +22,7 @@ __all__ = ["MOMENT", "MOST", "Group", "Outcome", "carry_out"]
 MOST, MOST_BYTES, MOMENT = 64, 2**24, 0.25
 """Runs of a group, bytes of them, and seconds from the start of the first: whatever comes first settles it."""
 
-Status = Literal["finished", "failed", "diverged", "elsewhere", "unwritable"]
+Status = Literal["finished", "failed", "diverged", "elsewhere", "unwritable", "refused"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Outcome:
     """Of the run."""
     status: Status
     """finished and kept; failed; diverged (stopped at a number that is not finite); elsewhere (another process is at
-    it); unwritable (it could not be kept)."""
+    it); unwritable (it could not be kept); refused (the store has something in its place that is not the store's)."""
     seconds: float = 0.0
     """How long it took."""
     error: str = ""
@@ -123,6 +123,8 @@ class Group:
 
 
 def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
+    if isinstance(error, UserError):
+        return Outcome(name, "refused", 0.0, str(error))
     words = getattr(error, "strerror", None) or str(error)
     text = words if words.startswith("cannot write ") else f"cannot write to {store.address}: {words}"
     return Outcome(name, "unwritable", 0.0, text)

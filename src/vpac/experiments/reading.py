@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from vpac.errors import UserError, suggestion
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
+from vpac.files import read_bytes
 
 __all__ = ["read_experiment"]
 
@@ -22,9 +23,7 @@ MOST_ARMS = 10_000
 def read_experiment(path: Path) -> Experiment:
     """Read and check; a message names the place of the first mistake."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise UserError(f"{path} is larger than {LARGEST:,} bytes: that is no study")
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
     except OSError as error:
         hint = "; docs/experiments.md has a study to copy" if isinstance(error, FileNotFoundError) else ""
         raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None

@@ -18,7 +18,7 @@ Plain = bool | int | float | str | None | list[float]
 """What a setting may be: something that JSON and TOML can write."""
 Settings = dict[str, Plain]
 Kind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**13)]
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -180,7 +180,7 @@ class Experiment(Data):
     episodes of the last policy. Environments that are not compiled need one of the last two."""
     measure: Count = 1000
     """Episodes that the last policy is measured in."""
-    runs: Count = 10
+    runs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """Independent runs of each arm at full size; of the PPO family `--scale` multiplies them, too, down to five."""
     usual_runs: Count | None = None
     """Runs unless full size is asked for, where that takes too long."""

@@ -10,13 +10,19 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["positive_rows", "real", "seeds_of", "whole"]
+__all__ = ["MOST_EPISODES", "MOST_STEPS", "positive_rows", "real", "seeds_of", "whole"]
 
 
-def whole(value: Any, name: str, least: int = 0) -> int:
-    """A whole number from `least` up."""
+MOST_EPISODES, MOST_STEPS = 10**9, 10**13
+"""Of one learner: sixteen gigabytes of returns and lengths, and more than a machine does in a lifetime."""
+
+
+def whole(value: Any, name: str, least: int = 0, most: int | None = None) -> int:
+    """A whole number from `least` up, to `most` if that is given."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise UserError(f"{name} must be a whole number from {least} up, got {value!r}")
+    if most is not None and value > most:
+        raise UserError(f"{name} must be a whole number from {least} to {most:,}, got {value:,}")
     return int(value)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from vpac.errors import Diverged, UserError
 from vpac.learners import settings as codes
 from vpac.learners import state
-from vpac.learners.checks import positive_rows, whole
+from vpac.learners.checks import MOST_EPISODES, positive_rows, whole
 from vpac.learners.generator import generator
 from vpac.learners.holding import EVERY, WINDOW, Holder, with_budget
 from vpac.learners.monte_carlo import Tape
@@ -140,7 +140,7 @@ class Learner:
             every: default: once, at the end. How often it is called does not change the result.
             progress: show a progress bar, or tell the given one.
         """
-        last = self.episodes + whole(episodes, "episodes")
+        last = self.episodes + whole(episodes, "episodes", most=MOST_EPISODES)
         every = None if every is None else whole(every, "every", 1)
         if progress is True:
             with Bar(last, self.episodes) as bar:

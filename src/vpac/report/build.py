@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from vpac._version import __version__
+from vpac.errors import UserError
 from vpac.execution.provenance import provenance
 from vpac.execution.store import Record, Store
 from vpac.execution.study import Study, damaged_notes, studies
 from vpac.experiments.catalogue import EXPERIMENTS
-from vpac.files import write_text
+from vpac.files import Unwritable, write_text
 from vpac.report import theorems
-from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section
+from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section, why
 from vpac.report.frontier import explorer_of
 from vpac.report.judge import GROUPS, judge
 from vpac.report.markdown import claims_as_markdown
@@ -40,19 +43,17 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
         quiet: no progress bar.
         out: the folder to write into; none: the store's own, which a bucket has not.
     """
-    from vpac.report.drawings import Drawings
-    from vpac.report.page import write_page
+    from vpac.report.guarding import write_what_can_be_shown
     from vpac.report.progress import steps
 
     folder = store.root if out is None else out
     found = list(_ordered(store))
-    with steps("building the page", len(found) + 1, quiet) as step:
+    with steps("building the page", len(found) + 1, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
         document = document_of(store, found, step, folder)
         step("figures")
-        drawings = Drawings(folder / "figures")
-        drawings.update(chart for section in document.sections for chart in section.charts)
+        page, document = write_what_can_be_shown(document, folder)
         write_text(folder / "report" / "claims.md", claims_as_markdown(document))
-        return write_page(document, folder / "report", drawings.svg), document
+        return page, document
 
 
 def document_of(
@@ -66,21 +67,25 @@ def document_of(
     explorer: Explorer | None = None
     for study in found:
         step(study.experiment.name)
-        results = read_results(store, study, known)
-        claims += judge(results)
-        sections.append(section_of(results))
-        failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
         try:
+            results = read_results(store, study, known)
+            judged, section = judge(results), section_of(results)
+            if any(section.name == other.name for other in sections):
+                raise UserError("another study is called the same but for its slashes")
+            claims += judged
+            sections.append(section)
+            failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
             if study.experiment.name == "four-rooms/frontier" and results.arms:
                 explorer = explorer_of(results)
             if study.experiment.kind == "theorems":
                 theorems.update(verdicts_of(results), folder or store.root)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except Unwritable:
+            raise
+        except Exception as error:  # the studies beside it shall still be seen
             failures[study.experiment.name] = Failure(
-                study.experiment.name, f"cannot be shown: {error}", command=study.command
+                study.experiment.name, f"cannot be shown: {why(error)}", command=study.command
             )
-    for note in damaged_notes(store):
-        failures[note] = Failure(note, "is damaged; carrying out its study again writes it anew")
+    failures |= {note: Failure(note, words) for note, words in damaged_notes(store).items()}
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
     title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES
     return Document(

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vpac.errors import UserError
 from vpac.report.chart import Chart
 from vpac.report.tables import Cell, Table
 
-__all__ = ["ClaimRow", "Document", "Estimate", "Explorer", "ExplorerPoint", "Failure", "Section", "Verdict"]
+__all__ = ["ClaimRow", "Document", "Estimate", "Explorer", "ExplorerPoint", "Failure", "Section", "Verdict", "why"]
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 TAKEN = ("main", "claims", "contents", "explorer", "failures", "colophon", "psi")
@@ -116,6 +117,12 @@ class Failure:
     """Where, as Python prints it."""
     command: str = ""
     """What to type to try again."""
+
+
+def why(error: Exception) -> str:
+    """What went wrong, in a line."""
+    words = (str(error).strip().splitlines() or [""])[0][:300]
+    return words if isinstance(error, UserError) else f"{type(error).__name__}: {words}"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from vpac.files import write_text
+from vpac.files import read_bytes, write_text
 from vpac.report.chart import Chart
 from vpac.report.draw import static_svg, write
+from vpac.sealing import parse
 
 __all__ = ["Drawings"]
 
@@ -48,7 +49,7 @@ class Drawings:
         """The chart as SVG, drawn if need be."""
         if not self._fresh(chart):
             self.update([chart])
-        return (self.folder / f"{chart.name}.svg").read_text(encoding="utf-8")
+        return read_bytes(self.folder / f"{chart.name}.svg").decode("utf-8")
 
     def _fresh(self, chart: Chart) -> bool:
         return self._drawn.get(chart.name) == self._state(chart)
@@ -56,8 +57,15 @@ class Drawings:
     def _state(self, chart: Chart) -> list[str]:
         """The digest of what is to be drawn, and those of the files that were."""
         paths = [self.folder / f"{chart.name}.{kind}" for kind in (*KINDS, "svg")]
-        files = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
-        return [_digest(chart), *files]
+        return [_digest(chart), *map(_fingerprint, paths)]
+
+
+def _fingerprint(path: Path) -> str:
+    """Of a file's content; empty if there is none that can be read."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except OSError:
+        return ""
 
 
 def paint(folder: Path, chart: Chart) -> None:
@@ -106,7 +114,7 @@ def _code() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse(read_bytes(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

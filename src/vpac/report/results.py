@@ -11,7 +11,7 @@ import numpy as np
 from vpac.envs.making import is_named_by_user
 from vpac.errors import UserError
 from vpac.execution.run import Run
-from vpac.execution.store import Damaged, Record, Store
+from vpac.execution.store import Damaged, Newer, Record, Store
 from vpac.execution.study import Study
 from vpac.experiments.spec import Arm
 from vpac.report.document import Failure
@@ -132,14 +132,15 @@ def read_results(store: Store, study: Study, known: dict[str, Record | Failure])
 
 def _read(store: Store, name: str, command: str) -> Record | Failure | None:
     """A run, how it failed, or None if it has not been carried out."""
-    if not store.has(name):
+    try:
+        if store.has(name):
+            return store.read(name)
         note = store.failure(name)
         if note is None:
             return None
-        error = str(note.get("error", ""))
-        return Failure(name, (error.strip().splitlines() or ["failed"])[-1], error, command)
-    try:
-        return store.read(name)
+        return Failure(name, (note["error"].strip().splitlines() or ["failed"])[-1], note["error"], command)
+    except Newer as newer:
+        return Failure(name, str(newer), command=command)
     except Damaged as damage:
         return Failure(name, f"is damaged: {damage}", command=command)
 

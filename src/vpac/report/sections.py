@@ -9,7 +9,7 @@ import numpy as np
 
 from vpac.execution.store import Record
 from vpac.report.chart import Chart
-from vpac.report.document import Failure, Section
+from vpac.report.document import Failure, Section, why
 from vpac.report.figures import chart_of
 from vpac.report.judge import anchor
 from vpac.report.results import Results
@@ -69,9 +69,9 @@ def _charts(results: Results) -> Iterator[Chart]:
     for title, make in _chart_makers(results) if results.arms else ():
         try:
             chart = make()
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except Exception as error:
             # the studies beside it shall still be seen
-            words = f"the figure {title!r} cannot be drawn: {error}"
+            words = f"the figure {title!r} cannot be drawn: {why(error)}"
             results.failures.append(Failure(experiment.name, words, command=results.study.command))
             continue
         if chart is not None:

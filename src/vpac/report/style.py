@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vpac.errors import one_of
-from vpac.files import write_atomically
+from vpac.files import write_bytes
 
 __all__ = ["CORRECTED", "INK", "MUTED", "PUBLISHED", "figure_kind", "figure_style", "plain", "save_figure"]
 
@@ -48,7 +49,9 @@ def save_figure(figure: Any, path: Path) -> Path:
     """Write a figure whole or not at all; the file's ending says the format."""
     kind = figure_kind(path)
     dated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    return write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, metadata=dated))
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, metadata=dated)
+    return write_bytes(path, drawn.getvalue())
 
 
 def plain(text: str, width: int = 48) -> str:

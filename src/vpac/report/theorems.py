@@ -12,7 +12,7 @@ import numpy as np
 from vpac._version import __version__
 from vpac.execution.theorems import HOLDS, Verdict
 from vpac.experiments.theorems import FORMULAS, SEED, WORLDS, Formula
-from vpac.files import write_text
+from vpac.files import read_bytes, write_text
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 
 __all__ = ["draw", "table", "update", "write"]
@@ -21,7 +21,7 @@ __all__ = ["draw", "table", "update", "write"]
 def update(verdicts: Sequence[Verdict], folder: Path) -> None:
     """`write`, unless it was done before for the same verdicts."""
     try:
-        known = (folder / "theorems.json").read_text(encoding="utf-8") == _as_json(verdicts)
+        known = read_bytes(folder / "theorems.json") == _as_json(verdicts).encode()
     except (OSError, ValueError):
         known = False
     if not known or not all((folder / f"theorems.{kind}").is_file() for kind in ("md", "csv", "png", "svg", "pdf")):
@@ -73,6 +73,7 @@ def _rows(verdicts: Sequence[Verdict], formula: Formula) -> list[tuple[str, str,
 def table(verdicts: Sequence[Verdict]) -> Any:
     """The same table for the terminal."""
     from rich.table import Table
+    from rich.text import Text
 
     shown = Table(
         title="Relative error of the variance term against the derivative itself (median over policies)",
@@ -84,7 +85,7 @@ def table(verdicts: Sequence[Verdict]) -> Any:
         shown.add_section()
         for number, (world, published, corrected) in enumerate(_rows(verdicts, formula)):
             shown.add_row(formula.title if number == 0 else "", world, published, corrected)
-        shown.add_row("", f"[bold]{summary(formula, verdicts)}[/bold]", "", "")
+        shown.add_row("", Text(summary(formula, verdicts), style="bold"), "", "")
     return shown
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vpac.execution.training import Training
-from vpac.files import write_atomically
+from vpac.files import write_bytes
 from vpac.learners.learner import Learner
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 from vpac.risk.intervals import mean_interval, not_negative
@@ -79,7 +80,7 @@ def write(training: Training, folder: Path) -> list[Path]:
             for number, learner in enumerate(training.learners)
         ]
     )
-    paths.append(write_atomically(folder / "returns.parquet", returns.write_parquet))
+    paths.append(write_bytes(folder / "returns.parquet", _parquet(returns)))
     if training.curves:
         curves = pl.concat(
             [
@@ -89,11 +90,18 @@ def write(training: Training, folder: Path) -> list[Path]:
                 for n, c in enumerate(training.curves)
             ]
         )
-        paths.append(write_atomically(folder / "curves.parquet", curves.write_parquet))
+        paths.append(write_bytes(folder / "curves.parquet", _parquet(curves)))
     paths += [learner.save(folder / f"run-{number}") for number, learner in enumerate(training.learners)]
     with figure_style() as plt:
         paths.append(save_figure(_draw(plt, training), folder / "training.png"))
     return paths
+
+
+def _parquet(frame: Any) -> bytes:
+    """In memory, so that its size is known before it is written."""
+    file = io.BytesIO()
+    frame.write_parquet(file)
+    return file.getvalue()
 
 
 def _remove_stale(training: Training, folder: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vpac.errors import UserError
 from vpac.execution.watching import Shot
-from vpac.files import write_atomically
+from vpac.files import write_atomically, write_bytes
 
 __all__ = ["Pace", "film_kind", "pace", "write_film"]
 
@@ -63,7 +64,12 @@ def write_film(path: Path, moments: Iterator[Shot], fps: float) -> int:
                 count += 1
                 yield _frame(moment, kind)
 
-    write_atomically(path, lambda part: (_write_gif if kind == ".gif" else _write_mp4)(part, frames(), fps))
+    if kind == ".gif":
+        film = io.BytesIO()
+        _write_gif(film, frames(), fps)
+        write_bytes(path, film.getvalue())
+    else:  # by ffmpeg, which wants a file
+        write_atomically(path, lambda part: _write_mp4(part, frames(), fps))
     return count
 
 
@@ -86,11 +92,11 @@ def _frame(moment: Shot, kind: str) -> Any:
     return frame
 
 
-def _write_gif(path: Path, frames: Iterator[Any], fps: float) -> None:
+def _write_gif(file: IO[bytes], frames: Iterator[Any], fps: float) -> None:
     first = next(frames)
     reduced = (frame.quantize(256) for frame in frames)
     first.quantize(256).save(
-        path, "GIF", save_all=True, append_images=reduced, duration=round(100.0 / fps) * 10, loop=0, disposal=1
+        file, "GIF", save_all=True, append_images=reduced, duration=round(100.0 / fps) * 10, loop=0, disposal=1
     )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vpac.report.chart import Chart, Grid, Lines, Plane, Points
@@ -18,7 +18,7 @@ from vpac.report.scales import SCALES
 from vpac.report.tables import Table, shown
 from vpac.report.thinning import count_lines, thinned
 
-__all__ = ["Paint", "document_view", "duration"]
+__all__ = ["Paint", "document_view", "duration", "explorer_view", "section_view"]
 
 Paint = Callable[[Chart], str]
 """How a chart becomes SVG."""
@@ -52,9 +52,9 @@ def document_view(document: Document, paint: Paint) -> dict[str, Any]:
     return {
         "title": document.title, "subtitle": document.subtitle, "made": document.made, "versions": dict(document.versions),
         "groups": [_group(document, title, known) for title in dict.fromkeys(claim.group for claim in document.claims)],
-        "sections": [_section(section, [next(numbered) for _ in section.charts], paint) for section in document.sections],
+        "sections": [section_view(section, paint, [next(numbered) for _ in section.charts]) for section in document.sections],
         "failures": document.failures,
-        "explorer": document.explorer and _explorer(document.explorer),
+        "explorer": document.explorer and explorer_view(document.explorer),
     }  # fmt: skip
 
 
@@ -88,7 +88,9 @@ def _claim(claim: ClaimRow, known: set[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _section(section: Section, numbering: list[int], paint: Paint) -> dict[str, Any]:
+def section_view(section: Section, paint: Paint, numbering: Sequence[int] = ()) -> dict[str, Any]:
+    """A section, whose figures have these numbers."""
+    numbering = numbering or range(1, len(section.charts) + 1)
     return {
         "name": section.name, "title": section.title, "about": _paragraphs(section.about), "command": section.command,
         "wall": None if section.wall_seconds is None else duration(section.wall_seconds), "wall_seconds": section.wall_seconds,
@@ -170,7 +172,8 @@ def describe_panel(panel: Lines | Points | Grid | Plane) -> str:
     return f"{title}{kind} of {panel.y_label or 'y'}{over} for {names}."
 
 
-def _explorer(explorer: Explorer) -> dict[str, Any]:
+def explorer_view(explorer: Explorer) -> dict[str, Any]:
+    """The slider over prices."""
     points = [
         {"psi": p.psi, "mean": p.mean, "variance": p.variance, "std": math.sqrt(max(p.variance, 0.0)),
          "sharpe": p.sharpe if math.isfinite(p.sharpe) else None, "actions": [int(a) for a in p.actions],

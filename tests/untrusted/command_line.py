@@ -1,0 +1,127 @@
+"""The command line in a sandbox: a home, a folder to work in with a store, and nothing written that no word named."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+from untrusted.targets import FIXTURES, SEEDS
+from vpac.cli import VERBS, main
+from vpac.errors import UserError, one_of
+from vpac.execution import executors, frontier, study, training
+from vpac.execution.run import Run
+
+VERB_WORDS = tuple(VERBS)
+WORDS = (
+    *VERB_WORDS, "--json", "--store", "--out", "--set", "--env", "--policy", "--gamma", "--psi", "--wrap", "--option",
+    "--where", "--limit", "--status", "--algorithm", "--seed", "--horizon", "--levels", "--threads", "--jobs", "--scale",
+    "--time-limit", "--executor", "--episodes", "--steps", "--runs", "--points", "--plot", "--resume", "--help",
+    "--nonsense", "-", "--", "=", "a=b", "slip=0.1", "x=[", "vpac/CatchUp-v0", "vpac/FourRooms-v0", "FrozenLake-v1", "ac",
+    "vpac", "nope:Nope", "0", "-1", "1", "0.5", "nan", "inf", "1e309", "99999999999999999999", "greedy", "uniform",
+    "warm-up:1:2", "RewardNoise", "std=2", "é", "\u202e", "<script>", "%s", "{}", "$(id)", "serial", "processes",
+    "study.toml", "nothing.npy", "all", "experiments", "results", "learner", "four-rooms", "sensitivity/gamma", "little",
+    "../up", "../home", "..", ".", "~", "~/x", "results/../../x", "results/runs/..", "x.gif", "x.png", "\033[31m", "[/x]",
+)  # fmt: skip
+
+
+CACHES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
+SHORT = {"episodes": 2, "every": 1}
+
+
+class Sandbox:
+    """Where words are spoken. What would be trained for long is trained for a moment."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).resolve()
+        self.home, self.here = self.root / "home", self.root / "work"
+        for folder in (self.home, self.here):
+            folder.mkdir(parents=True)
+        (self.here / "study.toml").write_text(SEEDS["a study"])
+        shutil.copytree(FIXTURES / "format-2" / "store", self.here / "results")
+        shutil.copytree(FIXTURES / "format-2" / "learner", self.here / "learner")
+
+    @contextlib.contextmanager
+    def entered(self):
+        """Work in it."""
+        before = os.getcwd()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(
+                mock.patch.dict(os.environ, dict.fromkeys(CACHES, str(self.root / "cache")) | {"HOME": str(self.home)})
+            )
+            for home, name, instead in (
+                (training, "train", _short(training.train)), (executors, "make_executor", _serial),
+                (study, "carry_out_studies", _first(study.carry_out_studies)), (study, "plan", _little(study.plan)),
+                (frontier, "trace_frontier", _untraced),
+            ):  # fmt: skip
+                stack.enter_context(mock.patch.object(home, name, instead))
+            os.chdir(self.here)
+            stack.callback(os.chdir, before)
+            yield self
+
+    def speak(self, verb: str, words: list[str]) -> None:
+        """Say it, and look at the exit code, at what is answered and at what was written."""
+        words = [f"{self.root}{word}" if word.startswith("/") else word for word in words if "\0" not in word]
+        before = self.files()
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                code = main([verb, *words])
+            except SystemExit as end:  # the parser's
+                code = end.code if isinstance(end.code, int) else 2
+        assert code in ((0, 1, 2) if verb == "doctor" else (0, 2)), (verb, words, code, said.getvalue()[-2000:])
+        assert "Traceback" not in said.getvalue()
+        assert code == 0 or said.getvalue().strip(), (verb, words)
+        named = [self.here, self.root / "cache", *self.named(words)]
+        for path in self.files() - before:
+            assert any(path.is_relative_to(place) or place.is_relative_to(path) for place in named), (verb, words, path)
+
+    def named(self, words: list[str]) -> list[Path]:
+        """Where a user says that files may go; the folder that everything is in is no such place."""
+        places = [
+            (self.here / os.path.expanduser(part)).resolve()
+            for word in words
+            for part in (word, word.partition("=")[2])
+            if part and len(part) < 200
+        ]
+        return [place for place in places if place != self.root]
+
+    def files(self) -> set[Path]:
+        """Everything in the sandbox, the store among it."""
+        return {Path(folder, name) for folder, folders, files in os.walk(self.root) for name in (*folders, *files)}
+
+
+def _short(train):
+    def short(kind, env, episodes, runs, seed, **more):
+        return train(kind, env, min(episodes, 2) if episodes < 10**9 else episodes, min(runs, 1), seed, **more)
+
+    return short
+
+
+def _serial(kind, jobs=None, address=None, time_limit=None):
+    one_of(kind, ("processes", "serial", "ray"), "executor")
+    return executors.Serial()
+
+
+def _little(plan):
+    """The first run, for two episodes; what is no training is only planned."""
+
+    def little(*given, **named):
+        made = plan(*given, **named)
+        label, runs = next(iter(made.runs.items()))
+        first = [Run(r.task | SHORT, r.number, r.seed) for r in runs[:1] if r.task["kind"] == "training"]
+        return replace(made, runs={key: [] for key in made.runs} | {label: first})
+
+    return little
+
+
+def _first(carry_out_studies):
+    return lambda plans, *more: carry_out_studies(plans[:1], *more)
+
+
+def _untraced(*given, **named):
+    raise UserError("everything was read; nothing is trained here")
