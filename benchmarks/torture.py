@@ -54,7 +54,7 @@ def vpac(*words: str) -> subprocess.Popen[str]:
 
 
 def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
-    """Before vpac has taken over the signals it has done nothing, and Python ends in its own way."""
+    """vpac takes over the signals before its imports; before that Python starts, some 30 ms, and ends in its own way."""
     while process.poll() is None:
         status = Path(f"/proc/{process.pid}/status").read_text()
         caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)

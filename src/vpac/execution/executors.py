@@ -82,7 +82,11 @@ class _Worker:
     def start(cls) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
         process = mp.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
-        process.start()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can ignore it: Ctrl-C is for us
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         return cls(process, ours)
 

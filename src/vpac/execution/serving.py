@@ -48,6 +48,7 @@ def serve(pipe: Connection) -> None:
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # who started us had blocked it
     mouth = _Mouth(pipe)
     threading.Thread(target=mouth.beat, daemon=True).start()
     threading.Thread(target=_end_with_parent, daemon=True).start()
