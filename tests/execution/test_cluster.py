@@ -22,6 +22,7 @@ from vpac.execution.run import Run
 from vpac.execution.store import Store
 from vpac.execution.study import carry_out_studies, plan
 from vpac.experiments.spec import Arm
+from vpac.learners import AC
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 LOOPBACK = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "memory": 4 * 2**30}
@@ -144,6 +145,20 @@ def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path, monkeypatch
     assert "psi must be" in errors[0]
     assert errors[1].startswith("its worker died, 3 times")
     assert len(store.failures()) == 2
+
+
+def test_a_run_that_takes_too_long_is_cancelled_and_reported(cluster, tmp_path):
+    AC("broken_worlds:Sound-v0").learn(1)  # compiles, if need be: that takes its time, too
+    arms = tuple(Arm(label=name, algorithm="ac", env=f"broken_worlds:{name}-v0") for name in ("Sound", "Hangs"))
+    store, hands = Store(tmp_path), make_executor("ray", None, cluster.address, time_limit=20.0)
+    try:
+        tally = carry_out_studies([plan(little(runs=1, arms=arms, evaluate="returns"))], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 1
+    (failed,) = tally.failed
+    assert failed.error == "it was stopped at its time limit of 20 s"
+    assert store.failures() == [failed.name]
 
 
 def command(spec, root, *more, **environment):
