@@ -21,7 +21,7 @@ __all__ = ["CheckedCache"]
 SEAL = hashlib.sha256().digest_size
 
 
-class _Files(IndexDataCacheFile):  # type: ignore[misc]
+class _Files(IndexDataCacheFile):
     """The index and the compilations of one function."""
 
     def save(self, key: Any, data: Any) -> None:
@@ -46,7 +46,7 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
             file.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
 
 
-class CheckedCache(FunctionCache):  # type: ignore[misc]
+class CheckedCache(FunctionCache):
     """What is stored of one function. A disk on which nothing can be stored costs time and nothing else."""
 
     def __init__(self, function: Any) -> None:
