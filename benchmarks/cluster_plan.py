@@ -1,11 +1,16 @@
 """The arithmetic of docs/cluster.md: what the paper's MuJoCo study takes on a cluster, and a hundred times that.
 
-Every number that was measured or assumed is at the top of this file, once. The table that this prints stands in the docs.
+Every number that was measured is at the top of this file, once. The table that this prints stands in the docs.
 
     python benchmarks/cluster_plan.py
+    python benchmarks/cluster_plan.py --measure results    sizes of the stored runs and checkpoints of the PPO family
 """
 
 from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
 
 STEPS_PER_SECOND, CORES_A_RUN = 10_900, 2
 """Environment steps a second of one run on that many cores: `benchmarks/deep.py`, 64 environments."""
@@ -15,10 +20,13 @@ FEWEST, MOST = 24.6e6, 41.0e6
 """Steps of a run in the paper."""
 RUNS = 3 * 4 * 20
 """Environments × algorithms × seeds."""
-BYTES, CHECKPOINT, OBJECTS = 0.5e6, 0.3e6, 3
-"""ASSUMED: of a finished run, of a checkpoint (two networks of 64 × 64 with their optimisers); files of a run."""
+BYTES, CHECKPOINTS, OBJECTS = 0.14e6, 2 * 2.22e6, 3
+"""Of a finished run with a curve of 1000 rows, of the two checkpoints of a run with a history of 4096 rows: none has more
+(`--measure`; networks of 64 × 64 with their optimisers). Files of a run."""
 REQUESTS = 6
 """To the store for each run: is it there, two files, the record, forget an earlier failure; one more when it is read."""
+CHECKPOINT_REQUESTS, CHECKPOINT_STEPS = 8, 50 * 64 * 128
+"""To a bucket for each checkpoint: four files come, four older ones go; steps from one to the next: 50 iterations."""
 
 
 def row(times: int, cores: int) -> str:
@@ -30,15 +38,54 @@ def row(times: int, cores: int) -> str:
     waves = work / CORES_A_RUN / slots
     wall = longest if slots == runs else waves + longest / 2  # at the end slots idle while the last long runs finish
     messages = 2 * runs / wall
+    requests = runs * REQUESTS + runs * (FEWEST + MOST) / 2 / CHECKPOINT_STEPS * CHECKPOINT_REQUESTS
     cells = (
-        f"{runs:,}", f"{cores:,}", f"{work / 3600:,.0f}", f"{wall / 3600:,.1f} h", f"{runs * BYTES / 1e9:,.1f} GB",
-        f"{slots * CHECKPOINT / 1e9:,.2f} GB", f"{runs * OBJECTS:,}", f"{messages:.2f}", f"{REQUESTS * runs / wall:.2f}",
+        f"{runs:,}", f"{cores:,}", f"{work / 3600:,.0f}", f"{wall / 3600:,.1f} h", f"{runs * BYTES / 1e9:,.2f} GB",
+        f"{slots * CHECKPOINTS / 1e9:,.2f} GB", f"{runs * OBJECTS:,}", f"{messages:.2f}", f"{requests / wall:,.1f}",
         f"{runs * DRIVER_SECONDS:.1f} s",
     )  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
 
+def measure(store: Path) -> None:
+    """What the runs and checkpoints of the PPO family in a store take, by the rows of their curves, and at the most rows."""
+    import numpy as np
+
+    from vpac.deep.history import MOST as MOST_ROWS
+    from vpac.execution.deep import ROWS
+    from vpac.execution.store import Store
+
+    def tell(what: str, size: float, base: float, row: float, most: int) -> None:
+        print(
+            f"{what}: {size / 1e6:.3f} MB on average; {base / 1e6:.3f} MB and {row:.0f} bytes a row of the curve, ",
+            end="",
+        )
+        print(f"so {(base + most * row) / 1e6:.2f} MB with {most} rows, which is the most")
+
+    kept = Store(store)
+    runs = [record for record in map(kept.read, kept.names()) if record.run.task["kind"] == "deep"]
+    curves = np.array([(run.files["metrics.parquet"]["bytes"], run.metrics().height) for run in runs], float).mean(0)
+    whole = np.mean([_bytes(store / "runs" / run.run.name) for run in runs])
+    tell(f"{len(runs)} runs", whole, whole - curves[0], curves[0] / curves[1], ROWS)
+    folders = [path.parent for path in store.glob("checkpoints/*/[0-9]*/agent.json")]
+    if folders:
+        rows = [len(json.loads((folder / "agent.json").read_text())["history"]["timesteps"]) for folder in folders]
+        sizes = [_bytes(folder) for folder in folders]
+        slope, base = np.polyfit(rows, sizes, 1)
+        tell(f"{len(folders)} checkpoints", float(np.mean(sizes)), base, slope, MOST_ROWS)
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", type=Path, metavar="STORE")
+    store = parser.parse_args().measure
+    if store is not None:
+        measure(store)
+        return
     print("| runs | cores | core-hours | wall time | kept | checkpoints | objects | messages/s at the driver "
           "| requests/s at the store | driver's processor, in all |")  # fmt: skip
     print("|" + "---:|" * 10)

@@ -230,7 +230,7 @@ def long_run(steps: int, folder: Path) -> bool:
     written = (folder / "metrics.jsonl").stat().st_size
     console.print(
         f"second quarter to last: memory {memory:+.1%}, speed {speed:+.1%}, by processor time {thrift:+.1%}; "
-        f"checkpoints {size / 1e6:.2f} MB, metrics.jsonl {written / agent.timesteps:.2f} MB per million steps, "
+        f"checkpoints {size / 1e6:.2f} MB, metrics.jsonl {written / 1e6:.2f} MB, "
         f"{len(agent.history):,} of {agent.iteration:,} iterations remembered"
     )
     return verdict(f"memory within {MEMORY:.0%}, speed within {SPEED:.0%}", memory < MEMORY and abs(speed) < SPEED)

@@ -3,7 +3,8 @@
     python benchmarks/torture.py                    everything, hours
     python benchmarks/torture.py --times 3          the same, three times each
 
-Each row is a fault, how often it was caused, and how many of the endings were not byte for byte those of an undisturbed run.
+Each row is a fault, how often it was caused, how many of the endings were not byte for byte those of an undisturbed run, and
+how much of what was finished when the fault came was gone or written once more afterwards.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +45,20 @@ DEEP = [
 ENDED = {signal.SIGKILL: {-9, 0}, signal.SIGTERM: {143, 0}, signal.SIGINT: {130, 0}}
 
 
+class Row(NamedTuple):
+    """Of the table."""
+
+    fault: str
+    sent: int
+    """How often it was caused."""
+    ends: int
+    """How often what was disturbed came to its end."""
+    wrong: list[str]
+    """Complaints."""
+    again: int
+    """Records of finished work that were gone afterwards, or written once more."""
+
+
 def vpac(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "vpac", *words],
@@ -54,7 +70,7 @@ def vpac(*words: str) -> subprocess.Popen[str]:
 
 
 def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
-    """Before vpac has taken over the signals it has done nothing, and Python ends in its own way."""
+    """vpac takes over the signals before its imports; before that Python starts, some 30 ms, and ends in its own way."""
     while process.poll() is None:
         status = Path(f"/proc/{process.pid}/status").read_text()
         caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
@@ -68,13 +84,33 @@ def digests(folder: Path, names: Callable[[Path], bool]) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def stamps(folder: Path, pattern: str) -> dict[str, tuple[int, int]]:
+    """Files that are finished, each with what changes when it is written once more."""
+    found = {}
+    for path in folder.glob(pattern):
+        state = path.stat()
+        found[str(path)] = (state.st_ino, state.st_mtime_ns)
+    return found
+
+
 class Subject:
-    """Something long that can be stopped and gone on with."""
+    """Something long that can be stopped and gone on with.
+
+    Args:
+        name: what it is.
+        home: a folder for it.
+        command: that carries it out into a folder.
+        names: which files are compared.
+        finished: where the records of what is finished are; they are never written again.
+        stays: whether they also stay for ever; else later ones replace them.
+    """
 
     def __init__(
-        self, name: str, home: Path, command: Callable[[Path], list[str]], names: Callable[[Path], bool]
-    ) -> None:
+        self, name: str, home: Path, command: Callable[[Path], list[str]], names: Callable[[Path], bool], finished: str,
+        stays: bool,
+    ) -> None:  # fmt: skip
         self.name, self.home, self.command, self.names = name, home, command, names
+        self.finished, self.stays = finished, stays
         begun = time.monotonic()
         process = vpac(*command(home / f"{name}-whole"))
         _, said = process.communicate()
@@ -82,12 +118,15 @@ class Subject:
             raise SystemExit(f"the undisturbed {name} failed: {said}")
         self.whole, self.seconds = digests(home / f"{name}-whole", names), time.monotonic() - begun
 
-    def disturb(self, number: int, times: int, rng: np.random.Generator, group: bool) -> tuple[int, int, list[str]]:
+    def disturb(
+        self, number: int, times: int, rng: np.random.Generator, group: bool
+    ) -> tuple[int, int, list[str], int]:
         """Stop it `times` times at random moments, going on after each; when it ends, begin again. What happened: signals
-        that arrived in time, endings, and complaints."""
-        folder, sent, ends = self.home / f"{self.name}-{number}", 0, 0
+        that arrived in time, endings, complaints, and records of finished work that are gone or were written again."""
+        folder, sent, ends, again = self.home / f"{self.name}-{number}", 0, 0, 0
         wrong: list[str] = []
         while sent < times or ends == 0:
+            before = stamps(folder, self.finished)
             process = vpac(*self.command(folder))
             if number != signal.SIGKILL:
                 wait_until_it_listens(process)
@@ -101,20 +140,23 @@ class Subject:
                 wrong.append(f"exit code {process.returncode}: {said[-300:]}")
             if "Traceback" in said:
                 wrong.append(said[-300:])
+            after = stamps(folder, self.finished)
+            again += sum(after.get(path, None if self.stays else stamp) != stamp for path, stamp in before.items())
             if process.returncode == 0:
                 ends += 1
                 if digests(folder, self.names) != self.whole:
                     wrong.append("the result differs")
                 shutil.rmtree(folder)
-        return sent, ends, wrong
+        return sent, ends, wrong, again
 
 
 def study(home: Path) -> Subject:
     (home / "spec.toml").write_text(SPEC)
     command = lambda folder: ["sweep", str(home / "spec.toml"), "--store", str(folder), "--jobs", "2", "--json"]  # noqa: E731
     return Subject(
-        "study", home, command, lambda path: path.suffix in (".safetensors", ".parquet") and "runs" in path.parts
-    )
+        "study", home, command, lambda path: path.suffix in (".safetensors", ".parquet") and "runs" in path.parts,
+        "runs/[a-z]*/run.json", stays=True,
+    )  # fmt: skip
 
 
 def run(home: Path) -> Subject:
@@ -123,17 +165,23 @@ def run(home: Path) -> Subject:
         return [*DEEP, "--out", str(folder), *again]
 
     wanted = ("weights.safetensors", "agent.json", "metrics.jsonl", "policy.safetensors")
-    return Subject("PPO run", home, command, lambda path: path.name in wanted and "checkpoints" not in path.parts)
+    return Subject(
+        "PPO run", home, command, lambda path: path.name in wanted and "checkpoints" not in path.parts,
+        "checkpoints/[0-9]*/agent.json", stays=False,
+    )  # fmt: skip
 
 
-def flips(home: Path, times: int, rng: np.random.Generator) -> tuple[str, int, int, int, list[str]]:
+def flips(home: Path, times: int, rng: np.random.Generator) -> Row:
     """A byte of any file of the study's store; then the study is carried out again."""
-    whole, wrong = home / "study-whole", []
+    whole, wrong, again = home / "study-whole", [], 0
     names = lambda path: path.suffix in (".safetensors", ".parquet") and "runs" in path.parts  # noqa: E731
     before = digests(whole, names)
     places = [path for path in whole.rglob("*") if path.is_file() and "runs" in path.parts]
     for _ in range(times):
         path = places[int(rng.integers(len(places)))]
+        stood = {
+            name: s for name, s in stamps(whole, "runs/[a-z]*/run.json").items() if Path(name).parent != path.parent
+        }
         content = bytearray(path.read_bytes())
         content[int(rng.integers(len(content)))] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(content))
@@ -141,17 +189,18 @@ def flips(home: Path, times: int, rng: np.random.Generator) -> tuple[str, int, i
         _, said = process.communicate()
         if process.returncode != 0 or path.name not in said or digests(whole, names) != before:
             wrong.append(f"{path.name}: exit code {process.returncode}, {said[-200:]}")
-    return "a flipped byte in a stored run", times, times, len(wrong), wrong
+        after = stamps(whole, "runs/[a-z]*/run.json")
+        again += sum(after.get(name) != stamp for name, stamp in stood.items())  # of the runs that were not damaged
+    return Row("a flipped byte in a stored run", times, times, wrong, again)
 
 
-def rows(home: Path, times: int, seed: int) -> Iterator[tuple[str, int, int, int, list[str]]]:
+def rows(home: Path, times: int, seed: int) -> Iterator[Row]:
     rng = np.random.default_rng(seed)
     for make in (study, run):
         subject = make(home)
         for number, group in ((signal.SIGKILL, True), (signal.SIGTERM, False), (signal.SIGINT, False)):
             name = signal.Signals(number).name
-            sent, ends, wrong = subject.disturb(number, times, rng, group)
-            yield f"{name} at random moments of a {subject.name}", sent, ends, len(wrong), wrong
+            yield Row(f"{name} at random moments of a {subject.name}", *subject.disturb(number, times, rng, group))
     yield flips(home, times, rng)
 
 
@@ -162,13 +211,14 @@ def main() -> int:
     given = parser.parse_args()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     print(f"{datetime.now(UTC):%Y-%m-%d}, {machine}, seed {given.seed}\n")
-    print("| fault | how often | runs to the end | endings or exits that were wrong |\n|---|---:|---:|---:|")
+    print("| fault | how often | runs to the end | endings or exits that were wrong | finished work lost or repeated |")
+    print("|---|---:|---:|---:|---:|")
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        for fault, sent, ends, wrong, why in rows(Path(folder), given.times, given.seed):
-            print(f"| {fault} | {sent} | {ends} | {wrong} |", flush=True)
-            bad += wrong
-            for words in why[:3]:
+        for row in rows(Path(folder), given.times, given.seed):
+            print(f"| {row.fault} | {row.sent} | {row.ends} | {len(row.wrong)} | {row.again} |", flush=True)
+            bad += len(row.wrong) + row.again
+            for words in row.wrong[:3]:
                 print(json.dumps(words), file=sys.stderr)
     return 1 if bad else 0
 

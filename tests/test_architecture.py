@@ -19,7 +19,7 @@ import vpac
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vpac"
 LAYERS = (
-    {"errors", "typing", "files", "sealing", "interruption", "_lazy", "_version"},
+    {"errors", "typing", "files", "sealing", "interruption", "liveness", "_lazy", "_start", "_version"},
     {"envs"},
     {"oracle"},
     {"risk"},

@@ -10,9 +10,9 @@ import pytest
 from forging import forge
 
 pytest.importorskip("jax")
-from vpac.deep import PPO, history
+from vpac.deep import PPO, history, records
 from vpac.deep.history import History
-from vpac.deep.records import JsonLines
+from vpac.deep.records import JsonLines, spacing
 from vpac.errors import UserError
 
 
@@ -77,16 +77,49 @@ def steps_in(path) -> list[int]:
     return [int(json.loads(line)["timesteps"]) for line in path.read_text().splitlines()]
 
 
-def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
-    path, agent = tmp_path / "metrics.jsonl", learner(0)
+def go_on(path, agent, last: int) -> None:
     lines = JsonLines(path, agent)
-    for number in range(1, 31):
+    for number in range(agent.iteration + 1, last + 1):
         agent.history.add(number, row(number))
+        agent.iteration, agent.timesteps = number, 10 * number
         lines(agent)
     lines.close()
+
+
+def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    go_on(path, learner(0), 30)
     assert steps_in(path) == [10 * n for n in range(1, 31)]
     JsonLines(path, learner(20)).close()  # the last checkpoint was at 20
     assert steps_in(path) == [10 * n for n in range(1, 21)]
+
+
+def test_lines_are_bounded_and_the_same_however_often_a_run_is_stopped(eight, tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "LINES", 16)
+    path, other = tmp_path / "metrics.jsonl", tmp_path / "other.jsonl"
+    for last in (15, 16, 17, 33, 64, 65, 200):
+        path.unlink(missing_ok=True)
+        go_on(path, learner(0), last)
+        every = spacing(last)
+        assert steps_in(path) == [10 * n for n in range(every, last + 1, every)]
+        assert last // 2 < 16 or len(steps_in(path)) in range(8, 17)
+        for stopped, checkpoint in ((2, 1), (13, 9), (16, 16), (17, 15), (34, 20), (67, 60), (131, 124)):
+            if stopped <= last:
+                other.unlink(missing_ok=True)
+                go_on(other, learner(0), stopped)
+                go_on(other, learner(checkpoint), last)
+                assert other.read_bytes() == path.read_bytes()
+
+
+def test_tensorboard_is_told_of_the_same_iterations(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setattr(records, "LINES", 4)
+    agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
+    board, told = records.TensorBoard(tmp_path, agent), []
+    monkeypatch.setattr(board, "_write", lambda numbers, step: told.append(step // 16))
+    agent.learn(16 * 11, callback=board)
+    board.close()
+    assert told == [1, 2, 3, 4, 6, 8]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from tiny import SPEC, contents, little
 from vpac.errors import UserError
 from vpac.execution.cluster import OnRay, there
 from vpac.execution.executors import Serial, make_executor
+from vpac.execution.run import Run
 from vpac.execution.store import Store
 from vpac.execution.study import carry_out_studies, plan
 from vpac.experiments.spec import Arm
+from vpac.learners import AC
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 LOOPBACK = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "memory": 4 * 2**30}
@@ -89,6 +92,40 @@ def test_a_killed_worker_and_a_lost_node_change_nothing(cluster, tmp_path, capsy
     assert capsys.readouterr().out == ""  # there is one display
 
 
+def test_a_ppo_run_whose_worker_is_killed_goes_on_from_its_checkpoint(cluster, tmp_path):
+    """In a bucket, so that nothing but the copy of the checkpoint is left of the first worker."""
+    pytest.importorskip("jax")
+    log, small = tmp_path / "log", {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4]}
+    log.mkdir()
+    task = {
+        "kind": "deep", "env": "counted:Counted-v0", "env_settings": {"log": str(log)}, "algorithm": "ppo",
+        "settings": small | {"checkpoint_every": 30}, "steps": 16 * 60, "episodes": 4, "fixed_start": {},
+    }  # fmt: skip
+    run, killed = Run(task, 0, 5), []
+
+    def kill_after_a_checkpoint(place):
+        while not any(key.endswith("agent.json") for key in place.keys("checkpoints")):
+            time.sleep(0.02)
+        killed.extend(workers())
+        os.kill(killed[0], signal.SIGKILL)
+
+    with s3_server() as url:
+        store, hands = Store(f"s3://vpac/ppo?endpoint={url}"), OnRay(cluster.address, 1)
+        thread = threading.Thread(target=kill_after_a_checkpoint, args=(store.place,), daemon=True)
+        thread.start()
+        try:
+            (outcome,) = hands.run(store, [run])
+        finally:
+            hands.close()
+        assert (outcome.status, outcome.error) == ("finished", "")
+        assert store.place.keys("checkpoints") == []
+    steps = {int(path.name): path.stat().st_size for path in log.iterdir()}
+    first = steps.pop(killed[0])
+    (second,) = steps.values()
+    assert 320 <= first < 640  # of three steps one only begins an episode
+    assert second == 320 + 2 * 64  # the other half, and the episodes that are measured
+
+
 def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path, monkeypatch):
     arms = (
         Arm(label="good", algorithm="ac"),
@@ -108,6 +145,20 @@ def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path, monkeypatch
     assert "psi must be" in errors[0]
     assert errors[1].startswith("its worker died, 3 times")
     assert len(store.failures()) == 2
+
+
+def test_a_run_that_takes_too_long_is_cancelled_and_reported(cluster, tmp_path):
+    AC("broken_worlds:Sound-v0").learn(1)  # compiles, if need be: that takes its time, too
+    arms = tuple(Arm(label=name, algorithm="ac", env=f"broken_worlds:{name}-v0") for name in ("Sound", "Hangs"))
+    store, hands = Store(tmp_path), make_executor("ray", None, cluster.address, time_limit=20.0)
+    try:
+        tally = carry_out_studies([plan(little(runs=1, arms=arms, evaluate="returns"))], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 1
+    (failed,) = tally.failed
+    assert failed.error == "it was stopped at its time limit of 20 s"
+    assert store.failures() == [failed.name]
 
 
 def command(spec, root, *more, **environment):

@@ -192,6 +192,8 @@ def test_two_processes_on_one_store_share_the_work(store, undisturbed):
         assert found["failed"] == []
         counts.append(found)
     assert contents(store) == expected
+    assert [sum(found[key] for key in ("kept", "done", "found")) for found in counts] == [120, 120]
+    assert sum(found["done"] for found in counts) == 120  # each run was done once, by one of the two
     times = [
         json.loads((store.root / "runs" / n / "run.json").read_text(encoding="utf-8"))["about"]["time"]
         for n in store.names()

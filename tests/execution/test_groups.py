@@ -37,7 +37,7 @@ def test_a_run_is_finished_when_its_group_is_settled_and_not_before(store, tmp_p
     one_by_one = Store(tmp_path / "others")
     assert [carry_out(one_by_one, run).status for run in given] == ["finished"] * 3
     assert contents(store) == contents(one_by_one)
-    assert [group.carry_out(run).seconds for run in given] == [0.0] * 3
+    assert [(o.status, o.well, o.seconds) for o in map(group.carry_out, given)] == [("found", True, 0.0)] * 3
 
 
 def test_nothing_gets_its_name_before_everything_of_it_is_durable(store, monkeypatch):
@@ -84,7 +84,7 @@ def test_a_disk_that_fails_leaves_whole_runs_or_none(store, monkeypatch, when):
     assert list((store.root / "runs").glob(".*")) == []
     for name in store.names():
         store.read(name)
-    assert {carry_out(Store(store.root), run).status for run in given} == {"finished"}  # nobody holds a lock
+    assert all(carry_out(Store(store.root), run).well for run in given)  # nobody holds a lock
 
 
 def test_a_group_is_full_when_it_is_large_heavy_or_late(store, monkeypatch):

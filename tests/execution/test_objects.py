@@ -107,6 +107,74 @@ def test_a_run_goes_on_from_its_last_checkpoint(where, bucket, tmp_path, monkeyp
     assert [entry for entry in os.listdir(tmp_path) if entry.startswith("vpac-")] == []
 
 
+SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4], "checkpoint_every": 2}
+DEEP = {
+    "kind": "deep", "env": "CartPole-v1", "env_settings": {}, "algorithm": "ppo", "settings": SMALL, "steps": 16 * 12,
+    "episodes": 4, "fixed_start": {},
+}  # fmt: skip
+
+
+def whole_checkpoints(place, run):
+    """Numbers of the checkpoints in a bucket that have all their files."""
+    keys = [key.split("/")[2:] for key in place.keys(f"checkpoints/{run.name}")]
+    wanted = {"agent.json", "weights.safetensors", "policy.json", "policy.safetensors"}
+    return sorted({number for number, _ in keys if {file for n, file in keys if n == number} == wanted})
+
+
+def test_a_ppo_run_in_a_bucket_goes_on_from_its_last_whole_checkpoint(bucket, tmp_path, monkeypatch):
+    pytest.importorskip("jax")
+    from vpac.execution import deep
+
+    run, begun, asked, make = Run(DEEP, 0, 5), [], [], deep._agent
+
+    def dies():
+        asked.append(None)
+        if len(asked) in (4, 5):
+            raise RuntimeError("died")
+
+    def noted(*arguments):
+        agent, damaged = make(*arguments)
+        begun.append((agent.timesteps, damaged))
+        return agent, damaged
+
+    monkeypatch.setattr(deep, "stop_if_asked", dies)
+    monkeypatch.setattr(deep, "_agent", noted)
+    place = Store(bucket).place
+    assert carry_out(Store(bucket), run).status == "failed"
+    assert whole_checkpoints(place, run) == ["00000006", "00000008"]
+    place.remove(f"checkpoints/{run.name}/00000008/agent.json")  # as if the worker had died while it was copied
+    assert carry_out(Store(bucket), run).status == "failed"
+    assert whole_checkpoints(place, run) == ["00000006", "00000008"]
+    assert carry_out(Store(bucket), run).status == "finished"
+    assert begun == [(0, ()), (16 * 6, ()), (16 * 8, ())]
+    assert place.keys(f"checkpoints/{run.name}") == []
+    assert carry_out(Store(tmp_path), run).status == "finished"
+    assert contents(Store(bucket)) == contents(Store(tmp_path))
+
+
+def test_what_makes_a_checkpoint_whole_is_copied_last_and_deleted_first(bucket, monkeypatch):
+    place, done = Store(bucket).place, []
+    for name in ("write", "remove"):
+        real = getattr(type(place), name)
+        monkeypatch.setattr(
+            type(place),
+            name,
+            lambda self, key, *more, name=name, real=real: (done.append((name, key)), real(self, key, *more)),
+        )
+    with place.scratch("checkpoints/x") as scratch:
+        for file in ("agent.json", "weights", ".half"):  # not the order in which they are written
+            (scratch.folder / "1").mkdir(exist_ok=True)
+            (scratch.folder / "1" / file).write_text(file)
+        scratch.keep()
+        (scratch.folder / "1").rename(scratch.folder / "2")
+        scratch.keep()
+    keys = [(verb, key.removeprefix("checkpoints/x/")) for verb, key in done]
+    assert keys == [
+        ("write", "1/weights"), ("write", "1/agent.json"),
+        ("write", "2/weights"), ("write", "2/agent.json"), ("remove", "1/agent.json"), ("remove", "1/weights"),
+    ]  # fmt: skip
+
+
 def test_the_endpoint_may_come_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     store = Store("s3://vpac/from-environment")

@@ -1,12 +1,24 @@
-"""Two processes that compile into one empty cache at once: both get the same numbers, and the cache is good afterwards."""
+"""A Numba cache that two processes fill at once, or that is damaged: the numbers are right and the cache is good afterwards."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
+from vpac.learners import compiled
+
 SCRIPT = "import little; print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))"
+DAMAGES = {
+    "empty": lambda content, at: b"",
+    "cut": lambda content, at: content[:at],
+    "flipped": lambda content, at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :],
+    "other": lambda content, at: b"not what was written",
+}
 SOURCE = """
 from vpac.learners.compiled import compiled
 
@@ -19,6 +31,48 @@ def total(n):
         n -= 1.0
     return found
 """
+
+
+@pytest.fixture
+def little(tmp_path, monkeypatch):
+    """A function of its own module, and the files of its cache, filled."""
+    (tmp_path / "little.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(compiled, "FOLDER", tmp_path / "cache")
+
+    def load():
+        sys.modules.pop("little", None)
+        return importlib.import_module("little").total
+
+    load()(1000.0)
+    yield load, sorted((tmp_path / "cache").rglob("*.nb?"))
+    sys.modules.pop("little", None)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_and_compiled_anew(little, damage):
+    load, files = little
+    assert [path.suffix for path in files] == [".nbc", ".nbi"]
+    rng = np.random.default_rng(3)
+    for path in files:
+        good = path.read_bytes()
+        for place in rng.integers(len(good), size=2):
+            path.write_bytes(DAMAGES[damage](good, int(place)))
+            total = load()
+            assert total(1000.0) == pytest.approx(7.485470860550345)
+            assert not total.stats.cache_hits
+            total = load()
+            assert total(1000.0) == pytest.approx(7.485470860550345)
+            assert sum(total.stats.cache_hits.values()) == 1
+            path.write_bytes(good)
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(little):
+    load, files = little
+    for path in files:
+        path.unlink()
+        (path / "in the way").mkdir(parents=True)
+    assert load()(1000.0) == pytest.approx(7.485470860550345)
 
 
 def test_two_processes_fill_one_cache(tmp_path):

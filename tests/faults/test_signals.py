@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tiny import SPEC
+from vpac._start import is_command
 from vpac.cli import main
 
 pytest.importorskip("jax")
@@ -113,6 +114,65 @@ def test_sigterm_of_a_tabular_training_leaves_nothing_behind(tmp_path, capfd):
     now.join()
     assert "vpac: stopped" in capfd.readouterr().err
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def listens(process: subprocess.Popen) -> bool:
+    """Whether it has taken over SIGTERM, which Python itself does not."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("how", ["module", "script"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_vpac_starts_ends_it_quietly(tmp_path, how, number, code):
+    script = tmp_path / "vpac"
+    script.write_text("import sys\nfrom vpac.cli import main\nsys.exit(main())\n")
+    words = ["train", "ac", "FrozenLake-v1", "--episodes", "10000000", "--out", str(tmp_path / "run"), "--json"]
+    for moment in (0.0, 0.05, 0.2, 0.5):
+        process = subprocess.Popen(
+            [sys.executable, *(["-m", "vpac"] if how == "module" else [str(script)]), *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            while not listens(process):
+                time.sleep(0.001)
+            early = "numpy" not in Path(f"/proc/{process.pid}/maps").read_text()
+            time.sleep(moment)
+        finally:
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        assert early  # it listens before everything that takes its time
+        assert (process.returncode, out, err) == (code, "", "vpac: stopped\n")
+
+
+def test_only_the_command_takes_over_signals():
+    for words in (
+        ["vpac", "x"],
+        ["-m", "vpac"],
+        ["-X", "dev", "-I", "/bin/vpac", "list"],
+        ["-Xdev", "-m", "vpac", "list"],
+    ):
+        assert is_command(["python", *words])
+    for words in ([], ["-c", "import vpac"], ["-m", "pytest", "-m", "vpac"], ["mine.py", "vpac"], ["-m", "vpac.cli"]):
+        assert not is_command(["python", *words])
+
+
+def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
+    spec = tmp_path / "little.toml"
+    spec.write_text(SPEC.format(runs=400, episodes=20_000), encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vpac", "sweep", str(spec), "--store", str(tmp_path / "s"), "--jobs", "2", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while len(children(process.pid)) < 3:  # two workers and the tracker of the standard library
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
 
 
 def children(pid: int) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -16,6 +18,7 @@ from vpac.execution.store import Store
 from vpac.execution.study import carry_out_studies, plan
 from vpac.experiments.spec import Arm
 from vpac.learners import AC
+from vpac.liveness import HUNG
 
 WORLDS = ("Sound", "Hangs", "Hungry", "NotANumber")
 
@@ -61,6 +64,30 @@ def test_a_worker_that_gives_no_sign_of_life_is_replaced(tmp_path, monkeypatch):
     assert contents(Store(tmp_path / "a")) == contents(Store(tmp_path / "b"))
 
 
+def test_a_run_that_stands_still_is_stopped_without_any_time_limit(tmp_path):
+    """Its process gives signs of life all the time."""
+    AC("broken_worlds:Sound-v0").learn(1)
+    store, hands = Store(tmp_path), Processes(2, stall=4.0)
+    arms = tuple(Arm(label=name, algorithm="ac", env=f"broken_worlds:{name}-v0") for name in ("Sound", "Hangs"))
+    try:
+        tally = carry_out_studies([plan(little(runs=1, arms=arms, evaluate="returns"))], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 1
+    (failed,) = tally.failed
+    assert failed.error == "it hung 2 times: a step of its environment took more than 4 s"
+
+
+@pytest.mark.parametrize(("script", "code"), [
+    ("with watched(): time.sleep(60)", HUNG),
+    ("with watched():\n  for _ in range(30): time.sleep(0.1); advance()", 0),
+    ("with watched(): pass\ntime.sleep(2)", 0),
+])  # fmt: skip
+def test_only_a_loop_that_does_not_advance_is_stopped(script, code):
+    before = "import time; from vpac.liveness import advance, guard, watched; guard(1.0)\n"
+    assert subprocess.run([sys.executable, "-c", before + script], check=False, timeout=60).returncode == code
+
+
 def test_after_a_break_nobody_is_overdue(monkeypatch):
     """The machine slept, or the driver was stopped: the clock has jumped, and the workers could not speak either."""
     hands = Processes(1, time_limit=60.0, silence=60.0)
@@ -93,6 +120,6 @@ def test_the_time_of_day_and_the_speed_of_the_disk_do_not_matter(tmp_path, monke
 def test_a_time_limit_needs_processes_that_can_be_stopped():
     assert isinstance(make_executor("processes", 1), Serial)
     assert isinstance(make_executor("processes", 1, time_limit=5.0), Processes)
-    for name, limit in (("serial", 5.0), ("ray", 5.0), ("processes", 0.0), ("processes", float("nan"))):
+    for name, limit in (("serial", 5.0), ("ray", -1.0), ("processes", 0.0), ("processes", float("nan"))):
         with pytest.raises(UserError, match="time limit"):
             make_executor(name, 2, time_limit=limit)

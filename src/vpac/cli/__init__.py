@@ -176,15 +176,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        near = suggestion(arguments[0], VERBS) or "; vpac --help says what each does"
-        return refuse(f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{near}")
-    gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the folder where one works, behind everything else
-    arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
     try:
+        arguments = sys.argv[1:] if arguments is None else arguments
+        if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+            near = suggestion(arguments[0], VERBS) or "; vpac --help says what each does"
+            return refuse(f"unknown verb {arguments[0]!r}: expected one of {', '.join(VERBS)}{near}")
+        gymnasium.logger.min_level = gymnasium.logger.ERROR  # what matters of its warnings is said in our own words
+        if os.getcwd() not in sys.path:
+            sys.path.append(
+                os.getcwd()
+            )  # `my_env:MyEnv` is found in the folder where one works, behind everything else
+        arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
         code = _general(arguments)
         if code is None:
             code = int(_parsed(arguments).run())

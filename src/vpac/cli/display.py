@@ -44,7 +44,7 @@ class Display:
         self.seen.add(outcome.name)
         if outcome.seconds:
             self.fresh += 1
-        self.failed += outcome.status != "finished"
+        self.failed += not outcome.well
         speed = self.fresh / max(time.monotonic() - self.begun, 1e-9)
         failed = f"[red]{self.failed} failed[/red] · " if self.failed else ""
         how = f"{failed}{self.total - len(self.seen)} left · {speed:.1f} runs/s"

@@ -79,6 +79,8 @@ class Frontier:
     """Of a Ray cluster."""
     jobs: Annotated[COUNT, tyro.conf.arg(metavar="N")] = None
     """Runs at a time. Default: one for each core."""
+    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Stop a run that takes longer, and report it; the others go on."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -97,7 +99,7 @@ class Frontier:
         folder = self.out or Path("results") / "frontier" / f"{question.algorithm}-{re.split('[/:]', self.env)[-1]}"
         make_folder(folder)
         store = Store(self.store)
-        hands = make_executor(one_of(self.executor, EXECUTORS, "executor"), self.jobs, self.address)
+        hands = make_executor(one_of(self.executor, EXECUTORS, "executor"), self.jobs, self.address, self.time_limit)
         store.place.prepare()
         total = asked.count * self.seeds * (2 if self.mvpi else 1) + question.solvable()
         try:
@@ -218,6 +220,6 @@ class Progress:
         if outcome.name in self._seen:
             return
         self._seen.add(outcome.name)
-        self._failed += outcome.status != "finished"
+        self._failed += not outcome.well
         words = f"training, {self._failed} failed" if self._failed else "training"
         self._bar.update(self._task, completed=len(self._seen), description=words)

@@ -182,7 +182,7 @@ def _as_dict(tallies: dict[str, Tally], page: Path, claims: Sequence[ClaimRow]) 
         "claims": [asdict(claim) for claim in claims],
         "experiments": {
             name: {
-                "kept": t.kept, "done": t.done, "failed": [vars(o) for o in t.failed], "seconds": t.seconds,
+                "kept": t.kept, "done": t.done, "found": t.found, "failed": [vars(o) for o in t.failed], "seconds": t.seconds,
                 "damaged": t.damaged,
             }
             for name, t in tallies.items()
@@ -194,11 +194,11 @@ def _table(tallies: dict[str, Tally]) -> Any:
     from rich.table import Table
 
     shown = Table(title="experiments", title_justify="left")
-    for heading in ("name", "runs", "run now", "failed", "seconds"):
+    for heading in ("name", "runs", "run now", "by others", "failed", "seconds"):
         shown.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=heading == "name")
     for name, tally in tallies.items():
-        runs = tally.kept + tally.done + len(tally.failed)
-        shown.add_row(name, str(runs), str(tally.done), str(len(tally.failed)), f"{tally.seconds:.1f}")
+        counts = (tally.done, tally.found, len(tally.failed))
+        shown.add_row(name, *map(str, (tally.kept + sum(counts), *counts)), f"{tally.seconds:.1f}")
     return shown
 
 

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
+from vpac.liveness import advance, watched
 from vpac.typing import FloatArray
 
 __all__ = ["Played", "play"]
@@ -33,6 +34,7 @@ class Played(NamedTuple):
         return float(np.sqrt(max(self.squares.sum() / steps - mean**2, 0.0)))
 
 
+@watched()
 def play(
     policy: NumpyPolicy,
     envs: Environments,
@@ -53,6 +55,7 @@ def play(
     with threadpool_limits(1, "blas"):
         while left:
             step = envs.step(policy.act(seen, generator, deterministic))
+            advance()
             valid = ~over
             score += step.rewards * valid
             total += gamma**length * step.rewards * valid

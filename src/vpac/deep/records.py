@@ -8,16 +8,15 @@ import math
 import os
 import time
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vpac.files import make_folder, unwritable, write_text
+from vpac.files import make_folder, unwritable, write_bytes
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
 
-__all__ = ["TAGS", "JsonLines", "TensorBoard", "as_json"]
+__all__ = ["LINES", "TAGS", "JsonLines", "TensorBoard", "as_json", "spacing"]
 
 TAGS = {
     "rollout/ep_rew_mean": "score_mean",
@@ -39,24 +38,49 @@ TAGS = {
 """TensorBoard's names of our numbers; those of the first eight are Stable-Baselines3's, as are the ones written below."""
 
 
+LINES = 8192
+"""Lines of a file that are kept, some 6 MB; there are at least half as many once there were so many iterations."""
+
+
 def as_json(row: dict[str, float]) -> str:
     """A row as one line of JSON; what is not known yet is null."""
     return json.dumps({name: value if math.isfinite(value) else None for name, value in row.items()}, allow_nan=False)
 
 
+def spacing(iteration: int) -> int:
+    """Iterations from one that is written down to the next when this one is the last: 1 for the first `LINES`, then 2, 4, …
+
+    It depends on nothing else, so that a run that was stopped leaves what one that was not does.
+    """
+    every = 1
+    while iteration > LINES * every:
+        every *= 2
+    return every
+
+
 class JsonLines:
-    """One line for each iteration, also of a resumed run.
+    """A line for each iteration, also of a resumed run, at most `LINES`: whenever there would be more, every second one goes.
 
     What an agent remembers is written first; where it does not remember every iteration, the lines up to its last one stay.
     """
 
     def __init__(self, path: Path, agent: PPO) -> None:
-        if agent.history.every == 1 or not _cut(path, agent):
-            write_text(path, "".join(f"{as_json(row)}\n" for row in agent.history))
-        self._path, self._file = path, os.fdopen(_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
+        self._path = path
+        kept = [f"{as_json(row)}\n".encode() for row in agent.history]
+        if agent.history.every > 1:
+            every, found = spacing(agent.iteration), self._lines(agent)
+            whole = any(list(found) == list(range(step, agent.iteration + 1, step)) for step in (every, 2 * every))
+            kept = list(found.values()) if whole else kept
+        self._replace(kept)
 
     def __call__(self, agent: PPO) -> None:
         """An iteration has ended."""
+        every = spacing(agent.iteration)
+        if every > spacing(agent.iteration - 1):
+            self._file.close()
+            self._replace(list(self._lines(agent).values()))
+        if agent.iteration % every:
+            return
         line = f"{as_json(agent.history[-1])}\n".encode()
         before = self._file.tell()
         try:
@@ -71,25 +95,35 @@ class JsonLines:
         """No more."""
         self._file.close()
 
+    def _replace(self, lines: list[bytes]) -> None:
+        write_bytes(self._path, b"".join(lines))
+        self._file = open(self._path, "ab", buffering=0, opener=_own)
+
+    def _lines(self, agent: PPO) -> dict[int, bytes]:
+        """Lines that are in the file and may stay, by their iteration: none after an agent's last one, and `spacing` apart."""
+        every, found = spacing(agent.iteration), {}
+        with (
+            suppress(OSError, ValueError, TypeError, KeyError, OverflowError),
+            open(self._path, "rb", opener=_own) as file,
+        ):
+            for line in file:
+                iteration = round(json.loads(line)["timesteps"] * agent.iteration / agent.timesteps)
+                if iteration <= agent.iteration and iteration % every == 0:
+                    found[iteration] = line
+        return found
+
 
 def _own(path: Path | str, flags: int) -> int:
     """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
-def _cut(path: Path, agent: PPO) -> bool:
-    """Drop the lines after an agent's last iteration; returns whether the line of that one was found."""
-    with suppress(OSError, ValueError, TypeError, KeyError), open(path, "rb+", opener=_own) as file:
-        for line in islice(file, agent.iteration - 1, agent.iteration):
-            if json.loads(line)["timesteps"] == agent.timesteps:
-                file.seek(0)
-                file.truncate(sum(map(len, islice(file, agent.iteration))))
-                return True
-    return False
-
-
 class TensorBoard:
-    """Files for TensorBoard; needs the extra `tensorboard`."""
+    """Files for TensorBoard; needs the extra `tensorboard`.
+
+    What is written stays. Of a long run fewer and fewer iterations are written, by `spacing`: each time that its length doubles
+    adds half of `LINES`.
+    """
 
     def __init__(self, folder: Path, agent: PPO) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -104,6 +138,8 @@ class TensorBoard:
 
     def __call__(self, agent: PPO) -> None:
         """An iteration has ended."""
+        if agent.iteration % spacing(agent.iteration):
+            return
         row, now = agent.history[-1], time.monotonic()
         before, steps = self._last
         self._last = (now, agent.timesteps)

@@ -14,6 +14,7 @@ from vpac.deep.rollout import Rollout, Tape
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Environments
 from vpac.errors import Diverged
+from vpac.liveness import advance, watched
 from vpac.typing import Numbers
 
 __all__ = ["NotFinite", "Stepper"]
@@ -52,6 +53,7 @@ class Stepper:
         seen = policy.normalise(rows)
         return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now[lane])
 
+    @watched()
     def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
         """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages."""
         n = self.envs.n
@@ -78,6 +80,7 @@ class Stepper:
     def _receive(self, policy: NumpyPolicy, tape: Tape, t: int, k: int, lane: slice, done: int) -> None:
         """Write down what a lane's step t returned."""
         step = self.envs.receive(k)
+        advance()
         rows, over, valid = self.interface.rows(step.observations), step.terminated | step.truncated, ~self._over[lane]
         self._look(rows, step.rewards, lane, done + t * self.envs.n)
         tape.raw[t + 1, lane], tape.rewards[t, lane] = rows, step.rewards

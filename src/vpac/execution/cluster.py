@@ -19,9 +19,11 @@ from typing import Any
 
 from vpac._version import __version__
 from vpac.errors import UserError
+from vpac.execution.deadlines import Deadlines, note_beginning
 from vpac.execution.run import Run
 from vpac.execution.store import Store
 from vpac.execution.worker import Outcome, carry_out
+from vpac.liveness import guard
 
 __all__ = ["Flow", "OnRay"]
 
@@ -33,8 +35,8 @@ RESOURCES = {"num_cpus": 1, "memory": 512 * 2**20}
 """What a run is given; a worker that trains a tabular learner takes about 350 MB."""
 LONGEST = 4000
 """Characters of an error that go through Ray; the store has all of it."""
-LOOK = 5.0
-"""Seconds between two looks at the size of the cluster."""
+LOOK, PAUSE = 5.0, 1.0
+"""Seconds between two looks at the size of the cluster, and at who is late."""
 GRACE = 10.0
 """Seconds to wait for cancelled tasks to end."""
 
@@ -46,6 +48,8 @@ class Flow:
         submit: starts a run and returns the future of its outcome.
         room: how many tasks may be in flight now.
         bury: what to do with a run whose task died of an error: an outcome, or None to try again.
+        look: called whenever a task has ended, and every so many seconds.
+        pause: how many.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class Flow:
         submit: Callable[[Run], Future[Outcome]],
         room: Callable[[], int],
         bury: Callable[[Run, BaseException], Outcome | None],
+        look: Callable[[], None] = lambda: None,
+        pause: float = LOOK,
     ) -> None:
-        self.submit, self.room, self.bury = submit, room, bury
+        self.submit, self.room, self.bury, self.look, self.pause = submit, room, bury, look, pause
         self.flying: dict[str, Run] = {}
         self._ended: queue.SimpleQueue[tuple[Run, Future[Outcome]]] = queue.SimpleQueue()
 
@@ -67,8 +73,9 @@ class Flow:
                 run = waiting.popleft()
                 self.flying[run.name] = run
                 self.submit(run).add_done_callback(partial(self._land, run))
+            self.look()
             try:
-                run, task = self._ended.get(timeout=LOOK)
+                run, task = self._ended.get(timeout=self.pause)
             except queue.Empty:  # the cluster may have grown
                 continue
             del self.flying[run.name]
@@ -89,26 +96,36 @@ class OnRay:
     Args:
         address: HOST:PORT of its head, or auto. None: `$RAY_ADDRESS`, else one that runs on this machine, else a new one.
         jobs: how many runs at a time; None: one for each core of the cluster.
+        time_limit: seconds after which a run is stopped and recorded as failed; None: none.
     """
 
-    def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
+    def __init__(self, address: str | None = None, jobs: int | None = None, time_limit: float | None = None) -> None:
         self.jobs = jobs
         self._ray = _connect(address)
+        self._deadlines = None if time_limit is None else Deadlines(self._ray, time_limit)
         self._task = self._ray.remote(there).options(max_retries=0, **RESOURCES)
         self._refs: dict[str, Any] = {}
         self._seen, self._cores = float("-inf"), 1
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Whichever core is free takes the next. Closing the iterator cancels what is on its way."""
-        identity, deaths = store.identity(), Counter[str]()
+        identity, deaths, limits = store.identity(), Counter[str](), self._deadlines
 
         def submit(run: Run) -> Future[Outcome]:
-            ref = self._refs[run.name] = self._task.remote(store.address, identity, __version__, run.content)
+            key = "" if limits is None else limits.expect(run.name)
+            ref = self._refs[run.name] = self._task.remote(store.address, identity, __version__, run.content, key)
             return ref.future()  # type: ignore[no-any-return]
 
+        def look() -> None:
+            if limits is not None:
+                limits.look(self._refs)
+
+        flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, LOOK if limits is None else PAUSE)
         try:
-            for outcome in Flow(submit, self._room, partial(self._bury, store, deaths)).run(runs):
+            for outcome in flow.run(runs):
                 del self._refs[outcome.name]
+                if limits is not None:
+                    limits.forget(outcome.name)
                 yield outcome
         finally:
             self._cancel()
@@ -127,7 +144,11 @@ class OnRay:
 
     def _bury(self, store: Store, deaths: Counter[str], run: Run, error: BaseException) -> Outcome | None:
         """A death is tried again, unless it is one too many; anything else is not the run's doing."""
-        errors = self._ray.exceptions
+        errors, limits = self._ray.exceptions, self._deadlines
+        if limits is not None and run.name in limits.late:
+            words = f"it was stopped at its time limit of {limits.seconds:g} s"
+            store.fail(run, words, {"status": "failed"})
+            return Outcome(run.name, "failed", limits.seconds, words)
         if isinstance(error, errors.RayTaskError):
             raise error.cause if isinstance(error.cause, UserError) else error
         node = isinstance(error, errors.NodeDiedError | errors.LocalRayletDiedError)
@@ -156,15 +177,24 @@ class OnRay:
             self._ray.wait(refs, num_returns=len(refs), timeout=GRACE)
 
 
-def there(address: str, identity: str, version: str, content: dict[str, Any]) -> Outcome:
+def there(address: str, identity: str, version: str, content: dict[str, Any], key: str = "") -> Outcome:
     """What a worker does with a run."""
     from threadpoolctl import threadpool_limits
 
     if version != __version__:
         raise UserError(f"vpac {version} sent a run to vpac {__version__} on {socket.gethostname()}: install the same")
+    store = _store(address, identity)
+    _guarded()
+    note_beginning(key)
     with threadpool_limits(1):
-        found = carry_out(_store(address, identity), Run.read(content))
+        found = carry_out(store, Run.read(content))
     return Outcome(found.name, found.status, found.seconds, found.error[-LONGEST:])
+
+
+@cache
+def _guarded() -> None:
+    """A worker whose run hangs ends itself, once for all of its runs; the driver takes it for one that died."""
+    guard()
 
 
 @cache

@@ -21,6 +21,7 @@ from vpac.execution.run import Run
 from vpac.execution.serving import serve
 from vpac.execution.store import Store
 from vpac.execution.worker import MOMENT, Outcome, carry_out
+from vpac.liveness import HUNG, STALL
 
 __all__ = ["Executor", "Processes", "Serial", "make_executor"]
 
@@ -79,10 +80,14 @@ class _Worker:
     """Seconds since it began the run that it is at."""
 
     @classmethod
-    def start(cls) -> _Worker:
+    def start(cls, stall: float = STALL) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
-        process = mp.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
-        process.start()
+        process = mp.get_context("spawn").Process(target=serve, args=(theirs, stall), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can ignore it: Ctrl-C is for us
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         return cls(process, ours)
 
@@ -121,10 +126,13 @@ class Processes:
         jobs: how many.
         time_limit: seconds after which a run is stopped and recorded as failed; None: none.
         silence: seconds without a sign of life after which a process counts as hung.
+        stall: seconds that one step of an environment may take before its process ends itself.
     """
 
-    def __init__(self, jobs: int, time_limit: float | None = None, silence: float = SILENCE) -> None:
-        self.jobs, self.time_limit, self.silence = jobs, time_limit, silence
+    def __init__(
+        self, jobs: int, time_limit: float | None = None, silence: float = SILENCE, stall: float = STALL
+    ) -> None:
+        self.jobs, self.time_limit, self.silence, self.stall = jobs, time_limit, silence, stall
         self._workers: list[_Worker] = []
         self._looked = time.monotonic()
 
@@ -134,7 +142,7 @@ class Processes:
         seconds: dict[int, float] = {}
         workers = self._workers
         while len(workers) < min(self.jobs, len(runs)):
-            workers.append(_Worker.start())
+            workers.append(_Worker.start(self.stall))
         try:
             while waiting or any(worker.busy for worker in workers):
                 for worker in workers:
@@ -210,8 +218,10 @@ class Processes:
         Those that were through and not kept are lost with it and no fault of theirs; without any other, the last one's.
         """
         worker.kill()
-        self._workers[self._workers.index(worker)] = _Worker.start()
+        self._workers[self._workers.index(worker)] = _Worker.start(self.stall)
         code = worker.process.exitcode
+        if code == HUNG and not why:
+            why = f"a step of its environment took more than {self.stall:g} s"
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         lost = [*worker.at, *reversed(worker.through.values())]
         first, *rest = lost
@@ -234,18 +244,18 @@ def make_executor(name: str, jobs: int | None, address: str | None = None, time_
         name: serial, processes or ray.
         jobs: how many runs at a time; none: one for each core.
         address: of the Ray cluster.
-        time_limit: seconds that a run may take; needs processes, which can be stopped.
+        time_limit: seconds that a run may take; needs processes, here or on a cluster, which can be stopped.
     """
     if time_limit is not None and not 0.0 < time_limit < float("inf"):
         raise UserError(f"a time limit must be a positive number of seconds, got {time_limit!r}")
-    if time_limit is not None and name != "processes":
-        raise UserError(f"a time limit needs --executor processes, which can be stopped, not {name}")
+    if time_limit is not None and name == "serial":
+        raise UserError("a time limit needs --executor processes or ray, whose workers can be stopped, not serial")
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be a whole number from 1 up, got {jobs!r}")
     if name == "ray":
         from vpac.execution.cluster import OnRay
 
-        return OnRay(address, jobs)
+        return OnRay(address, jobs, time_limit)
     if address is not None:
         raise UserError(f"an address is that of a Ray cluster: use --executor ray with it, not {name}")
     count = os.cpu_count() or 1 if jobs is None else jobs

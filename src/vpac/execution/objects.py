@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from functools import cached_property
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from vpac.errors import UserError, one_of
+from vpac.execution.copies import Copied
 from vpac.execution.places import RECORD
 from vpac.execution.scratch import Scratch
 
@@ -148,7 +144,7 @@ class Objects:
 
     def scratch(self, folder: str) -> Scratch:
         """A temporary folder of this machine, filled from the bucket and copied to it."""
-        return _Copied(self, folder)
+        return Copied(self, folder)
 
     def tidy(self) -> None:
         """Checkpoints of runs that are kept. Data without a record is overwritten when its run is carried out."""
@@ -166,52 +162,6 @@ class Objects:
     def keys(self, folder: str) -> list[str]:
         """Of everything below a folder."""
         return [str(entry["path"]) for entry in self._all(folder)]
-
-
-class _Copied(Scratch):
-    """A folder of this machine with a copy in a bucket."""
-
-    def __init__(self, place: Objects, key: str) -> None:
-        super().__init__(Path())
-        self._place, self._key = place, key
-        self._known: dict[str, tuple[int, int]] = {}
-
-    @cached_property
-    def folder(self) -> Path:
-        """A temporary one, with what the bucket has."""
-        folder = Path(tempfile.mkdtemp(prefix="vpac-"))
-        for name in self._place.files(self._key):
-            (folder / name).write_bytes(self._place.read(f"{self._key}/{name}"))
-            self._known[name] = _state(folder / name)
-        return folder
-
-    def keep(self) -> None:
-        """Copy what is new, the oldest first, then delete what is gone."""
-        paths = [path for path in self.folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
-            if self._known.get(path.name) != _state(path):
-                self._known[path.name] = _state(path)
-                self._place.write(f"{self._key}/{path.name}", path.read_bytes())
-        for name in self._known.keys() - {path.name for path in paths}:
-            self._place.remove(f"{self._key}/{name}")
-            del self._known[name]
-
-    def clear(self) -> None:
-        """Delete the copies."""
-        for key in self._place.keys(self._key):
-            self._place.remove(key)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """The temporary folder goes, the copies stay."""
-        if "folder" in vars(self):
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
 
 
 @contextmanager

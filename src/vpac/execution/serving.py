@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from vpac.execution.store import Store
 from vpac.execution.worker import MOMENT, Group, Outcome
 from vpac.interruption import handled, stop_if_asked
+from vpac.liveness import STALL, guard
 
 __all__ = ["serve"]
 
@@ -39,7 +40,7 @@ class _Mouth:
                 time.sleep(BEAT)
 
 
-def serve(pipe: Connection) -> None:
+def serve(pipe: Connection, stall: float = STALL) -> None:
     """Until the other end closes. Ctrl-C is the parent's business.
 
     Runs are kept in groups, which end when they are large, when a moment has passed, before a run that is not known to be tiny,
@@ -48,8 +49,10 @@ def serve(pipe: Connection) -> None:
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # who started us had blocked it
     mouth = _Mouth(pipe)
     threading.Thread(target=mouth.beat, daemon=True).start()
+    guard(stall)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     groups: dict[str, Group] = {}
 

@@ -76,7 +76,9 @@ class Tally:
     kept: int = 0
     """Runs that were finished before."""
     done: int = 0
-    """Runs that were finished now."""
+    """Runs that were finished now, here."""
+    found: int = 0
+    """Runs that another process finished meanwhile, or a worker that died before it could say so."""
     failed: list[Outcome] = field(default_factory=list)
     """Runs that failed or diverged."""
     damaged: list[str] = field(default_factory=list)
@@ -96,6 +98,8 @@ class Tally:
         self.waiting.discard(outcome.name)
         if outcome.status == "finished":
             self.done += 1
+        elif outcome.status == "found":
+            self.found += 1
         else:
             self.failed.append(outcome)
 

@@ -22,7 +22,7 @@ __all__ = ["MOMENT", "MOST", "Group", "Outcome", "carry_out"]
 MOST, MOST_BYTES, MOMENT = 64, 2**24, 0.25
 """Runs of a group, bytes of them, and seconds from the start of the first: whatever comes first settles it."""
 
-Status = Literal["finished", "failed", "diverged", "elsewhere", "unwritable", "refused"]
+Status = Literal["finished", "found", "failed", "diverged", "elsewhere", "unwritable", "refused"]
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,20 @@ class Outcome:
     name: str
     """Of the run."""
     status: Status
-    """finished and kept; failed; diverged (stopped at a number that is not finite); elsewhere (another process is at
-    it); unwritable (it could not be kept); refused (the store has something in its place that is not the store's)."""
+    """finished and kept; found (another process has finished it meanwhile); failed; diverged (stopped at a number that is
+    not finite); elsewhere (another process is at it); unwritable (it could not be kept); refused (the store has something
+    in its place that is not the store's)."""
     seconds: float = 0.0
     """How long it took."""
     error: str = ""
     """What went wrong."""
     damaged: tuple[str, ...] = ()
     """Checkpoints that were damaged and passed over."""
+
+    @property
+    def well(self) -> bool:
+        """Whether the run is there, whoever has done it."""
+        return self.status in ("finished", "found")
 
     @property
     def last_line(self) -> str:
@@ -95,7 +101,7 @@ class Group:
                 if not held.enter_context(self.store.lock(run.name)):
                     return Outcome(run.name, "elsewhere")
                 if self.store.finished(run):
-                    return Outcome(run.name, "finished")
+                    return Outcome(run.name, "found")
                 scratch = held.enter_context(self.store.scratch(run))
                 outcome, files = _perform(self.store, run, scratch)
                 if files is not None:

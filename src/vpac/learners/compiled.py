@@ -6,7 +6,7 @@ all they need as arguments. So nobody counts references to arrays, which would t
 take less than 100 ns.
 
 Numba looks only at a function's own file to see whether a stored compilation is still good. Ours are made of many files,
-so the folder they are stored in carries a digest of all of them.
+so the folder they are stored in carries a digest of all of them. What is in it is checked when it is read (`caching.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba import njit
 
+from vpac.learners.caching import CheckedCache
 from vpac.risk import volatility
 
 __all__ = ["cache_folder", "compiled", "inlined", "shared"]
@@ -62,13 +63,14 @@ def shared(function: Function) -> Function:
 def compiled(function: Function) -> Function:
     """Compile when it is first called, and store the result; calls release the GIL."""
     config: Any = numba.config
+    result: Any = njit(**OPTIONS)(function)
     elsewhere = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)
-        result: Function = njit(cache=True, **OPTIONS)(function)
+        result._cache = CheckedCache(function)
     except OSError:  # nowhere to store it: compile anew in each process
-        result = njit(**OPTIONS)(function)
+        pass
     finally:
         config.CACHE_DIR = elsewhere
-    return result
+    return cast(Function, result)

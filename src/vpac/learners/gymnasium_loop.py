@@ -18,6 +18,7 @@ from vpac.learners.state import ENDLESS, GOOD, History, Rates, Weights, Workspac
 from vpac.learners.step import learn_step
 from vpac.learners.trace import Trace, begin
 from vpac.learners.volatility import augment, prices
+from vpac.liveness import advance, watched
 from vpac.typing import FloatArray, IntArray
 
 __all__ = ["choose", "train_gymnasium"]
@@ -119,6 +120,7 @@ def _close(
     )  # fmt: skip
 
 
+@watched()
 def train_gymnasium(
     sight: Sight,
     settings: Settings,
@@ -146,6 +148,7 @@ def train_gymnasium(
         while not (terminated or cut):
             observation, paid, terminated, truncated, _ = env.step(action + sight.first_action)
             reward, steps = _as_number(paid, sight), steps + 1
+            advance()
             cut = bool(truncated) or steps >= settings.limit
             next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
             if not terminated:

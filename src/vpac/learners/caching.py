@@ -1,0 +1,69 @@
+"""Compilations on disk that are checked when they are read: machine code with a flipped bit computes something else.
+
+Numba stores an index and a file for each compilation, without checksums. Here each ends with the SHA-256 of what is before it,
+which Numba does not look at. A file that does not pass is as good as none: the function is compiled anew and stored over it.
+Files are named after what they hold, so that two processes that compile different things at once never write under one name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+__all__ = ["CheckedCache"]
+
+SEAL = hashlib.sha256().digest_size
+
+
+class _Files(IndexDataCacheFile):
+    """The index and the compilations of one function."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """The compilation first: what the index names is there."""
+        name = self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:15], 16))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+    def _load_index(self) -> Any:
+        return super()._load_index() if _is_sound(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        if not _is_sound(self._data_path(name)):
+            raise OSError(f"{name} is not what was written")  # which Numba takes for a file that is not there
+        return super()._load_data(name)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
+        with super()._open_for_write(filepath) as file:
+            content = io.BytesIO()
+            yield content
+            file.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+
+
+class CheckedCache(FunctionCache):
+    """What is stored of one function. A disk on which nothing can be stored costs time and nothing else."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        impl = self._impl
+        self._cache_file = _Files(self.cache_path, impl.filename_base, impl.locator.get_source_stamp())
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store a compilation."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def _is_sound(path: str) -> bool:
+    """Whether a file can be read and ends with the checksum of the rest."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return False
+    return len(content) > SEAL and hashlib.sha256(content[:-SEAL]).digest() == content[-SEAL:]
