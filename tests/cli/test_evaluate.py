@@ -74,7 +74,9 @@ def test_sources(capsys, trained, tmp_path):
 
 def test_another_environment(capsys, trained, tmp_path):
     arguments = ["evaluate", trained / "calm", "--episodes", 50, "--out", tmp_path / "x", "--json"]
-    always = json.loads(run(capsys, *arguments, "--env", "vpac/CatchUp-v0", "--set", "luck=1.0")[1])
+    code, text, error = run(capsys, *arguments, "--env", "vpac/CatchUp-v0", "--set", "luck=1.0")
+    assert code == 0, error
+    always = json.loads(text)
     usual = json.loads(run(capsys, *arguments)[1])
     first, second = (x["policies"]["calm"]["discounted"]["variance"]["estimate"] for x in (always, usual))
     assert first < second
@@ -108,7 +110,7 @@ def test_a_run_of_the_store(capsys, tmp_path):
         ([], "expected at least one RUN"),
         (["RUN", "--episodes", 0], "episodes must be a whole number from 1 up"),
         (["RUN", "--levels", 2], "--levels must be above 0"),
-        (["RUN", "--set", "luck=1"], "add --env ID"),
+        (["RUN", "--set", "luk=1"], "has no argument 'luk'; did you mean 'luck'"),
         (["RUN", "--env", "vpac/CatchUpp-v0"], "did you mean 'vpac/CatchUp-v0'"),
         (["RUN", "--env", "vpac/FourRooms-v0"], "theta has shape"),
         (["RUN", "--gamma", 2], "gamma must be"),

@@ -28,13 +28,15 @@ class Evaluate:
     """
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN …")]
-    """Folders of `vpac train`, or names of stored runs (`vpac runs` shows them)."""
+    """Folders of `vpac train`, or stored runs, by name (`vpac runs` shows them) or folder."""
     episodes: int = 1000
     """Episodes of each policy."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """Measure in this environment. Default: the one it was trained in."""
+    """Measure in this environment. Default: the one it was trained in, which an import path must name again."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Arguments of that environment, e.g. --set slip=0.1."""
+    """Arguments of the environment, beside those of training if it is the same one, e.g. --set slip=0.1."""
+    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
+    """Wrappers instead of those of training, the innermost first; none: without."""
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Prices of variance, in units of 1/reward, to measure policies at that were trained with --psi conditioned."""
     seed: int = 0
@@ -109,22 +111,21 @@ class Evaluate:
 
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
-        if self.set and self.env is None:
-            raise UserError("--set is for the environment that --env names: add --env ID")
         whole(self.seed, "seed")
         for alpha in self.levels:
             if not 0.0 < alpha <= 1.0:
                 raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
-        from vpac.cli.reading import key_values
-        from vpac.envs.making import make_env
+        from vpac.cli.output import say
+        from vpac.cli.reading import wanted
         from vpac.execution.agents import find_agents
 
-        env = make_env(self.env, **key_values(self.set)) if self.env else None
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
-            for name, one in self._priced(find_agents(run, self.store, env)):
+            where = wanted("evaluate", run, self.env, self.set, self.wrap)
+            agents = find_agents(run, self.store, where, lambda text: say(text, quiet=True))
+            for name, one in self._priced(agents):
                 unique, number = name, 2
                 while _file_name(unique) in map(_file_name, found):
                     unique, number = f"{name} ({number})", number + 1

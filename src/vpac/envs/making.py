@@ -16,25 +16,14 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
+from vpac.envs import naming
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = ["Wrap", "is_named_by_user", "make_env", "spec_of"]
+__all__ = ["Wrap", "make_env", "spec_of"]
 
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
-
-
-NAMED: set[str] = set()
-"""Import paths that were named in this process, by its user; what is read from files does not get here."""
-
-
-def is_named_by_user(name: str) -> bool:
-    """Whether an environment that a file names may be made: a registered id, or an import path that the user named, too.
-
-    An import path is code: `os:system` is one. A file must not say what is imported.
-    """
-    return ":" not in name or name in NAMED
 
 
 def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
@@ -94,10 +83,12 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
-    NAMED.add(name)
+    naming.name(name)
     home = _imported(module, name)
     if rest in gymnasium.registry:
-        return _registered(rest, name)
+        found = deepcopy(_registered(rest, name))
+        found.id = name  # so that whoever asks where it is from is told the module, too
+        return found
     creator = getattr(home, rest, None)
     if callable(creator):
         return EnvSpec(name, entry_point=name, disable_env_checker=True)
@@ -185,6 +176,7 @@ def _wrapper_path(path: str) -> str:
                 f"{suggestion(path, noise.__all__)}"
             )
         return f"{noise.__name__}:{path}"
+    naming.name(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):
         classes = [key for key, value in vars(home).items() if inspect.isclass(value)]
