@@ -221,7 +221,9 @@ def test_it_is_measured_where_it_learned(capsys, folder, unnamed):
     assert "(from its training: flips=5, stake=0, its wrappers)" in error
     assert mean_of(capsys, *named, "--wrap", "none", "--set", "flips=2")[0] == 0.0
     assert mean_of(capsys, "q", "--set", "flips=2")[0] == 200.0  # by now its environment has been named
-    assert mean_of(capsys, "q", "--env", "coin_for_tests:CoinForTests-v0")[0] != 500.0  # another name: as it is by itself
+    assert (
+        mean_of(capsys, "q", "--env", "coin_for_tests:CoinForTests-v0")[0] != 500.0
+    )  # another name: as it is by itself
 
 
 def test_wrappers_of_the_same_module_are_named_with_it(capsys, folder, unnamed):
@@ -229,7 +231,10 @@ def test_wrappers_of_the_same_module_are_named_with_it(capsys, folder, unnamed):
     assert run(capsys, *command, "--episodes", 3, "--out", "q", "--json")[0] == 0
     unnamed()
     _, error = mean_of(capsys, "q", "--env", "coin_for_tests:Coin")
-    assert "in coin_for_tests:Coin, wrapped by coin_for_tests:Twice and RewardNoise std=0 (from its training: its wrappers)" in error
+    assert (
+        "in coin_for_tests:Coin, wrapped by coin_for_tests:Twice and RewardNoise std=0 (from its training: its wrappers)"
+        in error
+    )
 
 
 def test_an_environment_that_does_not_draw_itself(capsys, folder, unnamed):

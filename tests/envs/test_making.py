@@ -185,7 +185,9 @@ def test_a_file_does_not_say_what_is_imported(tmp_path, monkeypatch):
     AC("ours_for_tests:Parts", seed=0, tilings=2).learn(2).save(tmp_path / "agent")
     assert AC.load(tmp_path / "agent").episodes == 2  # this process' user has named it
     monkeypatch.setattr("vpac.envs.naming.NAMED", set())
-    with pytest.raises(UserError, match=r"by an import path, 'ours_for_tests:Parts', .* AC.load\(.*'ours_for_tests:Parts'\)"):
+    with pytest.raises(
+        UserError, match=r"by an import path, 'ours_for_tests:Parts', .* AC.load\(.*'ours_for_tests:Parts'\)"
+    ):
         AC.load(tmp_path / "agent")
     assert AC.load(tmp_path / "agent", "ours_for_tests:Parts").episodes == 2
 

@@ -19,8 +19,8 @@ import pytest
 from forging import forge
 from tiny import little
 from vpac.cli.watch import Watch
-from vpac.errors import UserError
 from vpac.envs.recipes import Wanted
+from vpac.errors import UserError
 from vpac.evaluation.loading import load_agent
 from vpac.execution.agents import find_agents
 from vpac.execution.executors import Serial
@@ -103,7 +103,11 @@ def test_json(tmp_path, name):
     shutil.copytree(OLD, tmp_path / "old")
     for path in (tmp_path / "old").rglob("*.json"):
         path.write_bytes(JSONS[name])
-    for folder, load in (("learner", VPAC.load), ("agent", load_agent), ("agent", lambda folder: find_agents(str(folder), folder))):
+    for folder, load in (
+        ("learner", VPAC.load),
+        ("agent", load_agent),
+        ("agent", lambda folder: find_agents(str(folder), folder)),
+    ):
         with pytest.raises(UserError):
             load(tmp_path / "old" / folder)
     from vpac.deep.policy import load_policy
@@ -191,7 +195,9 @@ def test_no_stored_run_decides_what_is_imported(tmp_path, monkeypatch, change, k
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("wrapper", ["subprocess:run", "named:called", "named:RecordVideo", "named.evil:Wrapper", "evil:W"])
+@pytest.mark.parametrize(
+    "wrapper", ["subprocess:run", "named:called", "named:RecordVideo", "named.evil:Wrapper", "evil:W"]
+)
 def test_naming_an_environment_names_no_other_code(tmp_path, monkeypatch, wrapper):
     """Of a module that the user named, its own classes of wrappers may be used; functions and what it imports may not."""
     ran = f"open({str(tmp_path / 'ran')!r}, 'w')"

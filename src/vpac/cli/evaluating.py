@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,13 +48,13 @@ class Evaluate:
     """The most preferred actions instead of drawn ones."""
     undiscounted: bool = False
     """Show the sums of rewards instead of the discounted returns."""
-    levels: tuple[float, ...] = (0.05,)
+    levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
     """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where samples, summary and picture are written. Default: results/evaluate/RUN."""
-    store: Path = Path("results")
+    """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where stored runs are."""
     json: bool = False
     """Print JSON instead of tables."""
@@ -68,7 +69,7 @@ class Evaluate:
 
         self._check()
         agents = self._agents()
-        folder = self.out or Path("results") / "evaluate" / _file_name(next(iter(agents)))
+        folder = self.out or Path("results") / "evaluate" / self._folder_name()
         make_folder(folder)
         gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
         shared: dict[str, Any] = {
@@ -98,6 +99,13 @@ class Evaluate:
             say(f"note: {note}", quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
         return 0
+
+    def _folder_name(self) -> str:
+        """Of the runs that are measured, so that a comparison does not write over what is known of one of them."""
+        from vpac.execution.agents import short_name
+
+        names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
+        return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
 
     def _seeds(self, count: int) -> list[int]:
         """One for each policy, so that the samples are independent; the first is the seed itself."""
@@ -145,7 +153,7 @@ class Evaluate:
 
 def _file_name(name: str) -> str:
     """A name that is safe as the name of a file."""
-    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-.") or "sample"
+    return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"
 
 
 def as_rich(table: Table) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
-__all__ = ["refuse", "say", "show"]
+__all__ = ["next_step", "refuse", "say", "show"]
 
 
 def show(data: Any, *tables: Any) -> None:
@@ -28,6 +29,19 @@ def show(data: Any, *tables: Any) -> None:
 def say(text: str, quiet: bool) -> None:
     """A line for people; where standard output is for programs it goes to standard error."""
     print(text, file=sys.stderr if quiet else sys.stdout)
+
+
+def next_step(quiet: bool, *words: Any, env: str = "") -> None:
+    """The command that is worth typing next; programs are not told.
+
+    Args:
+        quiet: whether standard output is for programs.
+        words: of the command, without `vpac`.
+        env: the environment of the run that it is about: an import path has to be named again.
+    """
+    if not quiet:
+        again = ["--env", env] if ":" in env else []
+        print(f"next: {shlex.join(['vpac', *map(str, words), *again])}")
 
 
 def refuse(message: str) -> int:

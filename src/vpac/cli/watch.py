@@ -38,7 +38,7 @@ class Watch:
     """Of starts and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
-    store: Path = Path("results")
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where runs are looked for by name."""
     json: bool = False
     """Print JSON instead of a table."""

@@ -103,8 +103,9 @@ def _registered(identity: str, name: str) -> EnvSpec:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
+        own = "" if ":" in name else f"; one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
         raise UserError(
-            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}"
+            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}{own}"
         ) from None
 
 
@@ -138,7 +139,22 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
         unknown = _unknown_argument(spec.id, creator, arguments)
         said = "does not take these arguments" if arguments else "cannot be made"
-        raise UserError(unknown or f"{spec.id} {said} ({reason})") from None
+        missing = _missing_argument(spec.id, creator, spec.kwargs)
+        raise UserError(unknown or missing or f"{spec.id} {said} ({reason})") from None
+
+
+def _missing_argument(name: str, creator: Any, given: Mapping[str, Any]) -> str:
+    """What to say of arguments that a constructor needs and did not get; empty if it got all."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [
+        key
+        for key, one in (inspect.signature(creator).parameters.items() if callable(creator) else ())
+        if one.kind in named and one.default is one.empty and key not in given
+    ]
+    if not needed:
+        return ""
+    flags, words = " ".join(f"{key}=…" for key in needed), " and ".join(map(repr, needed))
+    return f"{name} needs {'arguments' if len(needed) > 1 else 'an argument'} {words}: --set {flags}"
 
 
 def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> str:
@@ -179,8 +195,11 @@ def _wrapper_path(path: str) -> str:
     naming.name(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):
-        classes = [key for key, value in vars(home).items() if inspect.isclass(value)]
-        raise UserError(f"{module} has no wrapper {name!r}{suggestion(name, classes)}")
+        known = [
+            key for key, value in vars(home).items() if inspect.isclass(value) and issubclass(value, gymnasium.Wrapper)
+        ]
+        near = suggestion(name, known) or (f"; it has {', '.join(known)}" if known else "")
+        raise UserError(f"{module} has no wrapper {name!r}{near}")
     return path
 
 

@@ -43,9 +43,7 @@ class Recipe:
         if not (isinstance(env, str) and isinstance(arguments, dict) and isinstance(wrappers, list)):
             return None
         for one in wrappers:
-            if not (
-                isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) and isinstance(one[1], dict)
-            ):
+            if not (isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) and isinstance(one[1], dict)):
                 return None
         return cls(env, arguments, tuple((path, given) for path, given in wrappers))
 

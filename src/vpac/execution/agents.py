@@ -17,7 +17,7 @@ from vpac.execution.acting import stored_record, stored_with
 from vpac.execution.making import task_recipe
 from vpac.execution.store import Store
 
-__all__ = ["Trained", "find_agents", "find_trained"]
+__all__ = ["Trained", "find_agents", "find_trained", "short_name"]
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ def find_trained(name: str, store: Path) -> list[Trained]:
         whole = folder.resolve()
         return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     if (folder / "agent.json").is_file():
-        return [_saved(folder, _short(folder))]
+        return [_saved(folder, short_name(folder))]
     runs = sorted((p.parent for p in folder.glob("run-*/agent.json")), key=lambda p: (len(p.name), p.name))
     if runs:
-        return [_saved(run, _short(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
+        return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
     for place in sorted((folder / "checkpoints").glob("[0-9]*/agent.json"), reverse=True):
         return [_saved(place.parent, folder.resolve().name)]
     raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
 
 
-def _short(folder: Path) -> str:
+def short_name(folder: Path) -> str:
     """`vpac-FourRooms/run-0`: the folder and the one above it."""
     whole = folder.resolve()
     return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
