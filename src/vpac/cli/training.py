@@ -142,8 +142,8 @@ class Train:
         given = self.psi is not None or {"psi", "budget"} & key_values(self.option).keys()
         if not (given or self._budget() or self.resume or self.algorithm.casefold() == "ppo"):
             raise UserError(
-                f"{self.algorithm} needs a price of variance, --psi PSI, in units of 1/reward, or a budget, --max-std S. Without "
-                f"units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and says "
+                f"{self.algorithm} needs a price of variance, --psi PSI, in units of 1/reward, or a budget, --max-std S. "
+                f"Without units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and says "
                 f"which PSI that is. Risk-neutral: vpac train ppo {self.env}"
             )
 

@@ -112,8 +112,10 @@ class Wanted:
         same = stored is not None and self.env in (None, stored.env, _with_module(self.env, stored.env))
         if not same or stored is None:
             if self.env is None:
-                advice = f"name one, {self.command} --env ENV" if self.command else f"pass it, {self.call}(path, env)"
-                raise UserError(f"{where} does not say how its environment, {name}, was made: {advice}")
+                said = f"{where} does not say how its environment, {name}, was made"
+                if self.command:
+                    raise UserError(f"{said}: name one, {self.command} --env ENV")
+                raise UserError(f"{said}: pass it, {self.call}(path, env)")
             return Recipe(self.env, dict(self.arguments), tuple(self.wrappers or ())), (
                 f"{where} does not say with which arguments and wrappers it learned: taken as given"
                 if stored is None and self.env == name
@@ -142,8 +144,8 @@ class Wanted:
         if path != chosen.env:
             advice += "; without wrappers: --wrap none" if self.command else ", or pass an environment that has it"
         raise UserError(
-            f"{where} names {what} by an import path, {path!r:.80}, and files do not decide what is imported: name it yourself, "
-            f"{advice}"
+            f"{where} names {what} by an import path, {path!r:.80}, and files do not decide what is imported: "
+            f"name it yourself, {advice}"
         )
 
 

@@ -43,8 +43,8 @@ def make_watched(recipe: Recipe) -> gymnasium.Env[Any, Any]:
     if spec is not None and "mujoco" in str(spec.entry_point):
         choose_renderer()
     refused = UserError(
-        f"{recipe.env} does not draw itself: give its class metadata = {{'render_modes': ['rgb_array'], 'render_fps': 10}}, its "
-        "__init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns pixels, "
+        f"{recipe.env} does not draw itself: give its class metadata = {{'render_modes': ['rgb_array'], 'render_fps': 10}}, "
+        "its __init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns pixels, "
         "an array [height, width, 3] of uint8"
     )
     try:
@@ -77,7 +77,7 @@ def _needed() -> str:
 def shots(
     env: gymnasium.Env[Any, Any], agent: Any, episodes: int, seed: int, deterministic: bool, every: int = 1
 ) -> Iterator[Shot]:
-    """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moments have one, too."""
+    """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moment, too."""
     starts, acts = np.random.SeedSequence(seed).spawn(2)
     generator, first = np.random.default_rng(acts), int(starts.generate_state(1)[0])
     for episode in range(episodes):
