@@ -68,7 +68,7 @@ def test_a_price_is_asked_for(capsys, tmp_path, arguments, said):
 def test_environments_that_cannot_be_made(module):
     for name, wrap, said in (
         ("Queue", (), "one of your own is named with its module, my_module:Queue"),
-        (f"{module}:Needs", (), "Needs needs arguments 'size' and 'colour': --set size=… colour=…"),
+        (f"{module}:Needs", (), "Needs cannot be made without 'size' and 'colour': --set size=… colour=…"),
         ("CartPole-v1", (f"{module}:Nope",), "has no wrapper 'Nope'; it has Scaled"),
         ("CartPole-v1", (f"{module}:Scald",), "has no wrapper 'Scald'; did you mean 'Scaled'"),
         ("CartPole-v1", (f"{module}:Nees",), "has no wrapper 'Nees'; it has Scaled"),

@@ -143,8 +143,8 @@ class Train:
         if not (given or self._budget() or self.resume or self.algorithm.casefold() == "ppo"):
             raise UserError(
                 f"{self.algorithm} needs a price of variance, --psi PSI, in units of 1/reward, or a budget, --max-std S. "
-                f"Without units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and says "
-                f"which PSI that is. Risk-neutral: vpac train ppo {self.env}"
+                f"Without units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and "
+                f"says which PSI that is. Risk-neutral: vpac train ppo {self.env}"
             )
 
     def _budget(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def _missing_argument(name: str, creator: Any, given: Mapping[str, Any]) -> str:
     if not needed:
         return ""
     flags, words = " ".join(f"{key}=…" for key in needed), " and ".join(map(repr, needed))
-    return f"{name} needs {'arguments' if len(needed) > 1 else 'an argument'} {words}: --set {flags}"
+    return f"{name} cannot be made without {words}: --set {flags}"
 
 
 def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> str:

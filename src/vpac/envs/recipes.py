@@ -112,10 +112,11 @@ class Wanted:
         same = stored is not None and self.env in (None, stored.env, _with_module(self.env, stored.env))
         if not same or stored is None:
             if self.env is None:
-                said = f"{where} does not say how its environment, {name}, was made"
-                if self.command:
-                    raise UserError(f"{said}: name one, {self.command} --env ENV")
-                raise UserError(f"{said}: pass it, {self.call}(path, env)")
+                raise UserError(
+                    f"{where} does not say how its environment, {name}, was made: name one, {self.command} --env ENV"
+                    if self.command
+                    else f"{where} does not say how its environment, {name}, was made: pass it, {self.call}(path, env)"
+                )
             return Recipe(self.env, dict(self.arguments), tuple(self.wrappers or ())), (
                 f"{where} does not say with which arguments and wrappers it learned: taken as given"
                 if stored is None and self.env == name

@@ -30,7 +30,7 @@ def stored_record(store: Store, name: str) -> Record:
 
 
 def stored_with(record: Record, made: Any, recipe: Recipe) -> Any:
-    """The agent of a run, for an environment that was made from a recipe; its task says how it was, its file what it learned."""
+    """The agent of a run, for an environment made from a recipe; its task says how it was, its file what it learned."""
     try:
         if record.run.task["kind"] == "deep":
             return stored_policy(record, made, recipe.env)

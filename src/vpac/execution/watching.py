@@ -44,8 +44,8 @@ def make_watched(recipe: Recipe) -> gymnasium.Env[Any, Any]:
         choose_renderer()
     refused = UserError(
         f"{recipe.env} does not draw itself: give its class metadata = {{'render_modes': ['rgb_array'], 'render_fps': 10}}, "
-        "its __init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns pixels, "
-        "an array [height, width, 3] of uint8"
+        "its __init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns "
+        "pixels, an array [height, width, 3] of uint8"
     )
     try:
         made = recipe.make(render_mode="rgb_array")
