@@ -131,7 +131,7 @@ class Train:
         else:
             folder = self._folder()
             code = deep.train(kind, env, self.steps, self.seed, folder, self.json, settings)
-        price = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi") == "conditioned" else ()
+        price = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
         next_step(self.json, "evaluate", folder, *price, env=self.env)
         return code
 
