@@ -7,7 +7,10 @@ import pytest
 
 import vpac
 from cli.test_cli import run
+from vpac.cli.evaluating import _file_name
 from vpac.evaluation import load_agent
+from vpac.execution.run import Run
+from vpac.execution.store import Result, Store
 from vpac.risk import ReturnSample
 
 
@@ -74,7 +77,9 @@ def test_sources(capsys, trained, tmp_path):
 
 def test_another_environment(capsys, trained, tmp_path):
     arguments = ["evaluate", trained / "calm", "--episodes", 50, "--out", tmp_path / "x", "--json"]
-    always = json.loads(run(capsys, *arguments, "--env", "vpac/CatchUp-v0", "--set", "luck=1.0")[1])
+    code, text, error = run(capsys, *arguments, "--env", "vpac/CatchUp-v0", "--set", "luck=1.0")
+    assert code == 0, error
+    always = json.loads(text)
     usual = json.loads(run(capsys, *arguments)[1])
     first, second = (x["policies"]["calm"]["discounted"]["variance"]["estimate"] for x in (always, usual))
     assert first < second
@@ -82,7 +87,6 @@ def test_another_environment(capsys, trained, tmp_path):
 
 def test_a_run_of_the_store(capsys, tmp_path):
     from vpac.execution.executors import make_executor
-    from vpac.execution.store import Store
     from vpac.execution.study import carry_out_studies, plan
     from vpac.experiments.catalogue import EXPERIMENTS
 
@@ -101,6 +105,45 @@ def test_a_run_of_the_store(capsys, tmp_path):
     assert f"did you mean '{name}'" in error
 
 
+def test_a_stored_run_with_a_wrapper_by_name_and_by_folder(capsys, tmp_path, monkeypatch):
+    task = {
+        "kind": "training", "env": "vpac.envs:CatchUp", "env_settings": {"luck": 1.0}, "algorithm": "vpac",
+        "settings": {"gamma": 0.9}, "wrappers": [["gymnasium.wrappers:ClipReward", {"max_reward": 0.0}]],
+    }  # fmt: skip
+    learner = vpac.VPAC("vpac/CatchUp-v0")
+    arrays = dict(zip(("theta", "w", "z", "mean"), map(np.array, learner.weights), strict=True))
+    store, stored = Store(tmp_path / "results"), Run(task, 0, 1)
+    store.write(stored, Result({"episode": [1.0]}, arrays, {}), {})
+    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    common = ["--store", store.root, "--episodes", 4, "--out", tmp_path / "x", "--json"]
+    named = ["--env", "vpac.envs:CatchUp"]
+    wrap = ["--wrap", "gymnasium.wrappers:ClipReward", "max_reward=0.0"]
+    code, _, error = run(capsys, "evaluate", stored.name, *common)
+    assert code == 2
+    assert f"vpac evaluate {stored.name} {' '.join(named + wrap)}" in error
+    assert "does not hold a learner" not in error
+    code, _, error = run(capsys, "evaluate", stored.name, *common, *named)
+    assert code == 2
+    assert f"vpac evaluate {stored.name} {' '.join(named + wrap)}" in error
+    for run_ in (stored.name, store.root / "runs" / stored.name):
+        code, out, error = run(capsys, "evaluate", run_, *common, *named, *wrap)
+        assert code == 0, error
+        assert json.loads(out)["policies"][stored.name]["undiscounted"]["maximum"]["estimate"] <= 0.0
+
+
+def test_a_comparison_does_not_write_over_an_evaluation(capsys, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for runs in (["calm"], ["calm", "bold"], ["bold/run-1"]):
+        assert run(capsys, "evaluate", *(trained / name for name in runs), "--episodes", 4, "--json")[0] == 0
+    assert {p.name for p in (tmp_path / "results" / "evaluate").iterdir()} == {"calm", "calm-vs-bold", "bold-run-1"}
+
+
+def test_names_of_files_are_tidy():
+    assert _file_name("cond, ψ = 0.5") == "cond-psi-0.5"
+    assert _file_name("bold/run-0 (2)") == "bold-run-0-2"
+    assert _file_name("..") == "sample"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -108,7 +151,7 @@ def test_a_run_of_the_store(capsys, tmp_path):
         ([], "expected at least one RUN"),
         (["RUN", "--episodes", 0], "episodes must be a whole number from 1 up"),
         (["RUN", "--levels", 2], "--levels must be above 0"),
-        (["RUN", "--set", "luck=1"], "add --env ID"),
+        (["RUN", "--set", "luk=1"], "has no argument 'luk'; did you mean 'luck'"),
         (["RUN", "--env", "vpac/CatchUpp-v0"], "did you mean 'vpac/CatchUp-v0'"),
         (["RUN", "--env", "vpac/FourRooms-v0"], "theta has shape"),
         (["RUN", "--gamma", 2], "gamma must be"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import vpac
@@ -145,3 +146,100 @@ def test_mistakes_are_named(capsys, folder):
         code, _, err = run(capsys, "check", *arguments)
         assert code == 2
         assert message in err
+
+
+REGISTERED = MODULE + "\ngymnasium.register('CoinForTests-v0', entry_point='coin_for_tests:Coin')\n"
+OTHER = """
+import gymnasium
+
+class Plus(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return reward + 100.0
+"""
+
+
+@pytest.fixture
+def unnamed(folder, monkeypatch):
+    """A folder with modules, and how a new process sees it: nobody has named anything."""
+    (folder / "coin_for_tests.py").write_text(REGISTERED)
+    (folder / "other_for_tests.py").write_text(OTHER)
+
+    def forget():
+        monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+
+    forget()
+    yield forget
+    gymnasium.registry.pop("CoinForTests-v0", None)
+    sys.modules.pop("other_for_tests", None)
+
+
+def about(folder):
+    return json.loads((folder / "run-0" / "agent.json").read_text())
+
+
+@pytest.mark.parametrize("env", ["coin_for_tests:CoinForTests-v0", "coin_for_tests:Coin"])
+def test_the_name_is_kept_and_the_next_command_is_said(capsys, folder, unnamed, env):
+    assert run(capsys, "train", "ac", env, "--episodes", 3, "--out", "q", "--json")[0] == 0
+    assert about(folder / "q")["env"] == env
+    unnamed()
+    for verb in ("evaluate", "watch"):
+        code, _, error = run(capsys, verb, "q")
+        assert code == 2
+        assert error.endswith(f"name it yourself, vpac {verb} q --env {env}\n")
+    assert run(capsys, "evaluate", "q", "--env", env, "--episodes", 5)[0] == 0
+    unnamed()
+    with pytest.raises(UserError, match=rf"AC\.load\('q/run-0', '{env}'\)"):
+        vpac.AC.load("q/run-0")
+    assert vpac.AC.load("q/run-0", env).episodes == 3
+
+
+def mean_of(capsys, *arguments):
+    code, out, error = run(capsys, "evaluate", *arguments, "--episodes", 20, "--json", "--deterministic")
+    assert code == 0, error
+    return next(iter(json.loads(out)["policies"].values()))["undiscounted"]["mean"]["estimate"], error
+
+
+def test_it_is_measured_where_it_learned(capsys, folder, unnamed):
+    wrap = ("--wrap", "coin_for_tests:Twice", "by=3", "--wrap", "other_for_tests:Plus")
+    command = ("train", "ac", "coin_for_tests:Coin", "--set", "flips=5", "stake=0", *wrap, "--episodes", 3)
+    assert run(capsys, *command, "--out", "q", "--json")[0] == 0
+    found = about(folder / "q")
+    assert found["arguments"] == {"flips": 5, "stake": 0}
+    assert found["wrappers"] == [["coin_for_tests:Twice", {"by": 3}], ["other_for_tests:Plus", {}]]
+    unnamed()
+    named = ("q", "--env", "coin_for_tests:Coin")
+    code, _, error = run(capsys, "evaluate", *named)
+    assert code == 2
+    assert "names a wrapper of its environment by an import path, 'other_for_tests:Plus'" in error
+    assert f"vpac evaluate {' '.join(named)} --wrap coin_for_tests:Twice by=3 --wrap other_for_tests:Plus" in error
+    mean, error = mean_of(capsys, *named, "--wrap", "other_for_tests:Plus")
+    assert mean == 500.0
+    assert "q/run-0: in coin_for_tests:Coin flips=5 stake=0, wrapped by other_for_tests:Plus" in error
+    assert "(from its training: flips=5, stake=0)" in error
+    mean, error = mean_of(capsys, *named)  # once it is named, it need not be named again
+    assert mean == 500.0
+    assert "(from its training: flips=5, stake=0, its wrappers)" in error
+    assert mean_of(capsys, *named, "--wrap", "none", "--set", "flips=2")[0] == 0.0
+    assert mean_of(capsys, "q", "--set", "flips=2")[0] == 200.0  # by now its environment has been named
+    assert (
+        mean_of(capsys, "q", "--env", "coin_for_tests:CoinForTests-v0")[0] != 500.0
+    )  # another name: as it is by itself
+
+
+def test_wrappers_of_the_same_module_are_named_with_it(capsys, folder, unnamed):
+    command = ("train", "ac", "coin_for_tests:Coin", "--wrap", "coin_for_tests:Twice", "--wrap", "RewardNoise", "std=0")
+    assert run(capsys, *command, "--episodes", 3, "--out", "q", "--json")[0] == 0
+    unnamed()
+    _, error = mean_of(capsys, "q", "--env", "coin_for_tests:Coin")
+    assert (
+        "in coin_for_tests:Coin, wrapped by coin_for_tests:Twice and RewardNoise std=0 (from its training: its wrappers)"
+        in error
+    )
+
+
+def test_an_environment_that_does_not_draw_itself(capsys, folder, unnamed):
+    assert run(capsys, "train", "ac", "coin_for_tests:Coin", "--episodes", 3, "--out", "q", "--json")[0] == 0
+    code, _, error = run(capsys, "watch", "q", "--env", "coin_for_tests:Coin")
+    assert code == 2
+    assert "__init__ an argument render_mode=None" in error
+    assert "render() that returns pixels" in error

@@ -19,8 +19,9 @@ import pytest
 from forging import forge
 from tiny import little
 from vpac.cli.watch import Watch
+from vpac.envs.recipes import Wanted
 from vpac.errors import UserError
-from vpac.evaluation.loading import load_agent, saved_environment
+from vpac.evaluation.loading import load_agent
 from vpac.execution.agents import find_agents
 from vpac.execution.executors import Serial
 from vpac.execution.index import index
@@ -102,7 +103,11 @@ def test_json(tmp_path, name):
     shutil.copytree(OLD, tmp_path / "old")
     for path in (tmp_path / "old").rglob("*.json"):
         path.write_bytes(JSONS[name])
-    for folder, load in (("learner", VPAC.load), ("agent", load_agent), ("agent", saved_environment)):
+    for folder, load in (
+        ("learner", VPAC.load),
+        ("agent", load_agent),
+        ("agent", lambda folder: find_agents(str(folder), folder)),
+    ):
         with pytest.raises(UserError):
             load(tmp_path / "old" / folder)
     from vpac.deep.policy import load_policy
@@ -129,13 +134,11 @@ def test_no_file_decides_what_is_imported(tmp_path, env, monkeypatch):
     shutil.copytree(OLD / "agent", tmp_path / "agent")
     for folder in ("learner", "agent"):
         forge(tmp_path / folder, {"env": env, "arguments": arguments})
-        with pytest.raises(UserError, match=r"import path|does not say how"):
-            saved_environment(tmp_path / folder)
-        with pytest.raises(UserError, match=r"import path|does not say how"):
+        with pytest.raises(UserError, match="import path"):
             find_agents(str(tmp_path / folder), tmp_path)
         with pytest.raises(UserError, match="import path"):
             Watch(run_=str(tmp_path / folder), store=tmp_path).run()
-    with pytest.raises(UserError, match="does not say how"):
+    with pytest.raises(UserError, match="import path"):
         VPAC.load(tmp_path / "learner")
     assert not (tmp_path / "ran").exists()
 
@@ -187,9 +190,29 @@ def test_no_stored_run_decides_what_is_imported(tmp_path, monkeypatch, change, k
     name = store.names()[0]
     with pytest.raises(UserError, match="import path"):
         find_agents(name, store.root)
-    if "env" in change:  # films are made without wrappers
-        with pytest.raises(UserError, match="import path"):
-            Watch(run_=name, store=store.root).run()
+    with pytest.raises(UserError, match="import path"):
+        Watch(run_=name, store=store.root).run()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["subprocess:run", "named:called", "named:RecordVideo", "named.evil:Wrapper", "evil:W"]
+)
+def test_naming_an_environment_names_no_other_code(tmp_path, monkeypatch, wrapper):
+    """Of a module that the user named, its own classes of wrappers may be used; functions and what it imports may not."""
+    ran = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    (tmp_path / "evil.py").write_text(ran)
+    (tmp_path / "named.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\nfrom gymnasium.wrappers import RecordVideo\n"
+        f"def called(env, **given): {ran}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    shutil.copytree(OLD / "agent", tmp_path / "agent")
+    about = {"env": "named:CartPoleEnv", "arguments": {}, "wrappers": [[wrapper, {}]]}
+    forge(tmp_path / "agent", about)
+    with pytest.raises(UserError, match=f"names a wrapper of its environment by an import path, '{wrapper}'"):
+        find_agents(str(tmp_path / "agent"), tmp_path, Wanted("named:CartPoleEnv"))
     assert not (tmp_path / "ran").exists()
 
 

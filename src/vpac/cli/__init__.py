@@ -15,6 +15,7 @@ import tyro
 from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
 from vpac.cli.frontier import Frontier
+from vpac.cli.hints import with_hints
 from vpac.cli.output import complain, refuse, say, show
 from vpac.cli.reading import gather
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
@@ -135,6 +136,8 @@ VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in (get_args(one)
 
 
 def _parsed(arguments: Sequence[str]) -> Any:
+    for kind in VERBS.values():
+        with_hints(kind)
     return tyro.cli(
         Verb,
         prog="vpac",

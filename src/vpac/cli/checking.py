@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from vpac.cli.output import show
+from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
 __all__ = ["Check"]
@@ -57,6 +57,8 @@ class Check:
         if found.errors:
             listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
             raise UserError(f"{self.env} cannot be learned from yet:\n{listed}")
+        given = [*(["--set", *self.set] if self.set else []), *(["--wrap", *self.wrap] if self.wrap else [])]
+        next_step(self.json, "frontier", self.env, *given)
         return 0
 
 

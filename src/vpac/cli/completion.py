@@ -53,6 +53,7 @@ def _names() -> dict[str, list[str]]:
     from vpac.experiments.catalogue import EXPERIMENTS
 
     trained, worlds = ([row["name"] for row in rows()] for rows in (algorithms, environments))
+    worlds += [name for name in _gymnasium_ids() if name not in worlds]
     groups = {name.partition("/")[0] for name in EXPERIMENTS}
     return {
         "ALGORITHM": trained,
@@ -62,6 +63,22 @@ def _names() -> dict[str, list[str]]:
         "[NAME …]": sorted({*groups, *EXPERIMENTS}),
         "[WHAT]": ["all", "environments", "algorithms", "experiments"],
     }
+
+
+def _gymnasium_ids() -> list[str]:
+    """Gymnasium's own environments, each in its newest version; they are in the registry, and nothing is imported for it."""
+    import gymnasium
+
+    newest: dict[str, Any] = {}
+    for spec in gymnasium.registry.values():
+        own = str(spec.entry_point).startswith("gymnasium.envs.")
+        if (
+            own
+            and spec.namespace is None
+            and (spec.version or 0) >= (newest[spec.name].version or 0 if spec.name in newest else 0)
+        ):
+            newest[spec.name] = spec
+    return sorted(spec.id for spec in newest.values())
 
 
 def _verb(name: str, kind: Any, known: Mapping[str, list[str]]) -> Verb:

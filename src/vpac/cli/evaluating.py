@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,15 @@ class Evaluate:
     """
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN …")]
-    """Folders of `vpac train`, or names of stored runs (`vpac runs` shows them)."""
+    """Folders of `vpac train`, or stored runs, by name (`vpac runs` shows them) or folder."""
     episodes: int = 1000
     """Episodes of each policy."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """Measure in this environment. Default: the one it was trained in."""
+    """Measure in this environment. Default: the one it was trained in, which an import path must name again."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Arguments of that environment, e.g. --set slip=0.1."""
+    """Arguments of the environment, beside those of training if it is the same one, e.g. --set slip=0.1."""
+    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
+    """Wrappers instead of those of training, the innermost first; none: without."""
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Prices of variance, in units of 1/reward, to measure policies at that were trained with --psi conditioned."""
     seed: int = 0
@@ -45,13 +48,13 @@ class Evaluate:
     """The most preferred actions instead of drawn ones."""
     undiscounted: bool = False
     """Show the sums of rewards instead of the discounted returns."""
-    levels: tuple[float, ...] = (0.05,)
+    levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
     """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where samples, summary and picture are written. Default: results/evaluate/RUN."""
-    store: Path = Path("results")
+    """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where stored runs are."""
     json: bool = False
     """Print JSON instead of tables."""
@@ -66,7 +69,7 @@ class Evaluate:
 
         self._check()
         agents = self._agents()
-        folder = self.out or Path("results") / "evaluate" / _file_name(next(iter(agents)))
+        folder = self.out or Path("results") / "evaluate" / self._folder_name()
         make_folder(folder)
         gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
         shared: dict[str, Any] = {
@@ -97,6 +100,13 @@ class Evaluate:
         say(f"wrote {folder}", quiet=self.json)
         return 0
 
+    def _folder_name(self) -> str:
+        """Of the runs that are measured, so that a comparison does not write over what is known of one of them."""
+        from vpac.execution.agents import short_name
+
+        names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
+        return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
+
     def _seeds(self, count: int) -> list[int]:
         """One for each policy, so that the samples are independent; the first is the seed itself."""
         import numpy as np
@@ -109,22 +119,21 @@ class Evaluate:
 
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
-        if self.set and self.env is None:
-            raise UserError("--set is for the environment that --env names: add --env ID")
         whole(self.seed, "seed")
         for alpha in self.levels:
             if not 0.0 < alpha <= 1.0:
                 raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
-        from vpac.cli.reading import key_values
-        from vpac.envs.making import make_env
+        from vpac.cli.output import say
+        from vpac.cli.reading import wanted
         from vpac.execution.agents import find_agents
 
-        env = make_env(self.env, **key_values(self.set)) if self.env else None
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
-            for name, one in self._priced(find_agents(run, self.store, env)):
+            where = wanted("evaluate", run, self.env, self.set, self.wrap)
+            agents = find_agents(run, self.store, where, lambda text: say(text, quiet=True))
+            for name, one in self._priced(agents):
                 unique, number = name, 2
                 while _file_name(unique) in map(_file_name, found):
                     unique, number = f"{name} ({number})", number + 1
@@ -144,7 +153,7 @@ class Evaluate:
 
 def _file_name(name: str) -> str:
     """A name that is safe as the name of a file."""
-    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-.") or "sample"
+    return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"
 
 
 def as_rich(table: Table) -> Any:

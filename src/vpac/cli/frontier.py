@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vpac.cli.output import say, show
+from vpac.cli.output import next_step, say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
+    from vpac.execution.frontier import Found
     from vpac.execution.questions import Asked, Question
     from vpac.execution.worker import Outcome
 
@@ -120,9 +121,18 @@ class Frontier:
         for sentence in [*found.trade_off.advice(), *picture.notes]:
             say(sentence, quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
+        self._next(found)
         for outcome in found.failed:
             say(f"{outcome.name}: {outcome.last_line}", quiet=True)
         return 1 if found.failed else 0
+
+    def _next(self, found: Found) -> None:
+        """Measuring the policy that the advice is about, if there is one."""
+        best = next((i for i in (found.trade_off.knee, found.trade_off.best_sharpe) if i is not None), 0)
+        runs = found.runs.get(found.trade_off.points[best].psi)
+        if runs:
+            store = ["--store", self.store] if str(self.store) != "results" else []
+            next_step(self.json, "evaluate", runs[0], *store, env=self.env)
 
     def _asked(self) -> Asked:
         from vpac.execution.questions import Asked

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vpac.cli.doctor import Health
 
-__all__ = ["algorithms", "environments", "experiments", "health_tables", "tables"]
+__all__ = ["algorithms", "environments", "experiments", "health_tables", "runs_table", "tables"]
 
 OTHERS = {
     "CliffWalking-v1": "Gymnasium's cliff",
@@ -68,6 +68,36 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Any]:
         for row in rows:
             shown.add_row(*({"True": "yes", "False": "no", "None": "none"}.get(str(x), str(x)) for x in row.values()))
         yield shown
+
+
+def runs_table(rows: Sequence[Mapping[str, Any]], title: str, width: int | None = None) -> tuple[Any, list[str]]:
+    """A table of runs, and the columns that it leaves out so that names stay whole and can be copied.
+
+    Args:
+        rows: of the index.
+        title: above it.
+        width: of the terminal; default: this one's.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    width = Console().width if width is None else width
+    cells = {"name": [row["name"] for row in rows], "status": [row["status"] for row in rows]}
+    for key in ("mean", "variance", "seconds"):
+        cells[key] = ["" if row[key] is None else f"{row[key]:.4g}" for row in rows]
+    hidden = []
+    finished = ["status"] if set(cells["status"]) <= {"finished"} else []
+    for heading in (*finished, "seconds", "variance", "mean"):
+        if sum(max(map(len, [key, *column])) + 3 for key, column in cells.items()) + 1 > width:
+            del cells[heading]
+            hidden.append(heading)
+    shown = Table(title=title, title_justify="left")
+    for heading in cells:
+        words = heading in ("name", "status")
+        shown.add_column(heading, overflow="fold", no_wrap=heading == "name", justify="left" if words else "right")
+    for row in zip(*cells.values(), strict=True):
+        shown.add_row(*row)
+    return shown, hidden
 
 
 def health_tables(health: Health) -> Iterator[Any]:

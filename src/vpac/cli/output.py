@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
-__all__ = ["complain", "inert", "refuse", "say", "show"]
+__all__ = ["complain", "inert", "next_step", "refuse", "say", "show"]
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 HIDDEN = dict.fromkeys(CONTROLS) | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
@@ -55,6 +56,19 @@ def say(text: str, quiet: bool) -> None:
 def complain(message: object) -> None:
     """Say on standard error what went wrong."""
     print(inert(f"vpac: {message}"), file=sys.stderr)
+
+
+def next_step(quiet: bool, *words: Any, env: str = "") -> None:
+    """The command that is worth typing next; programs are not told.
+
+    Args:
+        quiet: whether standard output is for programs.
+        words: of the command, without `vpac`.
+        env: the environment of the run that it is about: an import path has to be named again.
+    """
+    if not quiet:
+        again = ["--env", env] if ":" in env else []
+        print(inert(f"next: {shlex.join(['vpac', *map(str, words), *again])}"))
 
 
 def refuse(message: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
+    from vpac.envs.recipes import Wanted
 
-__all__ = ["gather", "key_values", "read_policy", "wrappers"]
+__all__ = ["gather", "key_values", "read_policy", "wanted", "wrappers"]
 
 WORDS = ("uniform", "greedy")
 LARGEST = 2**28
@@ -85,6 +87,14 @@ def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         else:
             raise UserError(f"--wrap begins with {word!r}: expected a wrapper, for example --wrap RewardNoise std=2")
     return [(path, key_values(pairs)) for path, pairs in found]
+
+
+def wanted(verb: str, run: str, env: str | None, arguments: Sequence[str], wrap: Sequence[str]) -> Wanted:
+    """Where a run is to act, by --env, --set and --wrap of a verb; `--wrap none` is without wrappers."""
+    from vpac.envs.recipes import Wanted
+
+    around = None if not wrap else [] if list(wrap) == ["none"] else wrappers(wrap)
+    return Wanted(env, key_values(arguments), around, f"vpac {verb} {shlex.quote(run)}")
 
 
 def gather(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

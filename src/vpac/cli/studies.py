@@ -226,8 +226,7 @@ class Runs:
 
     def run(self) -> int:
         """Look through the index."""
-        from rich.table import Table
-
+        from vpac.cli.listing import runs_table
         from vpac.cli.reading import key_values
         from vpac.execution.index import index
         from vpac.execution.store import Store
@@ -246,18 +245,15 @@ class Runs:
         ]
         if not rows and self.algorithm is not None and not any(r["algorithm"] == self.algorithm for r in found):
             one_of(self.algorithm, sorted({str(row["algorithm"]) for row in found}), "algorithm among the runs")
-        table = Table(title=f"{_count(len(rows), 'run')} in {self.store}", title_justify="left")
-        for heading in ("name", "status", "mean", "variance", "seconds"):
-            table.add_column(heading, overflow="fold", justify="left" if heading in ("name", "status") else "right")
-        for row in rows[: max(self.limit, 0)]:
-            numbers = ("" if row[key] is None else f"{row[key]:.4g}" for key in ("mean", "variance", "seconds"))
-            table.add_row(row["name"], row["status"], *numbers)
+        table, hidden = runs_table(rows[: max(self.limit, 0)], f"{_count(len(rows), 'run')} in {self.store}")
         show(rows if self.json else None, table)
         if not found:
             say(
                 "vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder",
                 quiet=self.json,
             )
+        if hidden and not self.json:
+            say(f"without {', '.join(hidden)}, for which there is no room here; --json has all", quiet=False)
         if len(rows) > self.limit and not self.json:
             say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
         return 0

@@ -44,14 +44,15 @@ class Train:
     """Independent runs of a tabular or linear learner. Default: 1."""
     seed: int = 0
     """Of everything random."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Where files are written. Default: results/train/ALGORITHM-ENV."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Runs at a time. Default: one for each core."""
     policy: Annotated[TEXT, tyro.conf.arg(metavar="greedy|softmax")] = None
     """Which policy is measured along the way. Default: greedy; with a budget softmax."""
     psi: Annotated[TEXT, tyro.conf.arg(metavar="PSI")] = None
-    """Price of variance, in units of 1/reward; a number or e.g. warm-up:0.05:300:500. Default: the paper's."""
+    """Price of variance, in units of 1/reward: a number, warm-up:0.05:300:500, or, of the PPO family, conditioned
+    (with --option psi_range=[0,0.1]). Default: the paper's, 0.015 or 0.01; the PPO family has none."""
     max_std: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
     """A budget: the standard deviation of the return is at most this; finds PSI."""
     max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
@@ -110,6 +111,7 @@ class Train:
 
     def _run_deep(self) -> int:
         from vpac.cli import deep
+        from vpac.cli.output import next_step
         from vpac.cli.reading import key_values
         from vpac.execution.deep import deep_algorithm
 
@@ -119,13 +121,31 @@ class Train:
         self._refuse(tabular, "the tabular and linear learners")
         if self.algorithm == "ppo" and self.psi is not None:
             raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {self.psi}")
+        self._need_price()
         named = ("psi", "gamma", "form", "weighting", "envs", "preset")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= self._budget() | key_values(self.option)
         kind, env = deep_algorithm(self.algorithm), self._checked()
         if self.resume is not None:
-            return deep.resume(kind, env, self.resume, self.steps, self.json)
-        return deep.train(kind, env, self.steps, self.seed, self._folder(), self.json, settings)
+            code, folder = deep.resume(kind, env, self.resume, self.steps, self.json), self.resume
+        else:
+            folder = self._folder()
+            code = deep.train(kind, env, self.steps, self.seed, folder, self.json, settings)
+        price = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
+        next_step(self.json, "evaluate", folder, *price, env=self.env)
+        return code
+
+    def _need_price(self) -> None:
+        """A learner that is to care for variance and is not told how much would be plain PPO in disguise."""
+        from vpac.cli.reading import key_values
+
+        given = self.psi is not None or {"psi", "budget"} & key_values(self.option).keys()
+        if not (given or self._budget() or self.resume or self.algorithm.casefold() == "ppo"):
+            raise UserError(
+                f"{self.algorithm} needs a price of variance, --psi PSI, in units of 1/reward, or a budget, --max-std S. "
+                f"Without units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and "
+                f"says which PSI that is. Risk-neutral: vpac train ppo {self.env}"
+            )
 
     def _budget(self) -> dict[str, Any]:
         """The setting `budget`, if there is one."""
@@ -160,7 +180,7 @@ class Train:
         return self.out or Path("results") / "train" / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
 
     def _run_tabular(self) -> int:
-        from vpac.cli.output import refuse, say, show
+        from vpac.cli.output import next_step, refuse, say, show
         from vpac.cli.reading import key_values
         from vpac.execution.training import algorithm, train
         from vpac.files import hold
@@ -168,6 +188,11 @@ class Train:
         from vpac.report import training as report
 
         kind = algorithm(self.algorithm)
+        if self.psi == "conditioned":
+            raise UserError(
+                f"--psi conditioned, one policy for many prices, is for the PPO family: vpac train vpac-ppo {self.env} "
+                "--psi conditioned --option psi_range=[0,0.1]"
+            )
         named = ("psi", "gamma", "alpha_theta", "alpha_w", "alpha_z", "form", "variance_of", "max_episode_steps")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= self._budget() | key_values(self.option)
@@ -184,6 +209,7 @@ class Train:
         for budget in result.budgets:
             say(budget.words, quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
+        next_step(self.json, "evaluate", folder, env=self.env)
         for error in result.diverged:
             refuse(f"a run is missing: {error}")
         return 2 if result.diverged else 0

@@ -25,16 +25,20 @@ class Watch:
     episodes: int = 1
     """How many are shown, one after the other."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """Another environment than the one it learned in; it must have the same spaces."""
+    """Another environment than the one it learned in, with the same spaces; or the same, if only an import path names it."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments of the environment, beside those it learned with."""
+    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
+    """Wrappers instead of those it learned with; none: without."""
+    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
+    """Price of variance, in units of 1/reward, of a policy that was trained with --psi conditioned."""
     deterministic: bool = False
     """Always take the most likely action. Default: act as in training."""
     seed: int = 0
     """Of starts and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
-    store: Path = Path("results")
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where runs are looked for by name."""
     json: bool = False
     """Print JSON instead of a table."""
@@ -42,9 +46,8 @@ class Watch:
     def run(self) -> int:
         """Load, play, film."""
         from vpac.cli.output import say, show
-        from vpac.cli.reading import key_values
-        from vpac.evaluation.loading import check_named
-        from vpac.execution.acting import find_actor
+        from vpac.cli.reading import wanted
+        from vpac.execution.agents import find_trained
         from vpac.execution.watching import make_watched, shots
         from vpac.report.video import film_kind, pace, write_film
 
@@ -52,26 +55,32 @@ class Watch:
             raise UserError(f"--episodes must be a whole number from 1 up, got {self.episodes}")
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")
-        actor = find_actor(self.run_, self.store)
-        if self.env is None:
-            check_named(actor.env, actor.name)
-        path = self.out or self.store / "videos" / f"{actor.name}.gif"
-        kind, name = film_kind(path), self.env or actor.env
-        arguments = {**(actor.arguments if name == actor.env else {}), **key_values(self.set)}
-        made = make_watched(name, arguments)
+        trained = find_trained(self.run_, self.store)[0]
+        recipe, remark = trained.settle(wanted("watch", self.run_, self.env, self.set, self.wrap))
+        if remark:
+            say(remark, quiet=True)
+        path = self.out or self.store / "videos" / f"{Path(trained.name).parts[0]}.gif"
+        kind, made = film_kind(path), make_watched(recipe)
         every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)
         played: list[dict[str, Any]] = []
         try:
-            moments = shots(
-                made, actor.ready(made, name, arguments), self.episodes, self.seed, self.deterministic, every
-            )
+            agent = self._priced(trained.load(made, recipe), trained.name)
+            moments = shots(made, agent, self.episodes, self.seed, self.deterministic, every)
             frames = write_film(path, _noting(moments, played), fps)
         finally:
             made.close()
-        about = {"file": str(path), "run": actor.name, "env": name, "frames": frames, "fps": fps, "episodes": played}
-        show(about if self.json else None, _table(name, played))
+        about = {"file": str(path), "run": trained.name, "env": recipe.env, "frames": frames, "fps": fps}
+        show({**about, "episodes": played} if self.json else None, _table(recipe.env, played))
         say(f"wrote {path}", quiet=self.json)
         return 0
+
+    def _priced(self, agent: Any, name: str) -> Any:
+        """The agent or, of a conditioned one, its policy at the price."""
+        if self.psi is None:
+            return agent
+        if not hasattr(agent, "at"):
+            raise UserError(f"{name} was trained for one price of variance: leave --psi out")
+        return agent.at(self.psi)
 
 
 def _noting(moments: Any, played: list[dict[str, Any]]) -> Any:

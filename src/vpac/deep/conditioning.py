@@ -41,7 +41,8 @@ class PriceRange:
         """From a pair, as users and files write it."""
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise UserError(
-                f"psi_range must be the smallest and the largest price of variance, e.g. (0, 0.5), got {given!r}"
+                'psi="conditioned" needs psi_range, the smallest and the largest price of variance, e.g. (0, 0.1), on the '
+                f"command line --option psi_range=[0,0.1]; got {given!r}"
             )
         return cls(*given)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vpac.deep.vector import Step
+from vpac.envs.recipes import Recipe
 from vpac.envs.registration import NoisyTask
 from vpac.errors import UserError
 
@@ -26,7 +27,7 @@ class OfEnvPool:
 
     def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
         self.name, self.n = name, n
-        self.arguments: dict[str, Any] | None = dict(arguments or {})
+        self.recipe: Recipe | None = Recipe(name, dict(arguments or {}))
         self.lanes: tuple[slice, ...] = (slice(0, n),) if n == 1 else (slice(0, n // 2), slice(n // 2, n))
         self._task, self._options = name, dict(arguments or {})
         self._ids = [np.arange(lane.stop - lane.start, dtype=np.int32) for lane in self.lanes]
@@ -91,7 +92,7 @@ class NoisyPool(OfEnvPool):
 
     def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
         super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
-        self.name, self.arguments = task.id, dict(arguments)
+        self.name, self.recipe = task.id, Recipe(task.id, dict(arguments))
         self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
         low, high = task.noise.get("low"), task.noise.get("high")
         self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high

@@ -97,7 +97,7 @@ class JsonLines:
 
     def _replace(self, lines: list[bytes]) -> None:
         write_bytes(self._path, b"".join(lines))
-        self._file = open(self._path, "ab", buffering=0, opener=_own)
+        self._file = os.fdopen(_own(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
 
     def _lines(self, agent: PPO) -> dict[int, bytes]:
         """Lines that are in the file and may stay, by their iteration: none after an agent's last one, and `spacing` apart."""

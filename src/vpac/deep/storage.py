@@ -17,7 +17,7 @@ from vpac.deep.estimators import Trace
 from vpac.deep.history import History
 from vpac.deep.normaliser import RunningMoments
 from vpac.deep.saved import AGENT, FORMAT, read_agent
-from vpac.envs.making import is_named_by_user
+from vpac.envs.recipes import noted, remade
 from vpac.errors import UserError
 from vpac.files import make_folder, read_pair, write_pair
 from vpac.risk.budget import Multiplier
@@ -43,8 +43,7 @@ def save(agent: PPO, folder: Path) -> Path:
     data = {
         "format": FORMAT,
         "algorithm": type(agent).__name__,
-        "env": agent.environments.name,
-        "arguments": agent.environments.arguments,
+        **noted(agent.environments.name, agent.environments.recipe),
         "seed": agent.seed,
         "preset": agent.preset,
         "options": agent.options.as_dict(),
@@ -88,12 +87,8 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
         raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
     try:
         numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
-        if env is None and (data["arguments"] is None or not is_named_by_user(data["env"])):
-            raise UserError(
-                f"{folder} does not say how its environment, {data['env']}, was made: pass it, {word}.load(path, env)"
-            )
-        arguments = data["arguments"] if env is None else None
-        agent = kind(data["env"] if env is None else env, seed=data["seed"], arguments=arguments, **data["options"])
+        made, arguments = remade(data, env, folder, word)
+        agent = kind(made, seed=data["seed"], arguments=arguments or None, **data["options"])
         agent.preset = str(data.get("preset"))
         _restore(agent, data, numbers, folder)
     except UserError:

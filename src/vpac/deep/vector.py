@@ -18,9 +18,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.making import make_env
+from vpac.envs.recipes import Recipe, recipe_of
 from vpac.envs.registration import NOISY_TASKS
 from vpac.errors import UserError
-from vpac.learners.sight import arguments_of, remake
+from vpac.learners.sight import remake
 from vpac.typing import BoolArray, FloatArray
 
 __all__ = ["Environments", "Step", "environments", "has_envpool"]
@@ -48,8 +49,8 @@ class Environments(Protocol):
     action_space: spaces.Space[Any]
     same_step: bool
     """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
-    arguments: dict[str, Any] | None
-    """What `gymnasium.make` needs beside the name to make one again; None: it cannot."""
+    recipe: Recipe | None
+    """How one is made again; None: plain data cannot say."""
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew, from one seed for each; returns the observations."""
@@ -126,8 +127,8 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     first = make_env(env, **given)
     if isinstance(env, gymnasium.Env) and n > 1:
         why = ": pass envs=1, or its id, its class or a function that makes one"
-        return Loop([first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first))
-    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first))
+        return Loop([first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first), recipe_of(env))
+    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), recipe_of(env, **given))
 
 
 def name_of(env: gymnasium.Env[Any, Any]) -> str:
@@ -140,8 +141,8 @@ class Loop(OneLane):
 
     same_step = False
 
-    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
-        self.envs, self.name, self.n, self.arguments = envs, name, len(envs), arguments_of(envs[0])
+    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, recipe: Recipe | None = None) -> None:
+        self.envs, self.name, self.n, self.recipe = envs, name, len(envs), recipe
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
         self._over = np.zeros(self.n, bool)
         box = isinstance(self.observation_space, spaces.Box)
@@ -183,7 +184,7 @@ class OfGymnasium(OneLane):
                 f"envs={env.num_envs}; backend='envpool' makes it"
             )
         self.env, self.n = env, env.num_envs
-        self.arguments: dict[str, Any] | None = None
+        self.recipe: Recipe | None = None
         self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)

@@ -16,25 +16,14 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
+from vpac.envs import naming
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = ["Wrap", "is_named_by_user", "make_env", "spec_of"]
+__all__ = ["Wrap", "make_env", "spec_of"]
 
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
-
-
-NAMED: set[str] = set()
-"""Import paths that were named in this process, by its user; what is read from files does not get here."""
-
-
-def is_named_by_user(name: str) -> bool:
-    """Whether an environment that a file names may be made: a registered id, or an import path that the user named, too.
-
-    An import path is code: `os:system` is one. A file must not say what is imported.
-    """
-    return ":" not in name or name in NAMED
 
 
 def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
@@ -94,10 +83,12 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
-    NAMED.add(name)
+    naming.name(name)
     home = _imported(module, name)
     if rest in gymnasium.registry:
-        return _registered(rest, name)
+        found = deepcopy(_registered(rest, name))
+        found.id = name  # so that whoever asks where it is from is told the module, too
+        return found
     creator = getattr(home, rest, None)
     if callable(creator):
         return EnvSpec(name, entry_point=name, disable_env_checker=True)
@@ -112,8 +103,9 @@ def _registered(identity: str, name: str) -> EnvSpec:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
+        own = "" if ":" in name else f"; one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
         raise UserError(
-            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}"
+            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}{own}"
         ) from None
 
 
@@ -147,7 +139,22 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
         unknown = _unknown_argument(spec.id, creator, arguments)
         said = "does not take these arguments" if arguments else "cannot be made"
-        raise UserError(unknown or f"{spec.id} {said} ({reason})") from None
+        missing = _missing_argument(spec.id, creator, spec.kwargs)
+        raise UserError(unknown or missing or f"{spec.id} {said} ({reason})") from None
+
+
+def _missing_argument(name: str, creator: Any, given: Mapping[str, Any]) -> str:
+    """What to say of arguments that a constructor needs and did not get; empty if it got all."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [
+        key
+        for key, one in (inspect.signature(creator).parameters.items() if callable(creator) else ())
+        if one.kind in named and one.default is one.empty and key not in given
+    ]
+    if not needed:
+        return ""
+    flags, words = " ".join(f"{key}=…" for key in needed), " and ".join(map(repr, needed))
+    return f"{name} cannot be made without {words}: --set {flags}"
 
 
 def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> str:
@@ -185,10 +192,14 @@ def _wrapper_path(path: str) -> str:
                 f"{suggestion(path, noise.__all__)}"
             )
         return f"{noise.__name__}:{path}"
+    naming.name(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):
-        classes = [key for key, value in vars(home).items() if inspect.isclass(value)]
-        raise UserError(f"{module} has no wrapper {name!r}{suggestion(name, classes)}")
+        known = [
+            key for key, value in vars(home).items() if inspect.isclass(value) and issubclass(value, gymnasium.Wrapper)
+        ]
+        near = suggestion(name, known) or (f"; it has {', '.join(known)}" if known else "")
+        raise UserError(f"{module} has no wrapper {name!r}{near}")
     return path
 
 

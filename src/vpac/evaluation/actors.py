@@ -20,9 +20,12 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vpac.errors import UserError
+from vpac.evaluation.fitting import check_fits
 
 __all__ = ["Actor", "gamma_of", "global_noise_kept"]
 
+CHECKED = 50
+"""How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
 GAMMA = 0.99
 """The discount factor of agents that do not have one."""
 
@@ -41,11 +44,13 @@ class Actor:
     def __init__(
         self, agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], count: int, deterministic: bool
     ) -> None:
+        check_fits(agent, seen, acts, "the environment")
         self.agent, self.acts, self.deterministic = agent, acts, deterministic
         self.seen, self.count = batch_space(seen, count), count
         self.remembers = False
         """Whether the agent has shown that it carries a state from step to step."""
         self._state: Any = None
+        self._unchecked = CHECKED
         self._rng = np.random.default_rng(0)
         if callable(getattr(agent, "act", None)):
             self._ask = self._act
@@ -79,6 +84,10 @@ class Actor:
         if isinstance(self.acts, spaces.Dict | spaces.Tuple):
             return chosen
         found = np.asarray(chosen)
+        if found.dtype.kind not in "biuf":
+            raise UserError(
+                f"the agent answered with {next(iter(found.ravel().tolist()), None)!r:.80}: expected an action in {self.acts}"
+            )
         shape = (self.count, *(self.acts.shape or ()))
         if found.shape != shape:
             if found.size != np.prod(shape):
@@ -89,7 +98,17 @@ class Actor:
             found = found.reshape(shape)
         if isinstance(self.acts, spaces.Box):
             found = np.clip(found, self.acts.low, self.acts.high)
-        return found.astype(self.acts.dtype)
+        typed = found.astype(self.acts.dtype)
+        if self._unchecked > 0:
+            self._unchecked -= 1
+            self._check(found, typed)
+        return typed
+
+    def _check(self, found: Any, typed: Any) -> None:
+        """Whether these are actions; an environment may take others without a word, and what it does then is no measurement."""
+        for one, read in zip(found, typed, strict=True):
+            if not (np.array_equal(one, read) or isinstance(self.acts, spaces.Box)) or not self.acts.contains(read):
+                raise UserError(f"the agent answered with {one.tolist()!r:.80}: expected an action in {self.acts}")
 
     def _act(self, observations: Any, fresh: Any) -> Any:
         return self.agent.act(observations, self._rng, self.deterministic)
@@ -116,8 +135,16 @@ class Actor:
 
     def _together(self, actions: list[Any]) -> Any:
         if isinstance(self.acts, spaces.Dict | spaces.Tuple):
+            for action in actions[: len(actions) if self._unchecked > 0 else 0]:
+                self._unchecked -= 1
+                if not self.acts.contains(action):
+                    raise UserError(f"the agent answered with {action!r:.80}: expected an action in {self.acts}")
             return concatenate(self.acts, actions, create_empty_array(self.acts, len(actions)))  # type: ignore[arg-type]
-        return np.stack([np.asarray(action) for action in actions])
+        found = [np.asarray(action) for action in actions]
+        if len({one.shape for one in found}) > 1:
+            shapes = " and ".join(str(list(shape)) for shape in sorted({one.shape for one in found}))
+            raise UserError(f"the agent answered with actions of shapes {shapes}: expected actions in {self.acts}")
+        return np.stack(found)
 
 
 def gamma_of(agent: Any) -> float:

@@ -6,12 +6,11 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.making import is_named_by_user, make_env
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.sealing import parse
 
-__all__ = ["KINDS", "check_named", "described", "load_agent", "saved_environment"]
+__all__ = ["KINDS", "described", "load_agent"]
 
 TABULAR = ("AC", "MVPI", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
 DEEP = ("PPO", "VPACPPO", "VAACPPO", "MVPIPPO")
@@ -24,7 +23,8 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
 
     Args:
         path: the folder with `agent.json`, or one of `vpac train` that holds a single run.
-        env: the environment; default: the one that was saved.
+        env: the environment, or its name as in the file, which then has the arguments and wrappers of training; default: the
+            one that was saved.
     """
     folder = _folder(Path(path))
     name = described(folder).get("algorithm")
@@ -38,26 +38,6 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
 
         return load_policy(folder)
     return getattr(importlib.import_module(KINDS[name]), name).load(folder, env)
-
-
-def saved_environment(path: str | Path) -> Any:
-    """A new environment like the one that an agent in a folder was trained in: `"env"` and `"arguments"` of agent.json."""
-    folder = _folder(Path(path))
-    data = described(folder)
-    name, arguments = data.get("env"), data.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise UserError(f"{folder} does not say how its environment was made: name one")
-    check_named(name, folder)
-    return make_env(name, **arguments)
-
-
-def check_named(env: str, where: object) -> None:
-    """Refuse an environment that a file names by an import path, unless the user has named it, too."""
-    if not is_named_by_user(env):
-        raise UserError(
-            f"{where} names its environment by an import path, {env!r:.80}, and files do not decide what is imported: "
-            f"name it yourself (--env {env})"
-        )
 
 
 def _folder(folder: Path) -> Path:

@@ -1,81 +1,113 @@
-"""Agents by what a user calls them: a folder that was saved, a folder of `vpac train`, or the name of a stored run."""
+"""Agents by what a user calls them: a folder that was saved, a folder of `vpac train`, or a stored run, by name or folder."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vpac.envs.making import make_env
+import gymnasium
+
+from vpac.envs.recipes import Recipe, Wanted
 from vpac.errors import UserError, suggestion
-from vpac.evaluation.loading import check_named, load_agent, saved_environment
-from vpac.execution.acting import stored_policy
-from vpac.execution.making import learner_of, recipe_of
-from vpac.execution.store import Damaged, Record, Store
-from vpac.learners.learner import Learner
+from vpac.evaluation.fitting import check_fits
+from vpac.evaluation.loading import described, load_agent
+from vpac.execution.acting import stored_record, stored_with
+from vpac.execution.making import task_recipe
+from vpac.execution.store import Store
 
-__all__ = ["find_agents"]
+__all__ = ["Trained", "find_agents", "find_trained", "short_name"]
 
 
-def find_agents(name: str, store: Path, env: Any = None) -> dict[str, tuple[Any, Any]]:
-    """Agents by short names, each with the environment that it was trained in, as `vpac.evaluate` takes it.
+@dataclass(frozen=True)
+class Trained:
+    """An agent that is not loaded yet."""
+
+    name: str
+    """A short one."""
+    where: str
+    """What was read."""
+    env: Any
+    """What the file calls its environment."""
+    recipe: Recipe | None
+    """Where it learned; None: the file does not say how that was made."""
+    ready: Callable[[gymnasium.Env[Any, Any], Recipe], Any]
+    """Loads it for an environment, made from a recipe."""
+
+    def settle(self, wanted: Wanted) -> tuple[Recipe, str]:
+        """Where it is to act, and a remark on what of that came from its file."""
+        return wanted.settle(self.recipe, self.where, self.env)
+
+    def load(self, made: gymnasium.Env[Any, Any], recipe: Recipe) -> Any:
+        """The agent; one that does not fit the environment is refused."""
+        agent = self.ready(made, recipe)
+        check_fits(agent, made.observation_space, made.action_space, recipe.env)
+        return agent
+
+
+def find_agents(
+    name: str, store: Path, wanted: Wanted | None = None, remark: Callable[[str], object] = lambda text: None
+) -> dict[str, tuple[Any, Any]]:
+    """Agents by short names, each with the environment it is to act in, as `vpac.evaluate` takes it.
 
     Args:
         name: a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store.
         store: where stored runs are.
-        env: load the agent for this environment instead.
+        wanted: where they are to act; default: where they learned.
+        remark: called with what is worth saying of the environment.
     """
+    found: dict[str, tuple[Any, Any]] = {}
+    for one in find_trained(name, store):
+        recipe, words = one.settle(wanted or Wanted())
+        if words:
+            remark(words)
+        made = recipe.make()
+        found[one.name] = one.load(made, recipe), made
+    return found
+
+
+def find_trained(name: str, store: Path) -> list[Trained]:
+    """What is there under this name; of a folder of `vpac train` all of its runs, or the last checkpoint."""
     folder = Path(name)
+    if not folder.is_dir():
+        return [_stored(name, Store(store), store)]
+    if (folder / "run.json").is_file():
+        whole = folder.resolve()
+        return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     if (folder / "agent.json").is_file():
-        return {_short(folder): _loaded(folder, env)}
+        return [_saved(folder, short_name(folder))]
     runs = sorted((p.parent for p in folder.glob("run-*/agent.json")), key=lambda p: (len(p.name), p.name))
     if runs:
-        return {_short(run) if len(runs) > 1 else folder.name: _loaded(run, env) for run in runs}
-    agent, own = _stored(name, store)
-    return {name: (agent, own if env is None else env)}
+        return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
+    for place in sorted((folder / "checkpoints").glob("[0-9]*/agent.json"), reverse=True):
+        return [_saved(place.parent, folder.resolve().name)]
+    raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
 
 
-def _short(folder: Path) -> str:
+def short_name(folder: Path) -> str:
     """`vpac-FourRooms/run-0`: the folder and the one above it."""
     whole = folder.resolve()
     return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
 
 
-def _loaded(folder: Path, env: Any) -> tuple[Any, Any]:
-    return load_agent(folder, env), saved_environment(folder) if env is None else env
+def _saved(folder: Path, name: str) -> Trained:
+    about = described(folder)
+    return Trained(
+        name, str(folder), about.get("env"), Recipe.read(about), lambda made, recipe: load_agent(folder, made)
+    )
 
 
-def _stored(name: str, root: Path) -> tuple[Any, Any]:
-    """A run of the store: its task says how the learner was made, its file what it learned."""
-    store = Store(root)
+def _stored(name: str, store: Store, root: Path) -> Trained:
     names = store.names()
     if name not in names:
         raise UserError(
             f"there is no agent {name!r}: expected a folder with agent.json, one that `vpac train` wrote, or a run in {root} "
             f"(`vpac runs --store {root}` lists them){suggestion(name, names)}"
         )
+    record = stored_record(store, name)
     try:
-        record = store.read(name)
-    except Damaged as error:
-        raise UserError(str(error)) from None
-    task = record.run.task
-    if task["kind"] not in ("training", "deep"):
-        raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
-    try:
-        for imported in (task["env"], *(path for path, _ in task.get("wrappers", ()))):
-            check_named(imported, name)
-        world = _world(record)
-        return stored_policy(record, world, task["env"]) if task["kind"] == "deep" else _trained(record), world
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        recipe = task_recipe(record.run.task)
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{name} does not hold a learner: {error!s:.200}") from None
-
-
-def _trained(record: Record) -> Learner:
-    learner, learned = learner_of(record.run.task, record.run.seed), record.policy()
-    for name, weights in zip(("theta", "w", "z", "mean"), learner.weights, strict=True):
-        weights[...] = learned[name]
-    return learner
-
-
-def _world(record: Record) -> Any:
-    env, arguments = recipe_of(record.run.task)
-    return make_env(env, **arguments)
+    return Trained(name, name, recipe.env, recipe, lambda made, recipe: stored_with(record, made, recipe))

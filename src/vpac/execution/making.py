@@ -9,14 +9,15 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.making import make_env, spec_of
+from vpac.envs.making import make_env
+from vpac.envs.recipes import Recipe
 from vpac.errors import UserError
 from vpac.execution.run import canonical
 from vpac.execution.training import algorithm
 from vpac.learners.learner import Learner
 from vpac.learners.options import StepSizeOrder
 
-__all__ = ["learner_of", "process_of", "recipe_of", "world_of"]
+__all__ = ["learner_of", "process_of", "recipe_of", "task_recipe", "world_of"]
 
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
@@ -25,10 +26,12 @@ WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 def recipe_of(task: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """A task's environment as the makers of environments take it: a name and arguments, or, with wrappers or an import
     path, a specification that has them all."""
-    arguments = dict(task.get("env_settings") or {})
-    if task.get("wrappers") or ":" in task["env"]:
-        return spec_of(task["env"], _wrappers(task), **arguments), {}
-    return task["env"], arguments
+    return task_recipe(task).parts()
+
+
+def task_recipe(task: dict[str, Any]) -> Recipe:
+    """A task's environment as plain data."""
+    return Recipe(task["env"], dict(task.get("env_settings") or {}), tuple(_wrappers(task)))
 
 
 def _wrappers(task: dict[str, Any]) -> list[Any]:

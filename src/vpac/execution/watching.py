@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from vpac.envs.making import make_env
+from vpac.envs.recipes import Recipe
 from vpac.errors import UserError
-from vpac.execution.acting import Act
 
 __all__ = ["LONGEST", "Shot", "make_watched", "shots"]
 
@@ -38,14 +37,24 @@ class Shot(NamedTuple):
     """"terminated", "truncated", "left" after `LONGEST` steps, or empty while it goes on."""
 
 
-def make_watched(env: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def make_watched(recipe: Recipe) -> gymnasium.Env[Any, Any]:
     """An environment that draws itself."""
-    spec = gymnasium.registry.get(env)
+    spec = gymnasium.registry.get(recipe.env)
     if spec is not None and "mujoco" in str(spec.entry_point):
         choose_renderer()
-    made = make_env(env, **{**arguments, "render_mode": "rgb_array"})
+    refused = UserError(
+        f"{recipe.env} does not draw itself: give its class metadata = {{'render_modes': ['rgb_array'], 'render_fps': 10}}, "
+        "its __init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns "
+        "pixels, an array [height, width, 3] of uint8"
+    )
+    try:
+        made = recipe.make(render_mode="rgb_array")
+    except UserError as error:
+        if "has no argument 'render_mode'" in str(error):
+            raise refused from None
+        raise
     if "rgb_array" not in made.metadata.get("render_modes", ()):
-        raise UserError(f"{env} does not draw itself: it has no render mode 'rgb_array'")
+        raise refused
     return made
 
 
@@ -66,9 +75,9 @@ def _needed() -> str:
 
 
 def shots(
-    env: gymnasium.Env[Any, Any], act: Act, episodes: int, seed: int, deterministic: bool, every: int = 1
+    env: gymnasium.Env[Any, Any], agent: Any, episodes: int, seed: int, deterministic: bool, every: int = 1
 ) -> Iterator[Shot]:
-    """Play; every `every`-th step of an episode has a picture, and its first and last moments have one, too."""
+    """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moment, too."""
     starts, acts = np.random.SeedSequence(seed).spawn(2)
     generator, first = np.random.default_rng(acts), int(starts.generate_state(1)[0])
     for episode in range(episodes):
@@ -76,7 +85,8 @@ def shots(
         score, ended, step = 0.0, "", 0
         yield Shot(_picture(env), episode, 0, 0.0, 0.0, "")
         while not ended:
-            seen, reward, terminated, truncated, _ = env.step(act(seen, generator, deterministic))
+            action = agent.act(np.asarray(seen)[None], generator, deterministic)[0]
+            seen, reward, terminated, truncated, _ = env.step(action)
             step, score = step + 1, score + float(reward)
             ended = "terminated" if terminated else "truncated" if truncated else "left" if step >= LONGEST else ""
             picture = _picture(env) if ended or step % every == 0 else None

@@ -16,6 +16,7 @@ from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.making import make_env
+from vpac.envs.recipes import Recipe, recipe_of
 from vpac.errors import UserError
 from vpac.learners.compiled import compiled
 from vpac.learners.features import Tiles, fill_tiles, squash, tile_coder, unbounded
@@ -23,7 +24,7 @@ from vpac.learners.options import Options
 from vpac.learners.worlds import World, compile_mdp, compile_puddle
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Sight", "arguments_of", "look_at", "remake"]
+__all__ = ["Sight", "look_at", "remake"]
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
 """Wrappers that do not change what an environment does."""
@@ -61,8 +62,8 @@ class Sight:
     """The smallest action."""
     squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
     """Which coordinates of point observations have no bounds."""
-    arguments: dict[str, Any] | None = None
-    """What `gymnasium.make` needs beside the name to make it again; None: it cannot."""
+    recipe: Recipe | None = None
+    """How it is made again; None: plain data cannot say."""
 
     def features(self, observation: Any) -> IntArray:
         """The active features of an observation, which compiled code takes as they are: so they are checked here."""
@@ -107,7 +108,7 @@ def look_at(env: Any, options: Options) -> Sight:
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
     made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
-    return replace(_see(made, options), arguments=arguments_of(made))
+    return replace(_see(made, options), recipe=recipe_of(env))
 
 
 def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
@@ -119,18 +120,6 @@ def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
         except Exception as error:  # whatever constructors and wrappers make of it
             reason = error
     raise UserError(f"this environment cannot be made again ({reason}){why}")
-
-
-def arguments_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
-    """The arguments it was made with, if an id and they are all it takes."""
-    spec = env.spec
-    if spec is None or spec.id not in gymnasium.registry:
-        return None
-    wrappers = [wrapper for wrapper in spec.additional_wrappers if wrapper.name != "FlattenObservation"]
-    if wrappers != list(gymnasium.registry[spec.id].additional_wrappers):
-        return None
-    own = spec.max_episode_steps != gymnasium.registry[spec.id].max_episode_steps
-    return spec.kwargs | ({"max_episode_steps": spec.max_episode_steps} if own else {})
 
 
 def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:

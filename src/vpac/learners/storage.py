@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from vpac.envs.making import is_named_by_user, make_env
+from vpac.envs.making import make_env
+from vpac.envs.recipes import noted, remade
 from vpac.errors import UserError
 from vpac.files import read_bytes, read_pair, write_pair
 from vpac.sealing import check_format, parse, sealed
@@ -36,8 +37,8 @@ def save(learner: Learner, folder: Path) -> Path:
     if learner._holder is not None:
         numbers |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
     data = {
-        "format": FORMAT, "algorithm": type(learner).__name__, "env": learner.sight.name,
-        "arguments": _plain(learner.sight.arguments), "seed": learner.seed,
+        "format": FORMAT, "algorithm": type(learner).__name__,
+        **noted(learner.sight.name, learner.sight.recipe), "seed": learner.seed,
         "options": learner.options.as_dict(), "resets": learner._resets.bit_generator.state,
     }  # fmt: skip
     if learner._holder is not None:
@@ -66,24 +67,15 @@ def load(kind: type[L], folder: Path, env: Any) -> L:
         raise UserError(f"cannot read a learner from {folder}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, SafetensorError) as error:
         raise UserError(f"{folder} does not hold a learner: {error!s:.200}") from None
-    made = _environment(data, folder) if env is None else env
     try:
-        learner = kind(made, seed=data["seed"], **data["options"])
+        made, arguments = remade(data, env, folder, kind.__name__)
+        learner = kind(make_env(made, **arguments) if arguments else made, seed=data["seed"], **data["options"])
         _restore(learner, data, numbers, folder)
     except UserError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
     return learner
-
-
-def _plain(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
-    """An environment's arguments, if JSON can write them."""
-    try:
-        sealed({"arguments": arguments}, allow_nan=False)
-    except (TypeError, ValueError):
-        return None
-    return arguments
 
 
 def _check(data: Any, text: bytes, kind: type[Learner], folder: Path) -> None:
@@ -100,16 +92,6 @@ def _check(data: Any, text: bytes, kind: type[Learner], folder: Path) -> None:
         raise UserError(f"{folder} does not hold a learner: 'seed' in agent.json is {data['seed']!r}")
     if data["algorithm"] != kind.__name__:
         raise UserError(f"{folder} holds a {data['algorithm']}, not a {kind.__name__}: use {data['algorithm']}.load")
-
-
-def _environment(data: dict[str, Any], folder: Path) -> Any:
-    """The environment it was saved with. Older versions did not write its arguments down."""
-    arguments = data.get("arguments", {})
-    if not isinstance(arguments, dict) or not is_named_by_user(data["env"]):
-        raise UserError(
-            f"{folder} does not say how its environment, {data['env']}, was made: pass it, {data['algorithm']}.load(path, env)"
-        )
-    return make_env(data["env"], **arguments)
 
 
 def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:

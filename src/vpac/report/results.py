@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.envs.making import is_named_by_user
+from vpac.envs.naming import is_named_by_user
 from vpac.errors import UserError
 from vpac.execution.run import Run
 from vpac.execution.store import Damaged, Newer, Record, Store
