@@ -52,7 +52,7 @@ def test_what_it_cannot_do_is_named(bandit):
         bandit.at(3)
     with pytest.raises(UserError, match="PPO has no price of variance to condition on: use VPACPPO"):
         PPO(probes.Bandit, **ALL, **SMALL)
-    with pytest.raises(UserError, match="psi_range must be the smallest and the largest price"):
+    with pytest.raises(UserError, match="needs psi_range, the smallest and the largest price"):
         VPACPPO(probes.Bandit, psi="conditioned", **SMALL)
     with pytest.raises(UserError, match="psi_range must be"):
         VPACPPO(probes.Bandit, psi="conditioned", psi_range=(1.0, 0.5), **SMALL)
