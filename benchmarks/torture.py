@@ -195,10 +195,9 @@ def flips(home: Path, times: int, rng: np.random.Generator) -> Row:
 
 
 def rows(home: Path, times: int, seed: int) -> Iterator[Row]:
-    rng = np.random.default_rng(seed)
-    for make in (study, run):
-        subject = make(home)
-        for number, group in ((signal.SIGKILL, True), (signal.SIGTERM, False), (signal.SIGINT, False)):
+    rng, subjects = np.random.default_rng(seed), (study(home), run(home))
+    for number, group in ((signal.SIGKILL, True), (signal.SIGTERM, False), (signal.SIGINT, False)):
+        for subject in subjects:
             name = signal.Signals(number).name
             yield Row(f"{name} at random moments of a {subject.name}", *subject.disturb(number, times, rng, group))
     yield flips(home, times, rng)
