@@ -128,7 +128,7 @@ def test_solve_draws(capsys, tmp_path, world, kind):
         (["reproduce", "theorems", "--store", "/dev/null/x"], "cannot write /dev/null/x"),
         (["reproduce", "theorem"], "did you mean 'theorems'?"),
         (["reproduce", "theorems", "--scale", "2"], "scale must be above 0 and at most 1, got 2.0"),
-        (["reproduce", "theorems", "--runs", "0"], "runs must be a whole number from 1 up, got 0"),
+        (["reproduce", "theorems", "--runs", "0"], "runs must be a whole number from 1 to 1,000,000, got 0"),
         (["reproduce", "theorems", "--jobs", "0"], "jobs must be a whole number from 1 up, got 0"),
         (["reproduce", "theorems", "--executor", "proceses"], "did you mean 'processes'?"),
         (["sweep", "nowhere.toml"], "cannot read nowhere.toml: No such file"),

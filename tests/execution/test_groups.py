@@ -117,7 +117,7 @@ def test_runs_that_were_through_are_not_blamed_for_a_death(store, monkeypatch):
 
     first, second, third = runs()
     hands, waiting, deaths = Processes(1), deque(), Counter({first.name: 1, second.name: 1})
-    monkeypatch.setattr(executors._Worker, "start", classmethod(lambda cls: None))
+    monkeypatch.setattr(executors._Worker, "start", classmethod(lambda cls, stall: None))
     monkeypatch.setattr(executors._Worker, "kill", lambda self: None)
     dead = executors._Worker(Dead(), None, at=deque([second, third]), through={first.name: first})
     hands._workers.append(dead)

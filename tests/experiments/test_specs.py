@@ -156,7 +156,7 @@ def test_a_missing_or_huge_file_is_refused(tmp_path):
         read_experiment(tmp_path / "none.toml")
     huge = tmp_path / "huge.toml"
     huge.write_bytes(b"#" * 2_000_000)
-    with pytest.raises(UserError, match="larger than"):
+    with pytest.raises(UserError, match="more than 1,000,000"):
         read_experiment(huge)
 
 

@@ -13,7 +13,7 @@ def test_the_band_of_a_variance_ends_at_zero():
     rows = np.array([[1.0, 1.0], [3.0, 1.1]])
     with figure_style() as plt:
         cut, whole = plt.subplots(1, 2)[1]
-        _band(cut, [1.0, 2.0], rows, "black", 0.0)
+        _band(cut, [1.0, 2.0], rows, "black", cut=True)
         _band(whole, [1.0, 2.0], rows, "black")
         lows = [axis.collections[0].get_paths()[0].vertices[:, 1].min() for axis in (cut, whole)]
     assert lows[0] == 0.0

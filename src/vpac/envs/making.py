@@ -103,9 +103,13 @@ def _registered(identity: str, name: str) -> EnvSpec:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
-        own = "" if ":" in name else f"; one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
+        own = (
+            ""
+            if ":" in name
+            else f", and one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
+        )
         raise UserError(
-            f"unknown environment {name!r}{near or '; `vpac list` shows those that can be solved'}{own}"
+            f"unknown environment {name!r}{near or f'; `vpac list` shows those that can be solved{own}'}"
         ) from None
 
 

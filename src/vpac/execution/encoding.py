@@ -75,5 +75,5 @@ def _read(contents: Sequence[bytes]) -> Any:
         if width * rows > MOST_NUMBERS:
             raise UserError(f"a table of {rows:,} rows and {width:,} columns is none that vpac wrote")
         return scan.collect()
-    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None

@@ -80,8 +80,11 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     import polars as pl
 
-    head = parse(pl.read_parquet_metadata(io.BytesIO(content))[KEY])
-    frame = pl.read_parquet(io.BytesIO(content))
+    try:
+        head = parse(pl.read_parquet_metadata(io.BytesIO(content))[KEY])
+        frame = pl.read_parquet(io.BytesIO(content))
+    except pl.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError(error) from None
     return head, {name: frame[name].to_numpy() for name in COLUMNS}
 
 
