@@ -1,7 +1,7 @@
 """How often the intervals of `ReturnSample` hold the truth: the table of docs/measuring.md.
 
-    python benchmarks/coverage.py                   600 samples of each kind, a minute or two
-    python benchmarks/coverage.py --trials 3000
+    python benchmarks/intervals.py                   600 samples of each kind, a minute or two
+    python benchmarks/intervals.py --trials 3000
 
 Nominally 95 %. An end that is unknown is beyond the truth. The last column is the share of samples that come with the note that
 their variance rests on too few episodes (`vpac.risk.trust`).
