@@ -78,7 +78,7 @@ def test_where_luck_comes_first_the_published_form_errs():
     mdp = vpac.FiniteMDP.from_gymnasium("vpac/CatchUp-v0")
 
     def objective(form: str, seed: int) -> float:
-        agent = VPACPPO("vpac/CatchUp-v0", form=form, seed=seed, **settings).learn(100_000)
+        agent = VPACPPO("vpac/CatchUp-v0", form=form, seed=seed, **settings).learn(60_000)
         logits = np.asarray(agent.networks.policy.net(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
         moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
         return float(moments.mean - 2.0 * moments.total_variance)
