@@ -13,7 +13,7 @@ from untrusted.command_line import VERB_WORDS, WORDS, Sandbox
 from untrusted.targets import DEEP, FILES, SEEDS, TEXTS, Readers, read_text
 from vpac.sealing import sealed
 
-CASES = {"bytes": 330, "data": 330, "text": 400, "words": 120, "deep": 12, "page": 4}
+CASES = {"bytes": 330, "data": 330, "text": 400, "words": 60, "deep": 12, "page": 4}
 """Of each reader."""
 QUIET = [
     HealthCheck.function_scoped_fixture,
