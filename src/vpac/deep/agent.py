@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from vpac.deep import compilation
 from vpac.deep.assessment import Scene, assess_spread, assess_value
@@ -31,6 +30,7 @@ from vpac.deep.streams import starts, streams
 from vpac.deep.vector import Backend, environments
 from vpac.errors import UserError
 from vpac.learners.checks import MOST_STEPS, whole
+from vpac.oracle.threads import one_blas_thread
 from vpac.risk.budget_report import PricePath
 from vpac.risk.schedules import as_schedule
 
@@ -210,7 +210,7 @@ class PPO:
             self.rewards.restart()
         done = self.timesteps + self._underway()
         self._fresh = True  # should this be interrupted
-        with threadpool_limits(1, "blas"):  # a few rows: more threads would only fight with the environments'
+        with one_blas_thread():  # a few rows: more threads would only fight with the environments'
             try:
                 rollout = self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
             except NotFinite as error:

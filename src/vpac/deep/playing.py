@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
 from vpac.liveness import advance, watched
+from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray
 
 __all__ = ["Played", "play"]
@@ -52,7 +52,7 @@ def play(
     sums, over = np.zeros((4, envs.n)), np.zeros(envs.n, bool)
     score, total, length, square = sums
     left = int(wanted.sum())
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         while left:
             step = envs.step(policy.act(seen, generator, deterministic))
             advance()

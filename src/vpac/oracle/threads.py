@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 __all__ = ["one_blas_thread"]
@@ -14,7 +16,13 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     For thousands of solutions of small systems more threads gain nothing, and when the machine is busy they wait for
     each other, many times longer than they compute.
     """
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[Any] = _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
     return limits
+
+
+@cache
+def _libraries(with_scipy: bool) -> Any:
+    """NumPy's library and, once it is loaded, SciPy's: to look for them takes two milliseconds, so it is done once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
