@@ -14,10 +14,14 @@ SCALES = {"training": 0.004, "convergence": 0.0002, "prediction": 0.01}
 
 
 def small(name: str) -> Experiment:
-    """An experiment of the catalogue; searches of the oracle, which have no scale, get fewer points."""
+    """An experiment of the catalogue; what has no scale is made smaller: points of the oracle's searches, steps of rollouts."""
     experiment = EXPERIMENTS[name]
     if experiment.kind == "frontier":
         return experiment.model_copy(update={"settings": experiment.settings | {"psis": [0.0, 0.02]}})
+    if (
+        experiment.evaluate == "rollouts"
+    ):  # of policies that learned nothing: they walk until the limit, a thousand episodes
+        return experiment.model_copy(update={"settings": experiment.settings | {"max_episode_steps": 100}})
     if experiment.kind == "theorems":
         return experiment.model_copy(update={"arms": experiment.arms[-1:]})
     return experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -16,11 +17,12 @@ from pathlib import Path
 from vpac.errors import UserError
 
 __all__ = [
-    "Unwritable", "cannot_write", "hold", "make_folder", "read_bytes", "read_pair", "start_writing", "sync_file", "sync_folder",
-    "unwritable", "write_atomically", "write_bytes", "write_pair", "write_text",
+    "Unwritable", "cannot_write", "hold", "make_folder", "read_bytes", "read_pair", "sync_file", "sync_folder", "sync_folders",
+    "unwritable", "write_atomically", "write_bytes", "write_new", "write_pair", "write_text",
 ]  # fmt: skip
 
-LARGEST = 2**31
+_libc = ctypes.CDLL(None, use_errno=True)
+LARGEST = 0x7FFFF000
 """Bytes of a file that is read; nothing that vpac writes comes near."""
 BLOCK = 4096
 """Bytes that a new folder, or the name of a file in one, takes."""
@@ -107,7 +109,8 @@ def make_folder(folder: Path, for_file: Path | None = None, needed: int | None =
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, "Permission denied")
+            code = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(code, os.strerror(code))
     except OSError as error:
         raise cannot_write(for_file or folder, error, needed) from None
 
@@ -170,9 +173,11 @@ def _waiting(path: Path, digest: str) -> Path:
     return path.parent / f".{path.name}.{hashlib.sha256(digest.encode()).hexdigest()[:16]}.new"
 
 
-def read_bytes(path: Path | str, most: int = LARGEST) -> bytes:
-    """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would let us wait for ever
+def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> bytes:
+    """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read; so is a
+    symbolic link, unless they are followed (ELOOP)."""
+    how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would let us wait for ever
+    handle = os.open(path, how if links else how | os.O_NOFOLLOW)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -217,25 +222,45 @@ def _umask() -> int:
     return mask
 
 
-def start_writing(paths: Iterable[Path]) -> None:
-    """Let the disk begin with files that will be made durable together, so that the first wait is for all of them."""
-    if not hasattr(os, "posix_fadvise"):  # not on every system; it only saves time
+def write_new(path: str, content: bytes) -> None:
+    """Write a file that is not there yet; it is not durable before it is synced."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(handle, left) :]
+    finally:
+        os.close(handle)
+
+
+def sync_folders(folders: Iterable[str], witness: int) -> None:
+    """Make folders durable, with the files right in them.
+
+    Of many at once the whole file system is synced, where the system can do that: then the disk is waited for once and not
+    once for each file. `witness` is a descriptor of it, opened before anything was written, so that it knows of every error.
+    """
+    folders = list(folders)
+    if len(folders) > 1 and hasattr(_libc, "syncfs"):
+        if _libc.syncfs(witness):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
         return
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            sync_file(f"{folder}/{name}")
+        sync_folder(folder)
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Path | str) -> None:
     """Make a file's content durable."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable, after a rename for example."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vpac.errors import UserError
+from vpac.errors import Newer, UserError
 
 __all__ = ["CHECKSUM", "check_format", "check_seal", "parse", "sealed"]
 
 CHECKSUM = "checksum"
 BLANK = "." * 64
-LARGEST = 2**28
+LARGEST = 2**26
 """Characters of a text that is parsed; parsed data takes some ten times as much memory."""
 
 
@@ -49,11 +49,16 @@ def check_seal(content: bytes, data: Any, required: bool = True) -> None:
 
 
 def check_format(content: bytes, data: Any, path: Path, newest: int, older: tuple[int, ...]) -> None:
-    """Raise a `UserError` unless the file of an agent is in a format that this version reads and, in the newest, sealed."""
+    """Raise a `UserError` unless the file of an agent is in a format that this version reads and, in the newest, sealed; a
+    `Newer` if a later version wrote it and not a fault of the disk."""
     found = data.get("format") if isinstance(data, dict) else None
-    if found not in (newest, *older):
-        raise UserError(f"{path.parent} is in format {found!r:.40}: this version reads formats up to {newest}")
+    words = f"{path.parent} is in format {found!r:.40}: this version reads formats up to {newest}"
+    later = isinstance(found, int) and found > newest
+    if found not in (newest, *older) and not later:
+        raise UserError(words)
     try:
-        check_seal(content, data, required=found == newest)
+        check_seal(content, data, required=found not in older)
     except ValueError as error:
         raise UserError(f"{path} is not what was written: {error}") from None
+    if later:
+        raise Newer(f"{words}, use a newer version")

@@ -16,7 +16,11 @@ from vpac.errors import UserError
 from vpac.execution.executors import Processes, Serial, make_executor
 from vpac.execution.store import Store
 from vpac.execution.study import carry_out_studies, plan
+from vpac.experiments.reading import read_experiment
 from vpac.experiments.spec import Arm
+
+RUNS = 70
+"""Of the study that is disturbed: many more than are done while a process starts."""
 
 
 @pytest.fixture
@@ -76,7 +80,8 @@ def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
     finally:
         hands.close()
     assert killed
-    assert (tally.done, tally.failed) == (16, [])
+    assert hands.retried == 1
+    assert (tally.done + tally.found, tally.failed) == (16, [])  # found: killed before it could say that it was done
     undisturbed = Store(tmp_path / "undisturbed")
     carry_out_studies(plans, undisturbed, Serial())
     assert contents(store) == contents(undisturbed)
@@ -129,10 +134,10 @@ def undisturbed(tmp_path_factory):
     """The bytes of the study that the next tests disturb, and its file."""
     folder = tmp_path_factory.mktemp("undisturbed")
     spec = folder / "little.toml"
-    spec.write_text(SPEC.format(runs=60, episodes=2000), encoding="utf-8")
-    code, _, err = Command(spec, folder / "results").end()
-    assert code == 0, err
-    return spec, contents(Store(folder / "results"))
+    spec.write_text(SPEC.format(runs=RUNS // 2, episodes=2000), encoding="utf-8")
+    store = Store(folder / "results")
+    carry_out_studies([plan(read_experiment(spec), full=True)], store, Serial())
+    return spec, contents(store)
 
 
 def wait_for_runs(store, count, process):
@@ -141,18 +146,32 @@ def wait_for_runs(store, count, process):
         time.sleep(0.005)
 
 
+def stamps(store):
+    """Finished runs, each with what changes when it is written once more."""
+    found = {name: (store.root / "runs" / name / "run.json").stat() for name in store.names()}
+    return {name: (state.st_ino, state.st_mtime_ns) for name, state in found.items()}
+
+
 def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
+    """And never does again what was finished: records stay as they are, and only what is left is counted as done."""
     spec, expected = undisturbed
-    rng = np.random.default_rng(5)
-    for moment in sorted(rng.integers(1, 100, size=4).tolist()):
+    rng, finished = np.random.default_rng(5), {}
+    for moment in sorted(rng.integers(1, RUNS - 10, size=4).tolist()):
         command = Command(spec, store.root)
-        wait_for_runs(store, min(moment, len(store.names()) + 40), command.process)
+        wait_for_runs(store, min(moment, len(store.names()) + RUNS // 3), command.process)
         time.sleep(float(rng.random()) * 0.05)
         os.killpg(command.process.pid, signal.SIGKILL)
         command.end()
+        now = stamps(store)
+        assert {name: now.get(name) for name in finished} == finished
+        finished = now
     code, out, err = Command(spec, store.root).end()
     assert code == 0, err
-    assert json.loads(out)["experiments"]["little"]["kept"] >= 1
+    tally = json.loads(out)["experiments"]["little"]
+    assert 1 <= len(finished) <= tally["kept"]
+    assert tally["kept"] + tally["done"] + tally["found"] == RUNS
+    now = stamps(store)
+    assert {name: now.get(name) for name in finished} == finished
     assert contents(store) == expected
     assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
 
@@ -167,7 +186,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
     assert "Traceback" not in err
     assert f"To go on: vpac sweep {spec} --jobs 2 --store {store.root}" in err
     done = len(store.names())
-    assert 5 <= done < 120
+    assert 5 <= done < RUNS
     _, listed, _ = run("ps", "-eo", "args")
     assert str(store.root) not in listed
     code, out, err = Command(spec, store.root).end()
@@ -192,11 +211,11 @@ def test_two_processes_on_one_store_share_the_work(store, undisturbed):
         assert found["failed"] == []
         counts.append(found)
     assert contents(store) == expected
-    assert [sum(found[key] for key in ("kept", "done", "found")) for found in counts] == [120, 120]
-    assert sum(found["done"] for found in counts) == 120  # each run was done once, by one of the two
+    assert [sum(found[key] for key in ("kept", "done", "found")) for found in counts] == [RUNS, RUNS]
+    assert sum(found["done"] for found in counts) == RUNS  # each run was done once, by one of the two
     times = [
         json.loads((store.root / "runs" / n / "run.json").read_text(encoding="utf-8"))["about"]["time"]
         for n in store.names()
     ]
-    assert len(times) == 120
+    assert len(times) == RUNS
     assert all(re.match(r"20\d\d-", text) for text in times)

@@ -7,6 +7,7 @@ import pytest
 
 from buckets import KEYS, s3_server
 from tiny import contents, little
+from vpac.cli import main
 from vpac.errors import UserError
 from vpac.execution import perform
 from vpac.execution.executors import Serial
@@ -184,14 +185,55 @@ def test_the_endpoint_may_come_from_the_environment(server, monkeypatch):
     assert store.identity() == Store("s3://vpac/from-environment").identity()
 
 
-def test_what_cannot_be_a_store_is_named(server):
+def test_what_cannot_be_a_store_is_named(server, tmp_path):
     for address, words in {
         "ftp://host/x": "expected a folder or s3://BUCKET/PREFIX",
         "s3://vpac/x?endpont=http://127.0.0.1": "did you mean 'endpoint'",
         "s3://key:word@vpac/x": "credentials come from the environment",
         "s3:///x": "expected s3://BUCKET/PREFIX",
+        **{
+            f"s3://vpac/x?endpoint={text}": "is no endpoint; expected http://HOST:PORT"
+            for text in (
+                "nonsense",
+                "ftp://h",
+                "http://",
+                "http://a%20b",
+                "http://h:99999",
+                "http://h:x",
+                "http://[::1",
+                "//h",
+            )
+        },
     }.items():
         with pytest.raises(UserError, match=words):
             Store(address)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: a store is a folder, which this is not"):
+        Store(tmp_path / "file")
     with pytest.raises(UserError, match=r"cannot use s3://nowhere/x.*bucket does not exist"):
         Store(f"s3://nowhere/x?endpoint={server}").place.prepare()
+
+
+@pytest.mark.parametrize("verb", ["runs", "report"])
+def test_a_bucket_that_cannot_be_read_is_not_said_to_be_written(server, verb, monkeypatch, capsys):
+    assert main([verb, "--store", f"s3://nowhere/x?endpoint={server}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"vpac: cannot read s3://nowhere/x?endpoint={server}: The specified bucket does not exist" in said
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"{server}/nothing")  # where the client asks for some
+    assert main([verb, "--store", f"s3://vpac/x?endpoint={server}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"vpac: cannot read s3://vpac/x?endpoint={server}: " in said
+    assert "Credentials come from the environment, and it has no AWS_ACCESS_KEY_ID" in said
+    assert "write" not in said
+
+
+def test_no_more_is_read_from_a_bucket_than_a_file_may_have(bucket):
+    place, content = Store(bucket).place, os.urandom(3_000_000)
+    place.write("runs/x", content)
+    place.write("runs/empty", b"")
+    assert place.read("runs/x") == place.read("runs/x", len(content)) == content
+    assert place.read("runs/empty", 0) == b""
+    with pytest.raises(OSError, match="it has 3,000,000 bytes or more, more than 2,999,999"):
+        place.read("runs/x", len(content) - 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from tiny import contents, little
 from vpac.execution.executors import Serial
 from vpac.execution.index import index
-from vpac.execution.run import Run, runs_of, seeds
+from vpac.execution.run import Run, Runs, canonical, runs_of, seeds
 from vpac.execution.store import Damaged, Newer, Result, Store
 from vpac.execution.study import carry_out_studies, plan, read_study
 from vpac.execution.worker import carry_out
@@ -61,6 +62,22 @@ def test_records_share_what_they_have_in_common(store):
     assert one.run.task is other.run.task
     assert one.about["versions"] is other.about["versions"]
     assert one.about == about
+
+
+def test_runs_that_share_a_task_are_named_by_their_whole_content():
+    """And a task is spelt out for their names only once."""
+    task, runs, spelt = {"kind": "training", "algorithm": "ac", "settings": {"psi": 0.1, "é": True}}, Runs(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vpac.execution.run.canonical", lambda data: spelt.append(data) or canonical(data))
+        found = [runs.read({"task": json.loads(json.dumps(task)), "number": n, "seed": n + 2**62}) for n in range(20)]
+    assert spelt == [task]
+    assert all(run.task is found[0].task for run in found)
+    for run in found:
+        content = hashlib.sha256(canonical(run.content).encode()).hexdigest()
+        assert run.name == Run(task, run.number, run.seed).name == f"ac-psi0.1-run{run.number}-{content[:16]}"
+    assert (
+        runs.read({"task": task | {"settings": {"psi": 0.1, "é": 1}}, "number": 0, "seed": 2**62}).name != found[0].name
+    )
 
 
 def test_what_is_written_is_read_back(store):

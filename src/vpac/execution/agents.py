@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,13 @@ class Trained:
     """Where it learned; None: the file does not say how that was made."""
     ready: Callable[[gymnasium.Env[Any, Any], Recipe], Any]
     """Loads it for an environment, made from a recipe."""
+    remark: str = ""
+    """What is worth saying of it."""
 
     def settle(self, wanted: Wanted) -> tuple[Recipe, str]:
-        """Where it is to act, and a remark on what of that came from its file."""
-        return wanted.settle(self.recipe, self.where, self.env)
+        """Where it is to act, and remarks: on it, and on what of that came from its file."""
+        recipe, words = wanted.settle(self.recipe, self.where, self.env)
+        return recipe, "; ".join(filter(None, (self.remark, words)))
 
     def load(self, made: gymnasium.Env[Any, Any], recipe: Recipe) -> Any:
         """The agent; one that does not fit the environment is refused."""
@@ -81,7 +84,10 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
     for place in sorted((folder / "checkpoints").glob("[0-9]*/agent.json"), reverse=True):
-        return [_saved(place.parent, folder.resolve().name)]
+        words = (
+            f"{folder} was stopped before its end: this is its checkpoint after {int(place.parent.name):,} iterations"
+        )
+        return [replace(_saved(place.parent, folder.resolve().name), remark=words)]
     raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
 
 

@@ -10,16 +10,19 @@ import queue
 import signal
 import socket
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from typing import Any
 
 from vpac._version import __version__
 from vpac.errors import UserError
-from vpac.execution.deadlines import Deadlines, note_beginning
+from vpac.execution.deadlines import Deadlines, beating
+from vpac.execution.machines import LOOK, Machines, needs
+from vpac.execution.patience import Unreadable
+from vpac.execution.reaching import check_address
 from vpac.execution.run import Run
 from vpac.execution.store import Store
 from vpac.execution.worker import Outcome, carry_out
@@ -31,12 +34,12 @@ AHEAD = 2
 """Tasks that are submitted for each core of the cluster, so that no core waits for the driver."""
 WORKER_DEATHS, NODE_DEATHS = 3, 10
 """How many workers may die of a run, and how many nodes under it, before it counts as failed."""
-RESOURCES = {"num_cpus": 1, "memory": 512 * 2**20}
-"""What a run is given; a worker that trains a tabular learner takes about 350 MB."""
 LONGEST = 4000
 """Characters of an error that go through Ray; the store has all of it."""
-LOOK, PAUSE = 5.0, 1.0
-"""Seconds between two looks at the size of the cluster, and at who is late."""
+MOST_DAMAGED = 4
+"""Checkpoints that were passed over and are named through Ray."""
+SILENCE = 120.0
+"""Seconds without a sign of life after which a worker counts as hung."""
 GRACE = 10.0
 """Seconds to wait for cancelled tasks to end."""
 
@@ -94,101 +97,138 @@ class OnRay:
     """A Ray cluster, until `close`. Ray itself retries nothing: the driver does, and knows why.
 
     Args:
-        address: HOST:PORT of its head, or auto. None: `$RAY_ADDRESS`, else one that runs on this machine, else a new one.
+        address: HOST:PORT of its head, ray://HOST:PORT, or auto. None: `$RAY_ADDRESS`, else one that runs on this machine,
+            else a new one.
         jobs: how many runs at a time; None: one for each core of the cluster.
         time_limit: seconds after which a run is stopped and recorded as failed; None: none.
+        silence: seconds without a sign of life after which a worker is killed, and its run tried once more.
     """
 
-    def __init__(self, address: str | None = None, jobs: int | None = None, time_limit: float | None = None) -> None:
-        self.jobs = jobs
+    def __init__(
+        self,
+        address: str | None = None,
+        jobs: int | None = None,
+        time_limit: float | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        self.jobs, self.retried = jobs, 0
         self._ray = _connect(address)
-        self._deadlines = None if time_limit is None else Deadlines(self._ray, time_limit)
-        self._task = self._ray.remote(there).options(max_retries=0, **RESOURCES)
+        self._deadlines = Deadlines(self._ray, time_limit, silence)
+        self._task = cache(
+            lambda cores, memory: self._ray.remote(there).options(max_retries=0, num_cpus=cores, memory=memory)
+        )
         self._refs: dict[str, Any] = {}
-        self._seen, self._cores = float("-inf"), 1
+        self._machines = Machines(self._ray)
+        self._given: dict[str, dict[str, int]] = {}
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Whichever core is free takes the next. Closing the iterator cancels what is on its way."""
         identity, deaths, limits = store.identity(), Counter[str](), self._deadlines
 
         def submit(run: Run) -> Future[Outcome]:
-            key = "" if limits is None else limits.expect(run.name)
-            ref = self._refs[run.name] = self._task.remote(store.address, identity, __version__, run.content, key)
+            given = self._given[run.name] = needs(run, self._machines.largest)
+            task = self._task(given["CPU"], given["memory"])
+            sign = limits.expect(run.name), limits.every
+            words = (store.address, identity, __version__, run.content, given["CPU"], *sign)
+            ref = self._refs[run.name] = task.remote(*words)
             return ref.future()  # type: ignore[no-any-return]
 
         def look() -> None:
-            if limits is not None:
-                limits.look(self._refs)
+            limits.look(self._refs)
+            for name in [name for name, given in self._given.items() if self._machines.lost(given)]:
+                del self._given[name]
+                self._ray.cancel(self._refs[name], force=True)
 
-        flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, LOOK if limits is None else PAUSE)
+        flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, min(LOOK, limits.pause))
         try:
             for outcome in flow.run(runs):
                 del self._refs[outcome.name]
-                if limits is not None:
-                    limits.forget(outcome.name)
+                self._given.pop(outcome.name, None)
+                limits.forget(outcome.name)
                 yield outcome
         finally:
-            self._cancel()
+            if self._cancel():  # what was killed may have been about to keep a run
+                store.tidy()
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
         self._cancel()
+        self._deadlines.close()
         self._ray.shutdown()
 
     def _room(self) -> int:
-        if self.jobs is not None:
-            return self.jobs
-        if time.monotonic() - self._seen > LOOK:
-            self._cores, self._seen = int(self._ray.cluster_resources().get("CPU", 0)), time.monotonic()
-        return AHEAD * max(self._cores, 1)
+        self._machines.look()
+        return AHEAD * max(self._machines.cores, 1) if self.jobs is None else self.jobs
 
     def _bury(self, store: Store, deaths: Counter[str], run: Run, error: BaseException) -> Outcome | None:
         """A death is tried again, unless it is one too many; anything else is not the run's doing."""
         errors, limits = self._ray.exceptions, self._deadlines
-        if limits is not None and run.name in limits.late:
+        if limits.seconds is not None and run.name in limits.late:
             words = f"it was stopped at its time limit of {limits.seconds:g} s"
             store.fail(run, words, {"status": "failed"})
             return Outcome(run.name, "failed", limits.seconds, words)
+        if run.name not in self._given:  # cancelled by `look`: submitted anew it fits a machine that is there
+            return None
         if isinstance(error, errors.RayTaskError):
-            raise error.cause if isinstance(error.cause, UserError) else error
+            raise error.cause if isinstance(error.cause, UserError | Unreadable) else error
         node = isinstance(error, errors.NodeDiedError | errors.LocalRayletDiedError)
         if not node and not isinstance(error, errors.WorkerCrashedError | errors.OutOfMemoryError):
             raise error
         kind, most = ("node", NODE_DEATHS) if node else ("worker", WORKER_DEATHS)
         deaths[f"{kind} {run.name}"] += 1
         if deaths[f"{kind} {run.name}"] < most:
+            self.retried += 1
             return None
-        why = (
-            "memory ran out"
-            if isinstance(error, errors.OutOfMemoryError)
-            else "SIGKILL often means that memory ran out"
-        )
+        if isinstance(error, errors.OutOfMemoryError):
+            why = "memory ran out"
+        elif run.name in limits.hung:
+            why = f"it gave no sign of life for {limits.silence:g} s and was killed"
+        else:
+            why = "SIGKILL often means that memory ran out"
         words = f"its {kind} died, {most} times; {why}"
         store.fail(run, words, {"status": "failed"})
         return Outcome(run.name, "failed", 0.0, words)
 
-    def _cancel(self) -> None:
-        """Nobody goes on with what nobody waits for."""
+    def _cancel(self) -> bool:
+        """Nobody goes on with what nobody waits for; returns whether anybody did."""
         refs = list(self._refs.values())
         self._refs.clear()
+        self._given.clear()
         for ref in refs:
             self._ray.cancel(ref, force=True)
         if refs:
             self._ray.wait(refs, num_returns=len(refs), timeout=GRACE)
+        return bool(refs)
 
 
-def there(address: str, identity: str, version: str, content: dict[str, Any], key: str = "") -> Outcome:
-    """What a worker does with a run."""
+def there(
+    address: str,
+    identity: str,
+    version: str,
+    content: dict[str, Any],
+    cores: int = 1,
+    key: str = "",
+    every: float = 0.0,
+) -> Outcome:
+    """What a worker does with a run, on so many cores; signs of life go under a key, every so many seconds."""
     from threadpoolctl import threadpool_limits
 
     if version != __version__:
         raise UserError(f"vpac {version} sent a run to vpac {__version__} on {socket.gethostname()}: install the same")
     store = _store(address, identity)
     _guarded()
-    note_beginning(key)
-    with threadpool_limits(1):
-        found = carry_out(store, Run.read(content))
-    return Outcome(found.name, found.status, found.seconds, found.error[-LONGEST:])
+    run = Run.read(content)
+    with beating(key, every), threadpool_limits(1), _on(cores) if run.task.get("kind") == "deep" else nullcontext():
+        found = carry_out(store, run)
+    damaged = tuple(words[:LONGEST] for words in found.damaged[:MOST_DAMAGED])
+    return Outcome(found.name, found.status, found.seconds, found.error[-LONGEST:], damaged)
+
+
+def _on(cores: int) -> AbstractContextManager[None]:
+    """The environments of EnvPool on so many cores: without that they take all of the machine's."""
+    from vpac.deep.pools import on
+
+    return on(cores)
 
 
 @cache
@@ -202,7 +242,9 @@ def _store(address: str, identity: str) -> Store:
     """The driver's store, if this machine sees it."""
     store = Store(address)
     try:
-        same = store.place.read(".identity").decode() == identity
+        same = store.place.read(".identity") == identity.encode()
+    except Unreadable:
+        raise
     except OSError:
         same = False
     if not same:
@@ -214,6 +256,7 @@ def _store(address: str, identity: str) -> Store:
 
 def _connect(address: str | None) -> Any:
     """Ray, connected; silent, because there is one display, the driver's."""
+    check_address(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, and warns of
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vpac.errors import UserError, suggestion
+from vpac.errors import Diverged, UserError, suggestion
 from vpac.execution.making import recipe_of
 from vpac.execution.run import Run, canonical
 from vpac.execution.scratch import Scratch
@@ -97,7 +97,7 @@ def curve(agent: PPO) -> dict[str, FloatArray]:
     """The numbers of the iterations, at most `ROWS` of them."""
     rows = agent.history
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).round().astype(int))
-    return {name: np.array([rows[i][name] for i in chosen]) for name in rows[-1]}
+    return {name: np.array([rows[i].get(name, np.nan) for i in chosen]) for name in rows[-1]}
 
 
 def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], dict[str, Any]]:
@@ -108,27 +108,40 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
     env, arguments = recipe_of(task)
     starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
     envs = environments(env, PLAYERS, "auto", arguments)
-    played = play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma)
+    played = _checked(play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma))
     envs.close()
     final = _numbers(played)
     samples: dict[str, Any] = {"scores": played.scores, "returns": played.returns, "lengths": played.lengths}
     if task["fixed_start"]:
         envs = environments(env, PLAYERS, "auto", {**arguments, **task["fixed_start"]})
-        again = play(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma)
+        again = _checked(play(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma))
         envs.close()
-        final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": float(again.scores.var(ddof=1))}
-        final |= {"fixed_discounted_variance": float(again.returns.var(ddof=1))}
+        final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": _variance(again.scores)}
+        final |= {"fixed_discounted_variance": _variance(again.returns)}
         samples |= {"fixed_scores": again.scores, "fixed_returns": again.returns}
     return final, samples
+
+
+def _checked(played: Played) -> Played:
+    """The episodes, if every score is a number."""
+    for number, score in enumerate(played.scores):
+        if not np.isfinite(score):
+            raise Diverged(f"the score of episode {number} that measures the policy is {score}: not finite")
+    return played
+
+
+def _variance(sample: FloatArray) -> float | None:
+    """None: a single episode has none."""
+    return float(sample.var(ddof=1)) if len(sample) > 1 else None
 
 
 def _numbers(played: Played) -> dict[str, float | None]:
     found: dict[str, float | None] = {"length": float(played.lengths.mean()), "volatility": played.volatility}
     for prefix, sample in (("", played.scores), ("discounted_", played.returns)):
-        variance = float(sample.var(ddof=1))
+        variance = _variance(sample)
         found |= {
             f"{prefix}mean": float(sample.mean()), f"{prefix}variance": variance,
-            f"{prefix}sharpe": float(sample.mean()) / variance**0.5 if variance > 0.0 else None,
+            f"{prefix}sharpe": float(sample.mean()) / variance**0.5 if variance else None,
             f"{prefix}cvar": float(risk.cvar(sample, 0.1)),
         }  # fmt: skip
     return found

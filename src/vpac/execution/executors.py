@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
@@ -41,6 +42,9 @@ OVERTIME = "its time limit"
 class Executor(Protocol):
     """Anything that carries out runs, in any order."""
 
+    retried: int
+    """Runs that were begun once more because who was at them had died."""
+
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Carry out the runs; yields how each went. Closing the iterator stops the rest."""
 
@@ -50,6 +54,8 @@ class Executor(Protocol):
 
 class Serial:
     """One run after the other, in this process."""
+
+    retried = 0
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """One after the other."""
@@ -83,6 +89,7 @@ class _Worker:
     def start(cls, stall: float = STALL) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
         process = mp.get_context("spawn").Process(target=serve, args=(theirs, stall), daemon=True)
+        resource_tracker.ensure_running()  # first: when the standard library starts its tracker, it unblocks signals
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can ignore it: Ctrl-C is for us
         try:
             process.start()
@@ -133,6 +140,7 @@ class Processes:
         self, jobs: int, time_limit: float | None = None, silence: float = SILENCE, stall: float = STALL
     ) -> None:
         self.jobs, self.time_limit, self.silence, self.stall = jobs, time_limit, silence, stall
+        self.retried = 0
         self._workers: list[_Worker] = []
         self._looked = time.monotonic()
 
@@ -230,6 +238,7 @@ class Processes:
         late = why.startswith(OVERTIME)
         if deaths[first.name] < ATTEMPTS and not late:
             waiting.appendleft(first)
+            self.retried += 1
             return
         died = f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
         error = f"it was stopped at {why}" if late else f"it hung {ATTEMPTS} times: {why}" if why else died

@@ -6,8 +6,12 @@ import contextlib
 import hashlib
 import io
 import json
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
+from vpac.execution.ahead import CHUNK, MANY
+from vpac.execution.crew import crew
 from vpac.execution.encoding import frame_of
 from vpac.execution.records import Damaged, Newer, read_record
 from vpac.execution.store import Store
@@ -23,17 +27,31 @@ COLUMNS = ("name", "status", "algorithm", "env", "seed", "mean", "variance", "se
 
 def index(store: Store) -> list[dict[str, Any]]:
     """One row a run, sorted by name; only folders that are new since the last time are read."""
-    known = _read(store)
-    rows, changed = [], False
-    for name, stamp in store.stamps().items():
-        row = known.get(name)
-        if row is None or row["stamp"] != stamp:
-            row, changed = _row(store, name, stamp), True
-        rows.append(row)
-    if changed or len(rows) != len(known):
+    known, stamps = _read(store), store.stamps()
+    new = [(name, stamp) for name, stamp in stamps.items() if name not in known or known[name]["stamp"] != stamp]
+    rows = known | {row["name"]: row for row in _rows(store, new)}
+    found = [rows[name] for name in stamps]
+    if new or len(found) != len(known):
         with contextlib.suppress(OSError, ValueError):  # a store that cannot be written to can still be listed
-            _write(store, rows)
-    return rows + [_failed(store, name) for name in store.failures()]
+            _write(store, found)
+    return found + [_failed(store, name) for name in store.failures()]
+
+
+def _rows(store: Store, new: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    """The rows of runs, each with its stamp; read by other processes, too, if there are very many."""
+    chunks = [new[begin : begin + CHUNK] for begin in range(0, len(new), CHUNK)]
+    many = len(new) >= MANY and store.place.readers == 1
+    there = crew().map(_there, [(store.address, chunk) for chunk in chunks]) if many else repeat(None)
+    for chunk, rows in zip(chunks, there, strict=False):
+        yield from rows or [_row(store, name, stamp) for name, stamp in chunk]
+
+
+def _there(chunk: tuple[str, Sequence[tuple[str, int]]]) -> list[dict[str, Any]] | None:
+    """In another process; what the machine cannot read is for whoever asked."""
+    try:
+        return [_row(Store(chunk[0]), name, stamp) for name, stamp in chunk[1]]
+    except OSError:
+        return None
 
 
 def _row(store: Store, name: str, stamp: int) -> dict[str, Any]:

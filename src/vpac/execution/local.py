@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vpac.errors import UserError
+from vpac.execution.folders import discard, new_folder, opened, the_first_one_wins
+from vpac.execution.patience import Unreadable, patiently
 from vpac.execution.places import PART, RECORD
 from vpac.execution.run import HASH, is_name
 from vpac.execution.scratch import Scratch
-from vpac.files import cannot_write, make_folder, read_bytes, start_writing, sync_file, sync_folder, write_bytes
+from vpac.files import (
+    LARGEST,
+    cannot_write,
+    make_folder,
+    read_bytes,
+    sync_file,
+    sync_folder,
+    sync_folders,
+    write_bytes,
+    write_new,
+)
 
 __all__ = ["Local"]
 
@@ -43,15 +54,17 @@ class Local:
         self.root, self.address = root, os.fspath(root.absolute())
         self._root = os.fspath(root)
         self._locks: int | None = None
+        self._last = ""
         self._look()
 
-    def prepare(self) -> None:
-        """Make the folder."""
-        make_folder(self.root)
+    def prepare(self, reading: bool = False) -> None:
+        """Make the folder; who only reads finds nothing in one that is not there."""
+        if not reading:
+            make_folder(self.root)
 
-    def read(self, key: str) -> bytes:
-        """A file's content."""
-        return read_bytes(self._named(key))
+    def read(self, key: str, most: int = LARGEST) -> bytes:
+        """A file's content; on a file system that machines share a read may fail once and not again."""
+        return patiently(lambda: self._read(key, most), f"{self.address}/{key}")
 
     def write(self, key: str, content: bytes) -> None:
         """Beside it first, then renamed."""
@@ -66,7 +79,7 @@ class Local:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                sync_file(Path(name))
+                sync_file(name)
                 os.link(name, target)
             finally:
                 os.unlink(name)
@@ -78,70 +91,65 @@ class Local:
 
     def remove(self, key: str) -> None:
         """Unlink."""
-        path = self._at(key)
+        path = self._named(key)
         try:
-            path.unlink(missing_ok=True)
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
         except OSError as error:
-            raise cannot_write(path, error) from None
+            raise cannot_write(Path(path), error) from None
 
     def files(self, folder: str) -> list[str]:
         """As the folder lists them; hidden ones are not ours."""
-        try:
-            entries = list(os.scandir(self._at(folder)))
-        except FileNotFoundError:
-            return []
-        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_file(follow_symlinks=False))
+        return sorted(
+            e.name for e in self._entries(folder) if not e.name.startswith(".") and e.is_file(follow_symlinks=False)
+        )
 
     def folders(self, folder: str) -> dict[str, int]:
         """With the time of the record, -1 if it is missing."""
-        try:
-            entries = list(os.scandir(self._at(folder)))
-        except FileNotFoundError:
-            return {}
-        names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
+        names = [
+            e.name for e in self._entries(folder) if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)
+        ]
         return {name: self._stamp(f"{self._root}/{folder}/{name}/{RECORD}") for name in sorted(names)}
 
     def has(self, folder: str) -> bool:
         """Folders get their names only when they are whole."""
         try:
-            return os.path.isdir(self._named(folder))
-        except OSError:  # no name of ours
+            found = patiently(lambda: os.stat(self._named(folder)), f"{self.address}/{folder}")
+        except Unreadable:
+            raise
+        except OSError:  # it is not there, or no name of ours
             return False
+        return stat.S_ISDIR(found.st_mode)
 
     def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
         """The caller holds the locks, so nobody else writes under the same temporary names.
 
-        Nothing gets its name before it is durable. The disk is told of all files before any of them is waited for.
+        All are in one folder of the store. Nothing gets its name before it is durable.
         """
-        parts: dict[Path, Path] = {}
-        target, needed = self.root, sum(len(content) for files in folders.values() for content in files.values())
+        parts: dict[str, str] = {}
+        needed = sum(len(content) for files in folders.values() for content in files.values())
+        target = self._named(next(iter(folders)))
+        parent = target.rpartition("/")[0]
         try:
-            for folder, files in folders.items():
-                target = self._at(folder)
-                temporary = target.parent / f".{target.name}{PART}"
-                make_folder(target.parent, target, needed)
-                _discard(temporary)
-                parts[temporary] = target
-                temporary.mkdir()
-                for name, content in files.items():
-                    (temporary / name).write_bytes(content)
-                if len(folders) > 1:
-                    start_writing(temporary / name for name in files)
-            for temporary, files in zip(parts, folders.values(), strict=True):
-                target = parts[temporary]
-                for name in files:
-                    sync_file(temporary / name)
-                sync_folder(temporary)
+            make_folder(Path(parent), Path(target), needed)
+            with opened(parent) as witness:
+                for folder, files in folders.items():
+                    target = self._named(folder)
+                    parts[temporary := f"{parent}/.{target.rpartition('/')[2]}{PART}"] = target
+                    new_folder(temporary)
+                    for file, content in files.items():
+                        write_new(f"{temporary}/{file}", content)
+                sync_folders(parts, witness)
             for temporary, target in parts.items():
-                with _the_first_one_wins():
-                    temporary.rename(target)
-            for parent in {target.parent for target in parts.values()}:
-                sync_folder(parent)
+                with the_first_one_wins():
+                    os.rename(temporary, target)
+            sync_folder(parent)
         except OSError as error:
-            raise cannot_write(target, error, needed) from None
+            raise cannot_write(Path(target), error, needed) from None
         finally:
             for temporary in parts:
-                _discard(temporary)
+                discard(temporary)
 
     def move(self, folder: str, target: str) -> None:
         """Rename."""
@@ -187,10 +195,17 @@ class Local:
             if part == f".{name}{PART}" and is_name(name):
                 with self.lock(name) as free:
                     if free:
-                        _discard(self._at("runs") / part)
+                        discard(self._at("runs") / part)
         for left in self._listed("checkpoints"):
             if is_name(left) and self.has(f"runs/{left}"):
-                _discard(self._at("checkpoints") / left)
+                discard(self._at("checkpoints") / left)
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        """None of a folder that is not there."""
+        try:
+            return patiently(lambda: list(os.scandir(self._named(folder))), f"{self.address}/{folder}")
+        except FileNotFoundError:
+            return []
 
     def _listed(self, folder: str) -> list[str]:
         try:
@@ -200,6 +215,8 @@ class Local:
 
     def _look(self) -> None:
         """What a store has at its top is a folder or a file of its own; anything else there is refused at once."""
+        if os.path.exists(self._root) and not os.path.isdir(self._root):
+            raise Refused(errno.ENOTDIR, "a store is a folder, which this is not", self._root)
         for name in (*FOLDERS, LOCKS):
             path = f"{self._root}/{name}"
             try:
@@ -226,26 +243,22 @@ class Local:
                 raise Refused(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
         return path
 
+    def _read(self, key: str, most: int) -> bytes:
+        """A file's content; the folder of the file that was read before need not be looked at once more."""
+        folder, _, file = key.rpartition("/")
+        if folder != self._last or file in ("", ".", "..") or "\0" in file:
+            self._named(key)
+            self._last = folder
+        try:
+            return read_bytes(f"{self._root}/{key}", most, links=False)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self._named(key)  # which says what is wrong
+            raise
+
     @staticmethod
     def _stamp(path: str) -> int:
         try:
             return os.stat(path).st_mtime_ns
         except OSError:
             return -1
-
-
-def _discard(path: Path) -> None:
-    """Remove a folder with all that is in it; of a link the link alone."""
-    if path.is_symlink() or path.is_file():
-        path.unlink(missing_ok=True)
-    elif path.exists():
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def _the_first_one_wins() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from vpac.execution.patience import Unreadable
 from vpac.execution.records import Newer, check_version, where
 from vpac.execution.store import Store
 from vpac.experiments.spec import Experiment
-from vpac.sealing import check_seal, parse
+from vpac.sealing import LARGEST, check_seal, parse
 
 __all__ = ["FORMAT", "Study", "damaged_notes", "key_of", "read_study", "studies"]
 
@@ -49,7 +50,7 @@ def read_study(store: Store, name: str) -> Study | None:
     One that a later version wrote is a `Newer`.
     """
     try:
-        content = store.place.read(key_of(name))
+        content = store.place.read(key_of(name), LARGEST)
         note: dict[str, Any] = parse(content)
         check_seal(content, note, required="format" in note)
         check_version(where(store.place, key_of(name)), note.get("format", 1), FORMAT)
@@ -61,7 +62,7 @@ def read_study(store: Store, name: str) -> Study | None:
         if not (math.isfinite(scale) and math.isfinite(seconds)):
             return None
         return Study(experiment, runs, scale, seconds, str(note["time"]), str(note["command"]))
-    except Newer:
+    except (Newer, Unreadable):
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None

@@ -9,6 +9,7 @@ where the record is, the run is whole. Two that carry out the same run write the
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,13 +20,17 @@ from urllib.parse import parse_qsl, urlsplit
 
 from vpac.errors import UserError, one_of
 from vpac.execution.copies import Copied
+from vpac.execution.patience import Unreadable
 from vpac.execution.places import RECORD
 from vpac.execution.scratch import Scratch
+from vpac.files import LARGEST, Unwritable
 
 __all__ = ["Objects"]
 
 RETRIES, PATIENCE = 5, timedelta(seconds=90)
 """How often, and for how long, a request is tried that the network lost or the server was too busy for."""
+
+KEY = "AWS_ACCESS_KEY_ID"
 
 
 class Objects:
@@ -54,6 +59,7 @@ class Objects:
         endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         more: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
         if endpoint:
+            _check_endpoint(address, endpoint)
             more |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
         try:
             self._store = S3Store(
@@ -63,28 +69,42 @@ class Objects:
         except (ValueError, TypeError, BaseError) as error:
             raise UserError(f"cannot use {address}: {str(error).splitlines()[0]:.200}") from None
 
-    def prepare(self) -> None:
+    def prepare(self, reading: bool = False) -> None:
         """Look whether the bucket answers."""
         try:
             self.files("studies")
         except OSError as error:
-            raise UserError(f"cannot use {self.address}: {error}") from None
+            words = str(error.strerror).removeprefix(f"cannot read {self.address}: ")
+            if KEY not in os.environ:
+                words += f". Credentials come from the environment, and it has no {KEY}: see docs/cluster.md"
+            raise UserError(f"cannot {'read' if reading else 'use'} {self.address}: {words}") from None
 
-    def read(self, key: str) -> bytes:
-        """Get."""
-        with _as_os_errors():
-            return bytes(self._store.get(key).bytes())
+    def read(self, key: str, most: int = LARGEST) -> bytes:
+        """Get. What the network loses is asked for again by the client itself; a server may say anything of the size."""
+        with self._errors():
+            found = self._store.get(key)
+            parts, size = [], int(found.meta["size"])
+            if size <= most:
+                size = 0
+                for part in found.stream():
+                    size += len(part)
+                    if size > most:
+                        break
+                    parts.append(bytes(part))
+            if size > most:
+                raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, more than {most:,}", key)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, key: str, content: bytes) -> None:
         """Put: an object is there whole or not at all."""
-        with _as_os_errors():
+        with self._errors("write"):
             self._store.put(key, content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Put under the condition that there is none."""
         from obstore.exceptions import AlreadyExistsError
 
-        with _as_os_errors():
+        with self._errors("write"):
             try:
                 self._store.put(key, content, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -93,12 +113,12 @@ class Objects:
 
     def remove(self, key: str) -> None:
         """Delete, which is no error if there is none."""
-        with _as_os_errors():
+        with self._errors("write"):
             self._store.delete(key)
 
     def files(self, folder: str) -> list[str]:
         """Names right below a prefix."""
-        with _as_os_errors():
+        with self._errors():
             found = self._store.list_with_delimiter(folder)["objects"]
             return sorted(entry["path"].rpartition("/")[2] for entry in found)
 
@@ -114,7 +134,7 @@ class Objects:
 
     def has(self, folder: str) -> bool:
         """Whether there is a record."""
-        with _as_os_errors():
+        with self._errors():
             try:
                 self._store.head(f"{folder}/{RECORD}")
             except FileNotFoundError:
@@ -132,7 +152,7 @@ class Objects:
     def move(self, folder: str, target: str) -> None:
         """Copy all, then delete, the record first: what is stopped in the middle is a run that is not whole."""
         keys = self.keys(folder)
-        with _as_os_errors():
+        with self._errors("write"):
             for key in keys:
                 self._store.copy(key, f"{target}{key.removeprefix(folder)}")
         for key in sorted(keys, key=lambda key: not key.endswith(RECORD)):
@@ -148,14 +168,14 @@ class Objects:
 
     def tidy(self) -> None:
         """Checkpoints of runs that are kept. Data without a record is overwritten when its run is carried out."""
-        with _as_os_errors():
+        with self._errors():
             left = [str(path) for path in self._store.list_with_delimiter("checkpoints")["common_prefixes"]]
         for folder in left:
             if self.has(f"runs/{folder.rpartition('/')[2]}"):
                 self.scratch(folder).clear()
 
     def _all(self, folder: str) -> Iterator[Any]:
-        with _as_os_errors():
+        with self._errors():
             for chunk in self._store.list(folder):
                 yield from chunk
 
@@ -163,18 +183,33 @@ class Objects:
         """Of everything below a folder."""
         return [str(entry["path"]) for entry in self._all(folder)]
 
+    @contextmanager
+    def _errors(self, verb: str = "read") -> Iterator[None]:
+        """What the client raises, as the errors of a file system, with what could not be done and the server's own words."""
+        from obstore.exceptions import BaseError, InvalidPathError
 
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    """What the client raises, as the errors that a file system raises, with the server's own words."""
-    from obstore.exceptions import BaseError
+        kind = Unreadable if verb == "read" else Unwritable
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, _words(error)) from None
+        except InvalidPathError as error:
+            raise OSError(errno.EINVAL, _words(error)) from None
+        except BaseError as error:
+            raise kind(errno.EIO, f"cannot {verb} {self.address}: {_words(error)}") from None
 
+
+def _check_endpoint(address: str, endpoint: str) -> None:
+    """The client would panic at what is no address of a server."""
     try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(_words(error)) from None
-    except BaseError as error:
-        raise OSError(_words(error)) from None
+        good = re.fullmatch(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?", endpoint)
+        good = good and (urlsplit(endpoint).port or 1)  # type: ignore[assignment]
+    except ValueError:  # a port above 65535, an address that is none
+        good = None
+    if not good:
+        raise UserError(
+            f"cannot use {address}: {endpoint!r:.200} is no endpoint; expected http://HOST:PORT or https://…"
+        )
 
 
 def _words(error: Exception) -> str:

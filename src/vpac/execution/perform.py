@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vpac.envs.first_look import looked_at
 from vpac.execution.making import learner_of, process_of
 from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
@@ -18,7 +19,8 @@ __all__ = ["perform"]
 
 def perform(run: Run, scratch: Scratch) -> Result:
     """Do it; a long run leaves checkpoints in `scratch`, and goes on from those that it finds there."""
-    return KINDS[run.task["kind"]](run, scratch)
+    with looked_at():
+        return KINDS[run.task["kind"]](run, scratch)
 
 
 def train(run: Run, _: Scratch) -> Result:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from vpac.errors import UserError
 from vpac.execution.scratch import Scratch
+from vpac.files import LARGEST
 
 __all__ = ["PART", "RECORD", "Place", "place_at"]
 
@@ -27,11 +28,12 @@ class Place(Protocol):
     readers: int
     """How many reads at a time pay."""
 
-    def prepare(self) -> None:
-        """Make sure that it can be used, or say why not with a `UserError`."""
+    def prepare(self, reading: bool = False) -> None:
+        """Make sure that it can be used, or only read, or say why not with a `UserError`."""
 
-    def read(self, key: str) -> bytes:
-        """What is kept under a key; `FileNotFoundError` if nothing is."""
+    def read(self, key: str, most: int = LARGEST) -> bytes:
+        """What is kept under a key; `FileNotFoundError` if nothing is, `Unreadable` if that cannot be known now, EFBIG if it
+        has more bytes than that, found before they are read."""
 
     def write(self, key: str, content: bytes) -> None:
         """Keep it, whole or not at all."""

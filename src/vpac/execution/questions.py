@@ -24,6 +24,8 @@ __all__ = ["PRICED", "Asked", "Question"]
 
 PRICED = [name for name in (*ALGORITHMS, *DEEP) if name.removeprefix("off-policy-") not in ("ac", "ppo")]
 """Algorithms that have a price of variance."""
+MOST_POINTS = 1000
+"""Of a frontier."""
 MOST_STATES = 300
 """Finite processes up to this size are solved exactly."""
 
@@ -144,8 +146,8 @@ class Asked:
                 raise UserError(
                     f"{name} must be finite numbers that are not negative, got {', '.join(map(str, values))}"
                 )
-        if self.points < 2:
-            raise UserError(f"points must be a whole number from 2 up, got {self.points!r}")
+        if not 2 <= self.points <= MOST_POINTS:
+            raise UserError(f"points must be a whole number from 2 to {MOST_POINTS}, got {self.points!r}")
 
     @property
     def count(self) -> int:

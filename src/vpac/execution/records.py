@@ -4,9 +4,11 @@ written: everything is of its kind and within bounds, or it is refused with the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from vpac.errors import UserError
+from vpac.errors import Newer
+from vpac.execution.patience import Unreadable
 from vpac.execution.places import RECORD, Place
 from vpac.execution.run import FORMAT, Run
 from vpac.sealing import check_seal, parse
@@ -14,16 +16,14 @@ from vpac.sealing import check_seal, parse
 __all__ = ["FAILED", "RUNS", "Damaged", "Newer", "check_version", "read_failure", "read_record", "where"]
 
 RUNS, FAILED = "runs", "failed"
+LARGEST = 2**24
+"""Bytes of a record or a note: they have some thousands, and parsed data takes many times as much memory."""
 MOST = 2**63
 """Seeds, and how often an arm is run, are below this."""
 
 
 class Damaged(Exception):
     """A stored run that is not what was written."""
-
-
-class Newer(UserError):
-    """A file that a later version of vpac wrote: it is neither read nor touched."""
 
 
 def check_version(path: str, found: Any, newest: int) -> None:
@@ -35,14 +35,16 @@ def check_version(path: str, found: Any, newest: int) -> None:
         )
 
 
-def read_record(place: Place, name: str) -> dict[str, Any]:
-    """`run.json` of a run, checked."""
+def read_record(place: Place, name: str, read: Callable[[dict[str, Any]], Run] = Run.read) -> dict[str, Any]:
+    """`run.json` of a run, checked; `read` makes the run, which stands there as `run`."""
     key = f"{RUNS}/{name}/{RECORD}"
     path = where(place, key)
     try:
-        text = place.read(key)
+        text = place.read(key, LARGEST)
         record = parse(text)
         format_ = record["format"]
+    except Unreadable:  # it may be as good as ever
+        raise
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError):
@@ -56,9 +58,10 @@ def read_record(place: Place, name: str) -> dict[str, Any]:
         raise Damaged(f"{path} has format {format_!r:.40}; this version of vpac reads format {FORMAT}")
     if not (_is_run(record) and _is_result(record)):
         raise Damaged(f"{path} is not a record of a run that vpac wrote")
-    if record["name"] != name or _name(record) != name:
+    run = _run(record, read)
+    if run is None or record["name"] != name or run.name != name:
         raise Damaged(f"{where(place, f'{RUNS}/{name}')}: the folder's name is not that of the run in it")
-    return dict(record)
+    return {**record, "run": run}
 
 
 def read_failure(place: Place, name: str) -> dict[str, Any] | None:
@@ -66,14 +69,16 @@ def read_failure(place: Place, name: str) -> dict[str, Any] | None:
     key = f"{FAILED}/{name}.json"
     path = where(place, key)
     try:
-        content = place.read(key)
+        content = place.read(key, LARGEST)
     except FileNotFoundError:
         return None
+    except Unreadable:
+        raise
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
     try:
         note = parse(content)
-        check_seal(content, note, required=False)
+        check_seal(content, note, required=isinstance(note, dict) and "format" in note)
     except ValueError as error:
         raise Damaged(f"{path} is not what was written: {error}") from None
     about = note.get("about")
@@ -124,10 +129,12 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _name(record: dict[str, Any]) -> str | None:
-    """The name that a run's content gives it; none if the content is nothing that can be run."""
+def _run(record: dict[str, Any], read: Callable[[dict[str, Any]], Run]) -> Run | None:
+    """The run, with the name that its content gives it; none if the content is nothing that can be run."""
     try:
-        return Run.read(record).name
+        run = read(record)
+        _ = run.name
+        return run
     except (ValueError, TypeError, RecursionError):
         return None
 

@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from vpac.experiments.spec import Arm, Experiment
 
-__all__ = ["FORMAT", "HASH", "Run", "canonical", "is_name", "runs_of", "seeds"]
+__all__ = ["FORMAT", "HASH", "Run", "Runs", "canonical", "is_name", "runs_of", "seeds"]
 
 FORMAT = 1
 """Of stored runs; it grows when the meaning of a setting changes, so that old runs are not taken for new ones."""
@@ -51,16 +51,12 @@ class Run:
     @property
     def hash(self) -> str:
         """Of the content."""
-        return hashlib.sha256(canonical(self.content).encode()).hexdigest()
+        return _hash(canonical(self.task), self.number, self.seed)
 
     @cached_property
     def name(self) -> str:
         """Readable, unique, and safe as the name of a folder."""
-        words = [self.task.get("algorithm") or self.task["kind"], self.task.get("env", "").rpartition("/")[2]]
-        psi = self.task.get("settings", {}).get("psi")
-        words += [] if psi is None else [f"psi{psi}"]
-        text = "-".join([*(w for w in words if w), f"run{self.number}"])
-        return f"{re.sub(r'[^A-Za-z0-9.]+', '-', text)[:80].strip('-.')}-{self.hash[:HASH]}"
+        return _name(_words(self.task), self.number, self.hash)
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> Run:
@@ -68,9 +64,52 @@ class Run:
         return cls(content["task"], content["number"], content["seed"])
 
 
-def seeds(seed: int, count: int) -> list[int]:
+class Runs:
+    """Makes runs that have few tasks in common: each task is one object, and is spelt out for its runs' names only once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[dict[str, Any], str, str]] = {}
+
+    def read(self, content: dict[str, Any]) -> Run:
+        """The run with this content, parsed from JSON."""
+        task, number, seed = content["task"], content["number"], content["seed"]
+        key = repr(task)
+        if key not in self._known:
+            self._known[key] = task, canonical(task), _words(task)
+        return _named(*self._known[key], number, seed)
+
+
+def _named(task: dict[str, Any], text: str, words: str, number: int, seed: int) -> Run:
+    """A run of a task that was spelt out before."""
+    run = Run(task, number, seed)
+    run.__dict__["name"] = _name(words, number, _hash(text, number, seed))
+    return run
+
+
+def _hash(task: str, number: int, seed: int) -> str:
+    """Of the content: `canonical` of it, with the task as text."""
+    a, b = (str(value) if type(value) is int else canonical(value) for value in (number, seed))  # quicker by far
+    text = f'{{"format":{FORMAT},"number":{a},"seed":{b},"task":{task}}}'
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _words(task: dict[str, Any]) -> str:
+    """What a run's name says of its task."""
+    words = [task.get("algorithm") or task["kind"], task.get("env", "").rpartition("/")[2]]
+    psi = task.get("settings", {}).get("psi")
+    return "-".join(word for word in [*words, "" if psi is None else f"psi{psi}"] if word)
+
+
+def _name(words: str, number: int, digest: str) -> str:
+    text = f"{words}-run{number}" if words else f"run{number}"
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', text)[:80].strip('-.')}-{digest[:HASH]}"
+
+
+@lru_cache(maxsize=4)
+def seeds(seed: int, count: int) -> tuple[int, ...]:
     """Seeds of runs, spawned from an experiment's; the first ones do not depend on how many there are."""
-    return [int(child.generate_state(1, np.uint64)[0] >> 1) for child in np.random.SeedSequence(seed).spawn(count)]
+    children = np.random.SeedSequence(seed).spawn(count)
+    return tuple(int(child.generate_state(1, np.uint64)[0] >> 1) for child in children)
 
 
 def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) -> Iterator[Run]:
@@ -83,8 +122,9 @@ def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) ->
         scale: episodes (or steps) are multiplied by it.
     """
     task = _task(experiment, arm, scale)
+    text, words = canonical(task), _words(task)
     for number, seed in enumerate(seeds(experiment.seed, count)):
-        yield Run(task, number, seed)
+        yield _named(task, text, words, number, seed)
 
 
 def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:

@@ -13,30 +13,37 @@ place has is finished. There is no file that knows about all runs and could ruin
 
 from __future__ import annotations
 
+import errno
+import gc
 import hashlib
+import re
 import uuid
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from vpac.errors import UserError
+from vpac.execution.ahead import MANY, Ahead, by_processes, by_threads
 from vpac.execution.encoding import arrays_of, as_parquet, as_safetensors, frame_of
 from vpac.execution.local import Local
+from vpac.execution.patience import Unreadable
 from vpac.execution.places import RECORD, Place, place_at
 from vpac.execution.records import FAILED, RUNS, Damaged, Newer, read_failure, read_record, where
-from vpac.execution.run import Run
+from vpac.execution.run import Run, Runs
 from vpac.execution.scratch import Scratch
+from vpac.files import LARGEST
 from vpac.sealing import sealed
 from vpac.typing import FloatArray
 
-__all__ = ["Damaged", "Newer", "Record", "Result", "Store"]
+__all__ = ["Damaged", "Newer", "Parts", "Record", "Result", "Store", "checked", "many"]
 
 METRICS, POLICY = "metrics.parquet", "policy.safetensors"
 DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
 IDENTITY = ".identity"
+Parts: TypeAlias = tuple[Run, dict[str, float | None], dict[str, Any], dict[str, Any]]
+"""Of a record: the run, its final numbers, what is known about it, its files."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +85,7 @@ class Record:
 
     def file(self, name: str) -> bytes:
         """The content of one of its files, checked."""
-        key = f"{RUNS}/{self.run.name}/{name}"
-        try:
-            content = self.place.read(key)
-        except FileNotFoundError:
-            raise Damaged(f"{where(self.place, key)} is missing") from None
-        except OSError as error:
-            raise Damaged(f"{where(self.place, key)} cannot be read: {error.strerror or error}") from None
-        if _fingerprint(content) != self.files.get(name):
-            raise Damaged(f"{where(self.place, key)} is not what was written: its checksum differs")
-        return content
+        return checked(self.place, self.run.name, name, self.files)
 
 
 class Store:
@@ -96,7 +94,9 @@ class Store:
     def __init__(self, address: Path | str) -> None:
         self.place = place_at(address)
         self._checked: dict[str, Record] = {}
+        self._ahead: Ahead[Parts] = Ahead([], iter(()))
         self._shared: dict[str, Any] = {}
+        self._runs = Runs()
 
     @property
     def address(self) -> str:
@@ -113,7 +113,15 @@ class Store:
     def identity(self) -> str:
         """A word that no other store has, so that a machine can tell whether it sees the same one."""
         self.place.create(IDENTITY, uuid.uuid4().hex.encode())
-        return self.place.read(IDENTITY).decode()
+        try:
+            found = self.place.read(IDENTITY, 32).decode("ascii")
+        except Unreadable:
+            raise
+        except (OSError, ValueError):
+            found = ""
+        if re.fullmatch(r"[0-9a-f]{32}", found) is None:
+            raise UserError(f"{self.address}/{IDENTITY} is not what was written: remove it, and a new one is made")
+        return found
 
     def finished(self, run: Run) -> bool:
         """Whether it was run to its end."""
@@ -121,7 +129,7 @@ class Store:
 
     def has(self, name: str) -> bool:
         """Whether a run of this name is finished."""
-        return self.place.has(f"{RUNS}/{name}")
+        return name in self._checked or self._ahead.has(name) or self.place.has(f"{RUNS}/{name}")
 
     def names(self) -> list[str]:
         """Of all finished runs."""
@@ -151,27 +159,25 @@ class Store:
     def read(self, name: str) -> Record:
         """A finished run, every byte of it checked, once for each `Store`."""
         if name not in self._checked:
-            self._checked[name] = self._read(name)
+            run, final, about, files = self._ahead.take(name) or self.parts(name)
+            self._checked[name] = Record(run, final, about, files, self.place)
         return self._checked[name]
 
     def read_ahead(self, names: Iterable[str]) -> None:
-        """Read and check finished runs, many at a time where that is quicker; damaged ones are found when they are read."""
+        """Have finished runs read and checked before they are asked for in this order, where that is quicker."""
+        wanted = [name for name in names if name not in self._checked]
         if self.place.readers > 1:
-            with ThreadPoolExecutor(self.place.readers) as readers:
-                list(readers.map(self._try, names))
+            self._ahead = Ahead(wanted, by_threads(self.parts, wanted, self.place.readers))
+        elif len(wanted) >= MANY:
+            self._ahead = Ahead(wanted, by_processes(self.address, wanted))
 
-    def _try(self, name: str) -> None:
-        with suppress(Damaged, Newer):
-            self.read(name)
-
-    def _read(self, name: str) -> Record:
-        record = read_record(self.place, name)
-        run = Run(self._share(record["task"]), record["number"], record["seed"])
+    def parts(self, name: str) -> Parts:
+        """What a record says, every byte of its run checked now."""
+        record = read_record(self.place, name, self._runs.read)
         about = {key: self._share(value) for key, value in record["about"].items()}
-        found = Record(run, record["final"], about, record["files"], self.place)
         for file in (METRICS, POLICY):
-            found.file(file)
-        return found
+            checked(self.place, name, file, record["files"])
+        return record["run"], record["final"], about, record["files"]
 
     def _share(self, part: Any) -> Any:
         """The same object for the same content: runs differ in little, and a store may hold a hundred thousand."""
@@ -209,6 +215,41 @@ class Store:
     def tidy(self) -> None:
         """Remove what killed processes left."""
         self.place.tidy()
+
+
+@contextmanager
+def many() -> Iterator[None]:
+    """While it lasts very many records are read: Python does not look for circles in them, which there are none of."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def checked(place: Place, run: str, name: str, files: dict[str, Any]) -> bytes:
+    """The content of a file of a run, if it is what the run's record says of its files."""
+    key = f"{RUNS}/{run}/{name}"
+    try:
+        content = place.read(key, _size(files.get(name)))
+    except FileNotFoundError:
+        raise Damaged(f"{where(place, key)} is missing") from None
+    except Unreadable:  # it may be as good as ever
+        raise
+    except OSError as error:
+        how = "is not what was written" if error.errno == errno.EFBIG else "cannot be read"
+        raise Damaged(f"{where(place, key)} {how}: {error.strerror or error}") from None
+    if _fingerprint(content) != files.get(name):
+        raise Damaged(f"{where(place, key)} is not what was written: its checksum differs")
+    return content
+
+
+def _size(fingerprint: Any) -> int:
+    """Bytes of a file, by its fingerprint, which anybody may have written: more need not be read."""
+    size = fingerprint.get("bytes") if isinstance(fingerprint, dict) else None
+    return size if type(size) is int and 0 <= size < LARGEST else LARGEST
 
 
 def _fingerprint(content: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from vpac.errors import UserError
 from vpac.execution.executors import Executor
 from vpac.execution.notes import FORMAT, Study, damaged_notes, key_of, read_study, studies
 from vpac.execution.run import Run, runs_of
-from vpac.execution.store import Damaged, Store
+from vpac.execution.store import Damaged, Store, many
 from vpac.execution.worker import Outcome
 from vpac.experiments.catalogue import EXPERIMENTS
 from vpac.experiments.spec import Experiment
@@ -119,23 +119,24 @@ def carry_out_studies(
     for plan in plans:
         read_study(store, plan.experiment.name)  # one that a later version wrote is refused before anything is done
     there = set(store.names())
-    store.read_ahead({run.name for plan in plans for run in plan.all()} & there)
+    store.read_ahead(dict.fromkeys(run.name for plan in plans for run in plan.all() if run.name in there))
     tallies = {plan.experiment.name: Tally() for plan in plans}
     todo: dict[str, tuple[Run, Tally]] = {}
     damaged: dict[str, tuple[str, Tally]] = {}
-    for plan in plans:
-        tally = tallies[plan.experiment.name]
-        for run in plan.all():
-            if run.name in todo:
-                tally.kept += 1
-            elif run.name in there and (damage := _damage(store, run)) is None:
-                tally.kept += 1
-                watch(Outcome(run.name, "finished"))
-            else:
-                if run.name in there:
-                    damaged[run.name] = (str(damage), tally)
-                todo[run.name] = (run, tally)
-                tally.waiting.add(run.name)
+    with many():
+        for plan in plans:
+            tally = tallies[plan.experiment.name]
+            for run in plan.all():
+                if run.name in todo:
+                    tally.kept += 1
+                elif run.name in there and (damage := _damage(store, run)) is None:
+                    tally.kept += 1
+                    watch(Outcome(run.name, "finished"))
+                else:
+                    if run.name in there:
+                        damaged[run.name] = (str(damage), tally)
+                    todo[run.name] = (run, tally)
+                    tally.waiting.add(run.name)
     store.tidy()
     for name, (words, tally) in damaged.items():
         _set_aside(store, name, words, tally)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from vpac.execution.perform import perform
 from vpac.execution.provenance import provenance
 from vpac.execution.run import Run
 from vpac.execution.scratch import Scratch
-from vpac.execution.store import Store
+from vpac.execution.store import Result, Store
 from vpac.files import Unwritable
 
 __all__ = ["MOMENT", "MOST", "Group", "Outcome", "carry_out"]
@@ -132,7 +133,7 @@ def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
     if isinstance(error, UserError):
         return Outcome(name, "refused", 0.0, str(error))
     words = getattr(error, "strerror", None) or str(error)
-    text = words if words.startswith("cannot write ") else f"cannot write to {store.address}: {words}"
+    text = words if words.startswith(("cannot write ", "cannot read ")) else f"cannot write to {store.address}: {words}"
     return Outcome(name, "unwritable", 0.0, text)
 
 
@@ -140,18 +141,29 @@ def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[st
     """How a run went, and its files if it went well."""
     begun = time.perf_counter()
     try:
-        result = perform(run, scratch)
+        result = _finite(perform(run, scratch))
+        files = store.pack(run, result, _about(time.perf_counter() - begun))
     except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
         raise
     except Exception as error:
         seconds = time.perf_counter() - begun
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
-        text = str(error) if status == "diverged" else traceback.format_exc(limit=-8)
+        text = _with_seed(str(error), run) if status == "diverged" else traceback.format_exc(limit=-8)
         store.fail(run, text, _about(seconds) | {"status": status})
         return Outcome(run.name, status, seconds, text), None
-    seconds = time.perf_counter() - begun
-    outcome = Outcome(run.name, "finished", seconds, damaged=result.damaged)
-    return outcome, store.pack(run, result, _about(seconds))
+    return Outcome(run.name, "finished", time.perf_counter() - begun, damaged=result.damaged), files
+
+
+def _finite(result: Result) -> Result:
+    """The result, if it comes down to numbers; what is not known is None, and anything else that is none is no result."""
+    for name, value in result.final.items():
+        if value is not None and not math.isfinite(value):
+            raise Diverged(f"{name} is {value}: not finite")
+    return result
+
+
+def _with_seed(text: str, run: Run) -> str:
+    return text if "(seed " in text else f"{text} (seed {run.seed})"
 
 
 def _about(seconds: float) -> dict[str, Any]:
