@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from vpac.evaluation.measure import evaluate
     from vpac.learners import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
     from vpac.risk.budget import Budget
+    from vpac.risk.sample import ReturnSample
 
 __all__ = [
     "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
-    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "UserError", "__version__", "budget_report", "deep", "envs",
-    "evaluate", "evaluation", "learners", "oracle", "risk",
+    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "ReturnSample", "UserError", "__version__", "budget_report", "deep",
+    "envs", "evaluate", "evaluation", "learners", "oracle", "risk",
 ]  # fmt: skip
 
 LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
@@ -33,6 +34,7 @@ __getattr__, __dir__ = lazily(
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "Budget": "vpac.risk.budget",
+        "ReturnSample": "vpac.risk.sample",
         "UserError": "vpac.errors",
         "budget_report": "vpac.evaluation.budgets",
         "envs": "vpac.envs",

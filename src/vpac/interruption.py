@@ -1,7 +1,9 @@
 """Signals that ask a process to stop: Ctrl-C (SIGINT), and SIGTERM, with which schedulers take a machine away.
 
-Both raise where the process is, so that everything is tidied up on the way out. Within `patient` the first of them only asks:
-work that leaves checkpoints goes on to the next one and stops there, at `stop_if_asked`. A second Ctrl-C stops at once.
+Both raise where the process is, so that everything is tidied up on the way out; in the middle of an import, when that is
+through: modules that are half made turn what is raised into other errors, and native ones may crash. Within `patient` the first
+of them only asks: work that leaves checkpoints goes on to the next one and stops there, at `stop_if_asked`. A second Ctrl-C
+stops at once.
 """
 
 from __future__ import annotations
@@ -10,13 +12,20 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any
 
-__all__ = ["Terminated", "handled", "patient", "stop_if_asked"]
+__all__ = ["Terminated", "handled", "patient", "stop_if_asked", "stopped_by"]
+
+SOON = 0.02
+"""Seconds after which a signal that came in the middle of an import is sent once more."""
+LONGEST = 3.0
+"""Seconds that it waits for the end of the import: a user's module may do anything."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -29,6 +38,8 @@ class _State:
     """The first signal that has come."""
     words: str | None = None
     """What to say to the first that comes; None: it is raised."""
+    again: float = float("-inf")
+    """When the first came that was to be sent once more."""
 
 
 STATE = _State()
@@ -74,7 +85,34 @@ def _lost(otherwise: Callable[[Any], object], what: Any) -> None:
     otherwise(what)
 
 
-def _heed(number: int, frame: Any) -> None:
+def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that an error was made of, if it was: Python makes a RuntimeError of what is raised in `__set_name__`."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__cause__
+    return seen
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_soon() -> bool:
+    """Whether the first signal that came in the middle of this import came only just now."""
+    now = time.monotonic()
+    if now - STATE.again > 2.0 * LONGEST:
+        STATE.again = now
+    return now - STATE.again < LONGEST
+
+
+def _heed(number: int, frame: FrameType | None) -> None:
+    if (STATE.words is None or STATE.asked is not None) and _is_importing(frame) and _is_soon():
+        again = threading.Timer(SOON, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
     first, STATE.asked = STATE.asked is None, STATE.asked or number
     if first and STATE.words is not None:
         with suppress(OSError):

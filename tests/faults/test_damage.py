@@ -24,9 +24,11 @@ from vpac.risk.sample import ReturnSample
 
 
 def damages(path: Path, seed: int = 0, flips: int = 24):
-    """The file with one byte changed, or cut off, many times; whole again at the end."""
+    """The file with one byte changed, or cut off, many times, each byte of the words that guard it among them; whole again at
+    the end."""
     good, rng = path.read_bytes(), np.random.default_rng(seed)
-    for place in {0, len(good) - 1, *rng.integers(len(good), size=flips).tolist()}:
+    words = [good.find(word) + i for word in (b'"checksum"', b'"format"') if word in good for i in range(len(word))]
+    for place in {0, len(good) - 1, *words, *rng.integers(len(good), size=flips).tolist()}:
         bad = bytearray(good)
         bad[place] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(bad))
@@ -169,3 +171,16 @@ def test_a_run_whose_checkpoints_are_all_damaged_begins_anew(tmp_path):
         assert result.final == whole.final
         for name, array in whole.policy.items():
             np.testing.assert_array_equal(array, result.policy[name])
+
+
+def test_the_word_that_tells_stores_apart(tmp_path):
+    store = Store(tmp_path)
+    good = store.identity()
+    for content in (b"\xff\xfe", b"", good.encode()[:-1], good.encode() + b"0", good.encode()[:-1] + b"G"):
+        (tmp_path / ".identity").write_bytes(content)
+        with pytest.raises(UserError, match=r"\.identity is not what was written: remove it"):
+            store.identity()
+    (tmp_path / ".identity").unlink()
+    (tmp_path / ".identity").mkdir()
+    with pytest.raises(UserError, match=r"\.identity is not what was written: remove it"):
+        store.identity()

@@ -6,14 +6,29 @@ import gymnasium
 import pytest
 
 import probes
+from vpac.execution import worker
 from vpac.execution.executors import Serial
-from vpac.execution.store import Store
+from vpac.execution.store import Result, Store
 from vpac.execution.study import carry_out_studies, plan
 from vpac.experiments.spec import Arm, Experiment
 
 pytest.importorskip("jax")
 
+GOOD = Arm(label="good", algorithm="ppo", env="CartPole-v1")
 SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4]}
+
+
+def carried_out(folder, *arms, **given):
+    """The only outcome that did not end well, and the store."""
+    study = Experiment(name="late", title="late", arms=arms, runs=1, **given)
+    store = Store(folder)
+    tally = carry_out_studies([plan(study)], store, Serial())["late"]
+    assert tally.done == len(arms) - 1
+    (outcome,) = tally.failed
+    assert outcome.status == "diverged", outcome.error
+    assert "(seed " in outcome.error
+    assert store.failure(outcome.name)["about"]["status"] == "diverged"
+    return outcome, store
 
 
 @pytest.mark.parametrize("what", ["reward", "observation", "learning rate"])
@@ -21,18 +36,61 @@ def test_a_deep_run_that_diverges_is_marked_and_the_others_go_on(tmp_path, what)
     name = "Breaks-v0"
     gymnasium.registry.pop(name, None)
     gymnasium.register(name, probes.Breaks, kwargs={"what": what, "when": 40})
-    bad = {"learning_rate": 1e30, "max_grad_norm": None} if what == "learning rate" else {}
-    arms = (
-        Arm(label="bad", algorithm="ppo", env="Pendulum-v1" if bad else name, settings=bad),
-        Arm(label="good", algorithm="ppo", env="CartPole-v1"),
-    )
-    study = Experiment(name="deep", title="deep", kind="deep", arms=arms, settings=SMALL, steps=320, episodes=2, runs=1)
-    store = Store(tmp_path)
-    tally = carry_out_studies([plan(study)], store, Serial())["deep"]
-    assert tally.done == 1
-    (outcome,) = tally.failed
-    assert outcome.status == "diverged"
+    rate = {"learning_rate": 1e30, "max_grad_norm": None} if what == "learning rate" else {}
+    bad = Arm(label="bad", algorithm="ppo", env="Pendulum-v1" if rate else name, settings=rate)
+    outcome, _ = carried_out(tmp_path, bad, GOOD, kind="deep", settings=SMALL, steps=320, episodes=2)
     assert "is not finite" in outcome.error
     assert "step" in outcome.error
-    assert "(seed " in outcome.error
-    assert store.failure(outcome.name)["about"]["status"] == "diverged"
+
+
+class BreaksLater(gymnasium.Env):
+    """Pays what is not a number, but only in the environments that are made after those to learn from."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, learning):
+        learning[0] -= 1
+        self.bad = learning[0] < 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, float("nan") if self.bad else 1.0, True, False, {}
+
+
+@pytest.fixture
+def breaks_later():
+    def register(learning):
+        gymnasium.registry.pop("BreaksLater-v0", None)
+        left = [learning]
+        gymnasium.register("BreaksLater-v0", lambda: BreaksLater(left), disable_env_checker=True)
+        return "BreaksLater-v0"
+
+    yield register
+    gymnasium.registry.pop("BreaksLater-v0", None)
+
+
+def test_what_is_not_finite_when_a_policy_is_measured_is_diverged_and_one_episode_has_no_variance(
+    tmp_path, breaks_later
+):
+    bad = Arm(label="bad", algorithm="ppo", env=breaks_later(SMALL["envs"]))
+    outcome, store = carried_out(tmp_path, bad, GOOD, kind="deep", settings=SMALL, steps=32, episodes=1)
+    assert "the score of episode 0 that measures the policy is nan: not finite" in outcome.error
+    (name,) = store.names()
+    assert store.read(name).final["variance"] is None
+    assert store.read(name).final["mean"] > 0.0
+
+
+def test_the_same_of_a_table(tmp_path, breaks_later):
+    bad = Arm(label="bad", algorithm="ac", env=breaks_later(1))
+    outcome, _ = carried_out(tmp_path, bad, episodes=5, every=1, evaluate="episodes", measure=4)
+    assert "reward is nan in step 1 of episode 0" in outcome.error
+
+
+def test_no_result_has_a_number_that_is_none(tmp_path, monkeypatch):
+    """Whoever made it."""
+    monkeypatch.setattr(worker, "perform", lambda run, scratch: Result({"episode": [1]}, {}, {"ratio": float("inf")}))
+    outcome, _ = carried_out(tmp_path, Arm(label="any", algorithm="ac"), env="vpac/CatchUp-v0", episodes=5, every=1)
+    assert "ratio is inf: not finite" in outcome.error

@@ -16,6 +16,7 @@ import pytest
 from tiny import SPEC
 from vpac._start import is_command
 from vpac.cli import main
+from vpac.interruption import Terminated, stopped_by
 
 pytest.importorskip("jax")
 from vpac.deep import VPACPPO
@@ -146,6 +147,33 @@ def test_a_signal_while_vpac_starts_ends_it_quietly(tmp_path, how, number, code)
         assert (process.returncode, out, err) == (code, "", "vpac: stopped\n")
 
 
+def test_ctrl_c_while_python_runs_text_has_its_exit_code_too(tmp_path):
+    """Python kills itself at the end if it ever saw one there, which is how dataclasses are made."""
+    text = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nwhile True: pass"
+    (tmp_path / "mine.py").write_text(f"exec({text!r})\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "vpac", "check", "mine:Env"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "vpac: stopped\n")
+
+
+def test_a_signal_while_python_ends_changes_nothing_any_more(tmp_path):
+    """Python gives signals their usual effects back before it takes its modules apart."""
+    (tmp_path / "mine.py").write_text(
+        "import os, signal\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv as Env\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM):\n"
+        "        kill(me, number)\n"
+        "last = Last()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "vpac", "check", "mine:Env"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "can be learned from" in ended.stdout
+
+
 def test_only_the_command_takes_over_signals():
     for words in (
         ["vpac", "x"],
@@ -173,6 +201,24 @@ def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_every_worker_starts_deaf_to_ctrl_c():
+    """The first one, too: before it, the standard library starts its tracker and unblocks what was blocked."""
+    code = """if 1:
+        import signal
+        from pathlib import Path
+        from vpac.execution.executors import _Worker
+
+        for _ in range(2):
+            worker = _Worker.start()
+            lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
+            masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk", "SigIgn"))]
+            print(any(mask >> (signal.SIGINT - 1) & 1 for mask in masks))
+            worker.kill()
+        """
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (out.stdout, out.returncode) == ("True\nTrue\n", 0), out.stderr
 
 
 def children(pid: int) -> list[int]:
@@ -211,3 +257,63 @@ def test_no_worker_outlives_its_study(tmp_path, number, code):
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
         time.sleep(0.05)
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+SLOW = """
+import time
+
+import gymnasium
+
+
+class Slow:
+    def __set_name__(self, owner, name):
+        open("here", "w").close()
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            pass
+        open("through", "w").close()
+
+
+class World(gymnasium.Env):
+    slow = Slow()
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        time.sleep(10)
+        return 0, {}
+
+
+gymnasium.register("World-v0", World)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_in_the_middle_of_an_import_a_signal_waits_for_its_end(tmp_path, number, code):
+    """Python makes a RuntimeError of what is raised where a class is made; native modules have crashed."""
+    (tmp_path / "slowly.py").write_text(SLOW, encoding="utf-8")
+    command = [sys.executable, "-m", "vpac", "train", "ac", "slowly:World-v0", "--episodes", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    while not (tmp_path / "here").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (code, "vpac: stopped")
+    assert (tmp_path / "through").exists()
+
+
+def test_an_error_that_was_made_of_a_signal_is_known_for_what_it_is():
+    with pytest.raises(RuntimeError) as caught:
+        type("Made", (), {"part": Raises()})
+    assert isinstance(stopped_by(caught.value), Terminated)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(OSError, match="full") as caught:
+            raise OSError("the disk is full") from None
+    assert stopped_by(caught.value) is None  # what goes wrong on the way out is an error of its own
+
+
+class Raises:
+    def __set_name__(self, owner, name):
+        raise Terminated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from tiny import little
+from vpac import files
 from vpac.cli import main
+from vpac.execution import local
 from vpac.execution.executors import Serial
 from vpac.execution.run import runs_of
 from vpac.execution.store import Result, Store
@@ -23,7 +26,7 @@ from vpac.risk.sample import ReturnSample
 
 CALLS = (
     (os, "fsync"), (os, "replace"), (os, "rename"), (os, "link"), (tempfile, "mkstemp"), (Path, "write_bytes"),
-    (Path, "mkdir"), (os, "fdopen"), (os, "open"),
+    (Path, "mkdir"), (os, "fdopen"), (os, "open"), (os, "write"), (os, "mkdir"), (local, "sync_folders"),
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
@@ -165,8 +168,55 @@ def test_a_store_keeps_what_it_has(tmp_path, monkeypatch):
             Store(tmp_path / "s").read(second.name)
             store.set_aside(second.name)
 
-    assert every_failure(monkeypatch, lambda: store.write(second, result, {}), check) >= 8
+    assert every_failure(monkeypatch, lambda: store.write(second, result, {}), check) >= 16
     assert every_failure(monkeypatch, lambda: store.fail(second, "why", {}), check) >= 4
+
+
+def test_of_a_group_what_has_its_name_is_whole(tmp_path, monkeypatch):
+    store, experiment = Store(tmp_path / "s"), little(runs=4)
+    first, *others = runs_of(experiment, experiment.arms[0], 4)
+    result = Result({"episode": np.arange(3)}, {"theta": np.eye(2)}, {"mean": 1.0})
+    store.write(first, result, {})
+
+    def check():
+        assert set(store.names()) <= {first.name, *(run.name for run in others)}
+        assert hidden(tmp_path / "s" / "runs") == []
+        for name in store.names():
+            assert Store(tmp_path / "s").read(name).final == {"mean": 1.0}
+        for run in others:
+            if store.finished(run):
+                store.set_aside(run.name)
+
+    def write():
+        store.keep({run.name: store.pack(run, result, {}) for run in others})
+
+    assert every_failure(monkeypatch, write, check) >= 24
+    assert store.finished(others[-1])
+
+
+def test_an_error_of_the_disk_behind_the_cache_is_an_error(monkeypatch):
+    class Broken:
+        @staticmethod
+        def syncfs(handle):
+            ctypes.set_errno(errno.EIO)
+            return -1
+
+    monkeypatch.setattr(files, "_libc", Broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync_folders(["a", "b"], 3)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_without_a_call_for_the_whole_file_system_each_file_is_synced(tmp_path, monkeypatch, count):
+    synced = []
+    monkeypatch.setattr(files, "_libc", object())
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    folders = [tmp_path / str(number) for number in range(count)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "x").write_bytes(b"word")
+    files.sync_folders(map(str, folders), 3)
+    assert synced == [str(path) for folder in folders for path in (folder / "x", folder)]
 
 
 def test_a_study_and_a_sample_keep_what_they_have(tmp_path, monkeypatch):

@@ -1,0 +1,103 @@
+"""A study of PPO runs that is stopped: its runs leave checkpoints, go on from there, and end with the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tiny import contents
+from vpac.cli import main
+from vpac.execution.check import check
+from vpac.execution.executors import Serial
+from vpac.execution.store import Store
+from vpac.execution.study import carry_out_studies, plan
+from vpac.experiments.reading import read_experiment
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.slow
+LATER = 0.1
+"""Seconds after a checkpoint, in which some twenty steps are taken that are lost unless the run goes on to the next one."""
+SPEC = """
+name = "deep"
+kind = "deep"
+env = "counted:Counted-v0"
+env_settings = {{ log = "{log}" }}
+steps = 480
+episodes = 2
+runs = 1
+settings = {{ envs = 2, steps = 8, epochs = 1, minibatch = 16, hidden = [4], checkpoint_every = 3 }}
+arms = [
+    {{ label = "PPO", algorithm = "ppo" }},
+    {{ label = "VPAC", algorithm = "vpac-ppo", settings = {{ psi = 0.1 }} }},
+]
+"""
+
+
+def checkpoints(store: Store) -> dict[str, set[str]]:
+    """Those of each run that are whole."""
+    found: dict[str, set[str]] = {}
+    for note in store.root.glob("checkpoints/*/[0-9]*/agent.json"):
+        found.setdefault(note.parts[-3], set()).add(note.parts[-2])
+    return found
+
+
+def steps(log: Path) -> int:
+    """Taken so far, by whichever process; nobody else has written there."""
+    return sum(path.stat().st_size for path in log.iterdir())
+
+
+def test_it_goes_on_to_the_same_bytes_and_no_step_is_taken_twice(tmp_path, monkeypatch, capfd):
+    spec, log, store = tmp_path / "deep.toml", tmp_path / "log", Store(tmp_path / "disturbed")
+    log.mkdir()
+    spec.write_text(SPEC.format(log=log), encoding="utf-8")
+    tests = str(Path(__file__).parents[1])
+    monkeypatch.syspath_prepend(tests)
+    experiment = read_experiment(spec)
+    check(experiment)
+    looked = steps(log)  # before anything is run, each command takes a few steps
+    command = ["sweep", str(spec), "--store", str(store.root), "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vpac", *command, "--jobs", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])},
+    )  # fmt: skip
+    while not checkpoints(store):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(LATER)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert f"To go on: vpac sweep {spec}" in err
+    left = checkpoints(store)
+    assert left  # of both, unless one had not begun
+    assert (store.names(), "Traceback" in err) == ([], False)
+    assert list((store.root / "checkpoints").rglob(".*")) == []
+
+    def interrupt() -> None:
+        while checkpoints(store) == left:
+            time.sleep(0.01)
+        time.sleep(LATER)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    assert main([*command, "--executor", "serial"]) == 130
+    thread.join()
+    assert len(store.names()) < 2
+    assert checkpoints(store) != left
+    capfd.readouterr()
+    assert main([*command, "--executor", "serial"]) == 0
+    tally = json.loads(capfd.readouterr().out)["experiments"]["deep"]
+    assert (tally["kept"] + tally["done"], tally["failed"], checkpoints(store)) == (2, [], {})
+    before, whole = steps(log), Store(tmp_path / "whole")
+    carry_out_studies([plan(experiment, full=True)], whole, Serial())
+    assert contents(store) == contents(whole)
+    assert before - 4 * looked == steps(log) - before
