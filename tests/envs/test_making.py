@@ -137,6 +137,10 @@ class Seen(gymnasium.Env):
         (spaces.MultiDiscrete([2, 3]), 5),
         (spaces.MultiBinary(4), 4),
         (spaces.Box(-1, 1, (2, 3)), 6),
+        (spaces.Box(0, 1, (15, 40)), 600),
+        (spaces.Box(-np.inf, np.inf, (30, 20)), 600),
+        (spaces.Box(np.zeros((20, 20)), np.arange(1.0, 401.0).reshape(20, 20), dtype=np.float64), 400),
+        (spaces.Box(-np.inf, np.inf, (60, 5, 3)), 900),
         (spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2, start=1))), 4),
     ],
 )
@@ -149,6 +153,10 @@ def test_what_becomes_a_vector(space, size):
     ("space", "message"),
     [
         (spaces.Box(0, 255, (84, 84), np.uint8), "the observation is an image"),
+        (spaces.Box(0, 1, (84, 84)), "the observation is an image .* if it is no image, give its numbers as a vector"),
+        (spaces.Box(-1, 1, (16, 16, 2), np.float64), "the observation is an image"),
+        (spaces.Box(0, 255, (4, 84, 84), np.int32), "the observation is an image"),
+        (spaces.Box(-np.inf, np.inf, (32, 32, 3)), "the observation is an image"),
         (spaces.Dict(eye=spaces.Box(0, 1, (3, 64, 64))), r"observation \['eye'\] is an image .* numbers that matter"),
         (spaces.Tuple((spaces.Text(5),)), r"observation \[0\] is a Text space, whose size varies: use Box"),
         (None, "observation_space is None: set self.observation_space in __init__"),

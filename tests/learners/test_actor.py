@@ -20,6 +20,7 @@ from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
 from vpac.learners.worlds import compile_mdp
 
 GAMMA, PSI = 0.8, 0.7
+BATCH = 20
 FORMS = {"published": codes.PUBLISHED, "exact": codes.CORRECTED}
 KINDS = {"action": codes.ACTION, "state": codes.STATE, "return": codes.RETURN}
 
@@ -34,21 +35,20 @@ def settings(**changes) -> Settings:
 
 
 def updates(mdp, theta, choice, critics, mean, behaviour=None, psi=PSI, episodes=20_000, seed=0):
-    """The actor's total update of each of many episodes, with θ and the critics held fixed, [episodes, S, A]."""
+    """The actor's mean update in each of many batches of episodes, with θ and the critics held fixed, [batches, S, A]."""
     world = compile_mdp(mdp)
     weights = Weights(theta.copy(), critics[0].copy(), critics[1].copy(), np.array([mean]))
-    rates = Rates(np.array([psi]), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1))
+    rates = Rates(np.full(BATCH, psi), np.ones(BATCH), *np.zeros((3, BATCH)))
     words, work = generator(np.random.SeedSequence(seed)), Workspace.make(1, mdp.n_actions)
     tape = Tape.make(choice.limit if choice.critic == codes.MONTE_CARLO else 0, 1, mdp.n_actions)
     table = np.full_like(theta, 1 / mdp.n_actions) if behaviour is None else behaviour
-    result = np.zeros((episodes, *theta.shape))
-    history = History.make(1)
+    result = np.zeros((episodes // BATCH, *theta.shape))
     for one in result:
-        found, *_ = train(world, choice, weights, one, rates, table, words, work, tape, history)
+        found, *_ = train(world, choice, weights, one, rates, table, words, work, tape, History.make(BATCH))
         assert found == GOOD
     assert np.array_equal(weights.theta, theta)
     assert np.array_equal(weights.w, critics[0])
-    return result
+    return result / BATCH
 
 
 @pytest.fixture(params=[1, 0], ids=["ending", "endless"])

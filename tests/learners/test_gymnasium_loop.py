@@ -188,7 +188,7 @@ def test_boxes_of_many_dimensions(dimensions):
 
 @pytest.mark.parametrize("reward", [None, "much", [1.0, 2.0]])
 def test_a_reward_must_be_a_number(reward):
-    with pytest.raises(UserError, match=r"Odd gave the reward .*: expected a number"):
+    with pytest.raises(UserError, match=r"Odd: step returned the reward .*: return a number"):
         AC(Odd(spaces.Discrete(2), 0, reward)).learn(1)
 
 

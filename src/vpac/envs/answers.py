@@ -10,8 +10,17 @@ import numpy as np
 from gymnasium import spaces
 
 from vpac.errors import UserError
+from vpac.typing import FloatArray
 
-__all__ = ["Broken", "Step", "read_reset", "read_step", "same"]
+__all__ = ["Broken", "Step", "as_numbers", "check_observation", "five", "number", "read_reset", "read_step", "same"]
+
+PLAIN = {float, int, np.float64, np.float32}
+"""Types of rewards that need no second look."""
+
+OLD = (
+    "step returned four things, as the old gym did: return five, `return observation, reward, terminated, truncated, {}`; "
+    "terminated is an end of the task, truncated a time limit"
+)
 
 
 class Broken(UserError):
@@ -26,37 +35,71 @@ class Step(NamedTuple):
     over: bool
 
 
-def read_reset(env: gymnasium.Env[Any, Any], seed: int, remarks: list[str]) -> Any:
-    """Reset and return the observation."""
+def read_reset(env: gymnasium.Env[Any, Any], seed: int, remarks: list[str], seen: bool = True) -> Any:
+    """Reset and return the observation; `seen`: whether it has to be one of its space."""
     answer = _call(env.reset, "reset", seed=seed)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
         raise Broken(
             f"reset returned {_shown(answer)}: return two things, observation and a dictionary: `return observation, {{}}`"
         )
-    _check_observation(answer[0], env.observation_space, "reset", remarks)
+    if seen:
+        check_observation(answer[0], env.observation_space, "reset", remarks)
     return answer[0]
 
 
-def read_step(env: gymnasium.Env[Any, Any], action: Any, remarks: list[str]) -> Step:
-    """Take a step and read its five parts."""
-    answer = _call(env.step, "step", action)
-    if isinstance(answer, tuple) and len(answer) == 4:
-        raise Broken(
-            "step returned four things, as the old gym did: return five, "
-            "`return observation, reward, terminated, truncated, {}`; terminated is an end of the task, truncated a time limit"
-        )
-    if not isinstance(answer, tuple) or len(answer) != 5:
-        raise Broken(
-            f"step returned {_shown(answer)}: return observation, reward, terminated, truncated and a dictionary"
-        )
-    observation, reward, terminated, truncated, info = answer
+def read_step(env: gymnasium.Env[Any, Any], action: Any, remarks: list[str], seen: bool = True) -> Step:
+    """Take a step and read its five parts; `seen` as for `read_reset`."""
+    observation, reward, terminated, truncated, info = _five(_call(env.step, "step", action))
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, bool | np.bool_):
             raise Broken(f"step returned {name} = {flag!r}: return True or False, for example bool(…)")
     if not isinstance(info, dict):
         raise Broken(f"step returned the info {info!r}: return a dictionary, {{}} if there is nothing to say")
-    _check_observation(observation, env.observation_space, "step", remarks)
+    if seen:
+        check_observation(observation, env.observation_space, "step", remarks)
     return Step(observation, _reward(reward), bool(terminated) or bool(truncated))
+
+
+def five(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:
+    """Take a step; its five parts, the reward a number, finite or not. Every step of every loop passes here, so it is quick.
+
+    Args:
+        env: which.
+        action: as it takes it.
+        name: what to call it in a message.
+    """
+    try:
+        answer = env.step(action)
+    except ValueError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        if "to unpack (expected 5" not in str(error) or "gymnasium" not in place:
+            raise
+        raise Broken(f"{name}: {OLD}") from None  # a wrapper was the first to find out
+    if type(answer) is tuple and len(answer) == 5 and type(answer[1]) in PLAIN:
+        return answer
+    try:
+        observation, reward, terminated, truncated, info = _five(answer)
+        return observation, number(reward), terminated, truncated, info
+    except Broken as error:
+        raise Broken(f"{name}: {error}") from None
+
+
+def _five(answer: Any) -> tuple[Any, ...]:
+    if isinstance(answer, tuple) and len(answer) == 4:
+        raise Broken(OLD)
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise Broken(
+            f"step returned {_shown(answer)}: return observation, reward, terminated, truncated and a dictionary"
+        )
+    return answer
+
+
+def as_numbers(rewards: Any, name: str) -> FloatArray:
+    """The rewards of a vector environment; text is none, though NumPy would read it."""
+    found = np.asarray(rewards)
+    if found.dtype.kind not in "fiub":
+        raise Broken(f"{name}: step returned the rewards {found!r:.60}: return an array of numbers")
+    return np.asarray(found, np.float64)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -65,7 +108,8 @@ def same(one: Any, two: Any) -> bool:
         return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
     if isinstance(one, tuple) and isinstance(two, tuple):
         return len(one) == len(two) and all(same(a, b) for a, b in zip(one, two, strict=True))
-    return bool(np.array_equal(one, two))
+    floats = all(np.asarray(x).dtype.kind == "f" for x in (one, two))
+    return bool(np.array_equal(one, two, equal_nan=floats))
 
 
 def _call(method: Any, name: str, *arguments: Any, **named: Any) -> Any:
@@ -79,15 +123,20 @@ def _call(method: Any, name: str, *arguments: Any, **named: Any) -> Any:
         ) from None
 
 
-def _reward(reward: Any) -> float:
+def number(reward: Any) -> float:
+    """A reward as a number, finite or not."""
     if isinstance(reward, np.ndarray) and reward.ndim:
         raise Broken(f"step returned the reward {reward!r}, an array: return a number, for example float(reward[0])")
     if isinstance(reward, str | bytes):
         raise Broken(f"step returned the reward {reward!r}: return a number")
     try:
-        value = float(reward)
+        return float(reward)
     except (TypeError, ValueError):
         raise Broken(f"step returned the reward {reward!r}: return a number, on every path through step") from None
+
+
+def _reward(reward: Any) -> float:
+    value = number(reward)
     if not np.isfinite(value):
         raise Broken(
             f"step returned the reward {value}: return a finite number; look for a division by zero or a log of zero"
@@ -95,7 +144,8 @@ def _reward(reward: Any) -> float:
     return value
 
 
-def _check_observation(observation: Any, space: spaces.Space[Any], by: str, remarks: list[str]) -> None:
+def check_observation(observation: Any, space: spaces.Space[Any], by: str, remarks: list[str]) -> None:
+    """Raise `Broken` unless an observation is one of its space; `by` says who returned it."""
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
             keys = list(observation) if isinstance(observation, dict) else _shown(observation)
@@ -106,7 +156,7 @@ def _check_observation(observation: Any, space: spaces.Space[Any], by: str, rema
         inner: Any = space
         names: Any = space.spaces if isinstance(space, spaces.Dict) else range(len(space))
         for name in names:
-            _check_observation(observation[name], inner[name], f"{by}, observation[{name!r}],", remarks)
+            check_observation(observation[name], inner[name], f"{by}, observation[{name!r}],", remarks)
         return
     _check_part(observation, space, by, remarks)
 

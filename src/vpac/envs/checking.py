@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from vpac.envs.answers import Broken, read_reset, read_step, same
 from vpac.envs.flattening import why_not_flat
 from vpac.errors import UserError
 
-__all__ = ["Findings", "check_env", "look_over"]
+__all__ = ["Findings", "check_env", "look_over", "refuse", "seen_without_a_step"]
 
 EPISODES = 3
 """Episodes that are looked at, if they end soon enough."""
@@ -48,38 +49,62 @@ def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seconds: float 
         seed: of the resets and the actions.
     """
     found = look_over(env, steps, seconds, seed)
-    if found.errors:
-        listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
-        raise UserError(f"{_name(env)} cannot be learned from yet:\n{listed}")
+    refuse(env, found.errors)
     return found
 
 
-def look_over(env: Any, steps: int = 20_000, seconds: float = 5.0, seed: int = 0) -> Findings:
-    """As `check_env`, without raising."""
+def refuse(env: Any, errors: list[str], what: str = "learned from") -> None:
+    """Raise a `UserError` with a list of errors, if there are any; `what` cannot be done yet."""
+    if errors:
+        listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(errors, 1))
+        raise UserError(f"{_name(env)} cannot be {what} yet:\n{listed}")
+
+
+def look_over(
+    env: Any, steps: int = 20_000, seconds: float = 5.0, seed: int = 0, *, learning: bool = True, ends: bool = True
+) -> Findings:
+    """As `check_env`, without raising.
+
+    Args:
+        env: as for `check_env`, and so are steps, seconds and seed.
+        steps: as above.
+        seconds: as above.
+        seed: as above.
+        learning: whether spaces and observations have to be such that our learners can use them.
+        ends: whether it is an error if no episode ends.
+    """
     found = Findings()
     if isinstance(env, FlattenObservation):
         env = env.env
-    if not isinstance(env, gymnasium.Env):
-        found.errors.append(
-            f"it is a {type(env).__module__}.{type(env).__name__}: derive its class from gymnasium.Env (the old gym.Env is "
-            "another class)"
-        )
-        return found
-    found.errors += [
-        reason for reason in (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if reason
-    ]
-    found.errors += _reset_signature(env)
+    found.errors += seen_without_a_step(env, learning)
     if found.errors:
         return found
     for inner in _chain(env):  # its one-time assertions would come before our words
         if isinstance(inner, PassiveEnvChecker):
             inner.checked_reset = inner.checked_step = inner.checked_data_reuse = True
     try:
-        _play(env, found, steps, time.monotonic() + seconds, seed)
-        _play_again(env, found, seed)
+        _play(env, found, steps, time.monotonic() + seconds, seed, learning)
+        limit = env.spec.max_episode_steps if env.spec else None
+        if ends and not found.lengths and limit is None:
+            found.errors.append(
+                f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
+                "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
+            )
+        _play_again(env, found, seed, learning)
     except Broken as error:
         found.errors.append(str(error))
     return found
+
+
+def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
+    """What is wrong with an environment that shows without stepping it: its class, spaces and the arguments of its reset."""
+    if not isinstance(env, gymnasium.Env):
+        return [
+            f"it is a {type(env).__module__}.{type(env).__name__}: derive its class from gymnasium.Env (the old gym.Env is "
+            "another class)"
+        ]
+    reasons = (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if learning else ()
+    return [*(reason for reason in reasons if reason), *_reset_signature(env)]
 
 
 def _name(env: Any) -> str:
@@ -101,10 +126,8 @@ def _actions(env: gymnasium.Env[Any, Any]) -> str:
         return f"action_space is {space!r}: set self.action_space in __init__ to gymnasium.spaces.Discrete(n) or Box(low, high)"
     if not isinstance(space, spaces.Box):
         return f"action_space is {space}: use Discrete (number the combinations) or Box"
-    if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
-        return f"action_space is {space}: a Box of actions is a vector of floats, Box(low, high, (n,), np.float32)"
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        return f"action_space is {space}: give it finite bounds, for example Box(-1, 1, …), and scale inside step"
+    if math.prod(space.shape) == 0:
+        return f"action_space is {space}, without a number: use Box(low, high, (n,)) or Discrete(n)"
     if not (space.low < space.high).all():
         return f"action_space is {space}: every lower bound must be below its upper bound"
     return ""
@@ -123,14 +146,20 @@ def _reset_signature(env: gymnasium.Env[Any, Any]) -> list[str]:
     ]
 
 
-def _play(env: gymnasium.Env[Any, Any], found: Findings, steps: int, until: float, seed: int) -> None:
+def _play(env: gymnasium.Env[Any, Any], found: Findings, steps: int, until: float, seed: int, learning: bool) -> None:
     """Random actions until a few episodes have ended or time is up."""
     random = np.random.default_rng(seed)
+    if isinstance(env.action_space, spaces.Box) and not env.action_space.is_bounded():
+        _remark(
+            found,
+            f"action_space is {env.action_space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled "
+            "inside step, are easier to learn",
+        )
     while len(found.lengths) < EPISODES and found.steps < steps and time.monotonic() < until:
-        last = read_reset(env, int(random.integers(2**31)), found.remarks)
+        last = read_reset(env, int(random.integers(2**31)), found.remarks, learning)
         length = 0
         while found.steps < steps and time.monotonic() < until:
-            step = read_step(env, _action(env, random), found.remarks)
+            step = read_step(env, _action(env, random), found.remarks, learning)
             found.steps, length = found.steps + 1, length + 1
             if step.observation is last and isinstance(last, np.ndarray):
                 _remark(
@@ -140,17 +169,11 @@ def _play(env: gymnasium.Env[Any, Any], found: Findings, steps: int, until: floa
             if step.over:
                 found.lengths.append(length)
                 break
-    limit = env.spec.max_episode_steps if env.spec else None
-    if not found.lengths and limit is None:
-        found.errors.append(
-            f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated or "
-            "truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
-        )
 
 
-def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int) -> None:
+def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
     """The same seed and the same actions must give the same episode."""
-    one, two = (_episode(env, seed, min(found.steps, AGAIN)) for _ in range(2))
+    one, two = (_episode(env, seed, min(found.steps, AGAIN), learning) for _ in range(2))
     if not same(one[0][0], two[0][0]):
         found.errors.append(
             "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
@@ -164,13 +187,28 @@ def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int) -> Non
                 "let reset set every attribute that step changes"
             )
             return
+    _look_at_seeds(env, found, seed, learning)
 
 
-def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[tuple[Any, ...]]:
+def _look_at_seeds(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
+    """Whether `reset` hands its seed on: one that always takes its own makes every episode the same."""
+    taken = set()
+    for other in (seed + 1, seed + 2):
+        read_reset(env, other, [], learning)
+        taken.add(getattr(env.unwrapped, "_np_random_seed", None))
+    if len(taken) == 1 and not taken & {None, -1, seed + 1, seed + 2}:
+        _remark(
+            found,
+            f"reset seeds with {taken.pop()} whatever its seed is, so that every episode draws the same: begin it with "
+            "super().reset(seed=seed)",
+        )
+
+
+def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int, learning: bool) -> list[tuple[Any, ...]]:
     random, remarks = np.random.default_rng(seed), list[str]()
-    seen: list[tuple[Any, ...]] = [(_kept(read_reset(env, seed, remarks)),)]
+    seen: list[tuple[Any, ...]] = [(_kept(read_reset(env, seed, remarks, learning)),)]
     for _ in range(steps):
-        step = read_step(env, _action(env, random), remarks)
+        step = read_step(env, _action(env, random), remarks, learning)
         seen.append((_kept(step.observation), step.reward, step.over))
         if step.over:
             break
@@ -178,6 +216,10 @@ def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[tuple[
 
 
 def _kept(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return {key: _kept(part) for key, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_kept(part) for part in observation)
     return observation.copy() if isinstance(observation, np.ndarray) else observation
 
 
@@ -185,8 +227,10 @@ def _action(env: gymnasium.Env[Any, Any], random: np.random.Generator) -> Any:
     space = env.action_space
     if isinstance(space, spaces.Discrete):
         return np.int64(space.start + random.integers(space.n))
-    assert isinstance(space, spaces.Box)
-    return random.uniform(space.low, space.high).astype(space.dtype)
+    if isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f":
+        return np.asarray(random.uniform(space.low, space.high), space.dtype)
+    space.seed(int(random.integers(2**31)))
+    return space.sample()
 
 
 def _remark(found: Findings, text: str) -> None:

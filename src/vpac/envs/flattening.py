@@ -15,6 +15,8 @@ from vpac.errors import UserError
 __all__ = ["flattened", "is_image", "why_not_flat"]
 
 FLAT = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+SIDE = 16
+"""Pictures have at least so many rows and columns."""
 
 
 def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
@@ -40,7 +42,8 @@ def why_not_flat(space: Any) -> str:
         if is_image(part):
             return (
                 f"{where} is an image ({part}), and there are no networks for images here: let the environment give the "
-                "numbers that matter (positions, speeds, counts), or compute them from the image in a wrapper"
+                "numbers that matter (positions, speeds, counts), or compute them from the image in a wrapper; if it is no "
+                "image, give its numbers as a vector, a Box of one dimension"
             )
         if not isinstance(part, FLAT):
             return (
@@ -63,9 +66,15 @@ def parts(space: spaces.Space[Any], name: str = "") -> Iterator[tuple[str, space
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether a space holds pictures: bytes in two or more dimensions, or three dimensions with 1, 3 or 4 channels."""
+    """Whether a space holds pictures: bytes in two or more dimensions; or numbers with two sides of 16 or more, and 1, 3 or 4
+    channels or the same two finite bounds for all, as brightness has. Small matrices and tables of quantities are none."""
     if not isinstance(space, spaces.Box) or len(space.shape) < 2:
         return False
+    if space.dtype == np.uint8:
+        return True
+    if sorted(space.shape)[-2] < SIDE:
+        return False
     channels = len(space.shape) == 3 and bool({space.shape[0], space.shape[-1]} & {1, 3, 4})
-    large = max(space.shape) >= 16
-    return space.dtype == np.uint8 or (channels and large)
+    low, high = (np.unique(bound) for bound in (space.low, space.high))
+    brightness = len(low) == len(high) == 1 and bool(np.isfinite([low[0], high[0]]).all())
+    return channels or brightness

@@ -20,7 +20,7 @@ from vpac.envs import naming
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = ["Wrap", "make_env", "spec_of"]
+__all__ = ["Wrap", "as_given", "make_env", "spec_of"]
 
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
@@ -38,6 +38,11 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
 
     Observations that are dictionaries, tuples or matrices are flattened; images are refused.
     """
+    return flattened(as_given(env, wrap, **arguments))
+
+
+def as_given(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
+    """The same with the observations that it has, for policies of others."""
     if isinstance(env, gymnasium.Env):
         if arguments:
             raise UserError(
@@ -48,7 +53,7 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
         made = _make(spec_of(env, **arguments), arguments)
     for wrapper in _wrappers(wrap):
         made = _wrapped(made, wrapper)
-    return flattened(made)
+    return made
 
 
 def spec_of(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> EnvSpec:
@@ -135,8 +140,10 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
     except UserError:
         raise
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        extra = '; `pip install "vpac[mujoco]"` installs it' if "mujoco" in str(error).casefold() else ""
-        raise UserError(f"{spec.id} cannot be made: {error}{extra}") from None
+        absent = isinstance(error, gymnasium.error.DependencyNotInstalled | ModuleNotFoundError)
+        if absent and "mujoco" in str(error).casefold():
+            raise UserError(f"{spec.id} needs MuJoCo: pip install 'vpac[mujoco]'") from None
+        raise UserError(f"{spec.id} cannot be made: {error}") from None
     except Exception as error:  # whatever a constructor makes of arguments that it cannot use
         reason = f"{type(error).__name__}: {str(error).split(' was raised from the environment creator')[0]}"
         entry = spec.entry_point

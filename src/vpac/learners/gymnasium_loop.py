@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.errors import UserError
+from vpac.envs.answers import five
 from vpac.learners.behaviour import act, ratios
 from vpac.learners.compiled import compiled
 from vpac.learners.generator import Words
@@ -146,8 +146,8 @@ def train_gymnasium(
         total, discount, steps, terminated, truncated, cut = 0.0, 1.0, 0, False, False, False
         products, excesses = [], []
         while not (terminated or cut):
-            observation, paid, terminated, truncated, _ = env.step(action + sight.first_action)
-            reward, steps = _as_number(paid, sight), steps + 1
+            observation, paid, terminated, truncated, _ = five(env, action + sight.first_action, sight.name)
+            reward, steps = float(paid), steps + 1
             advance()
             cut = bool(truncated) or steps >= settings.limit
             next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
@@ -183,10 +183,3 @@ def train_gymnasium(
         if not (settings.limited or terminated or truncated):
             return ENDLESS, episode + 1, steps
     return GOOD, len(seeds), 0
-
-
-def _as_number(reward: Any, sight: Sight) -> float:
-    try:
-        return float(reward)
-    except (TypeError, ValueError):
-        raise UserError(f"{sight.name} gave the reward {reward!r}: expected a number") from None

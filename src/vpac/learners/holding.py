@@ -5,7 +5,6 @@ The variance is that of the policy as it is now: exact where the process is fini
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.learners import settings as codes
 from vpac.risk.budget import Budget, Multiplier
-from vpac.risk.budget_report import PricePath
+from vpac.risk.budget_report import PricePath, measured
 from vpac.risk.schedules import Constant, as_schedule
 from vpac.typing import FloatArray
 
@@ -73,7 +72,7 @@ class Holder:
             )
         self.learner, self.budget = learner, budget
         self.state = Multiplier()
-        self.rows: list[tuple[float, float, float]] = []
+        self.rows: list[tuple[float, float, float, float]] = []
 
     @property
     def path(self) -> PricePath:
@@ -89,14 +88,14 @@ class Holder:
         """Measure the variance and move ψ; `recent` are returns, the last pieces of the learning curve."""
         episodes = self.learner.episodes
         if is_exact(self.learner):
-            variance, share = exact_now(self.learner)[1], 1.0
+            variance, error, share = exact_now(self.learner)[1], 0.0, 1.0
         else:
             sample = _last(recent)
             share = min(1.0, EVERY / max(len(sample), 1))
-            variance = float(np.var(sample, ddof=1)) if len(sample) >= LEAST else math.nan
+            variance, error = measured(sample, LEAST)
         if episodes >= self.budget.wait:
             self.state = self.budget.step(self.state, variance, share)
-        self.rows.append((float(episodes), self.state.psi, variance))
+        self.rows.append((float(episodes), self.state.psi, variance, error))
 
 
 def exact_now(learner: Learner) -> tuple[float, float]:

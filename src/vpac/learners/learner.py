@@ -220,9 +220,12 @@ class Learner:
                 f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
             )
         if code != state.GOOD:
+            what = QUANTITIES[code]
+            theirs = what in ("reward", "observation")
+            advice = "look at the environment's step" if theirs else "smaller step sizes or a smaller ψ may help"
             raise Diverged(
-                f"the {QUANTITIES[code]} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
-                "the learner keeps the weights it had before; smaller step sizes or a smaller ψ may help"
+                f"the {what} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
+                f"the learner keeps the weights it had before; {advice}"
             )
 
     def policy(self) -> FloatArray:

@@ -14,6 +14,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.first_look import look_first
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.making import make_env
 from vpac.envs.recipes import Recipe, recipe_of
@@ -87,7 +88,8 @@ class Sight:
         except (TypeError, ValueError):
             point = np.zeros(0)
         if point.size != size or point.ndim > 1:
-            raise UserError(f"{observation!r} is not an observation of {self.name}: expected {size} numbers")
+            flat = "; vpac.envs.flattened(env) gives them" if isinstance(observation, dict | tuple) else ""
+            raise UserError(f"{observation!r} is not an observation of {self.name}: expected {size} numbers{flat}")
         if not np.isfinite(point).all():
             raise UserError(f"{observation!r} is not an observation of {self.name}: it is not finite")
         point = point.ravel()
@@ -107,7 +109,12 @@ def look_at(env: Any, options: Options) -> Sight:
     """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
-    made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
+
+    def make() -> gymnasium.Env[Any, Any]:
+        return make_env(remake(env) if isinstance(env, EnvSpec) else env)
+
+    made = make()
+    look_first(env, make)
     return replace(_see(made, options), recipe=recipe_of(env))
 
 

@@ -12,7 +12,7 @@ from vpac.envs.making import make_env
 from vpac.envs.recipes import noted, remade
 from vpac.errors import UserError
 from vpac.files import read_bytes, read_pair, write_pair
-from vpac.sealing import check_format, parse, sealed
+from vpac.sealing import LARGEST, check_format, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.learners.learner import Learner
@@ -55,7 +55,7 @@ def load(kind: type[L], folder: Path, env: Any) -> L:
     from safetensors.numpy import load as from_bytes
 
     try:
-        text = read_bytes(folder / AGENT)
+        text = read_bytes(folder / AGENT, LARGEST)
         data = parse(text)
         _check(data, text, kind, folder)
         digest = data.get("sha256")
@@ -120,8 +120,11 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
     learner._past = [(History(*columns), numbers["returns"])]
     learner._episodes = len(numbers["returns"])
     if learner._holder is not None:
+        numbers.setdefault(
+            "prices.error", np.full_like(numbers["prices.at"], np.nan)
+        )  # older versions did not record it
         path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
-        learner._holder.rows = [(float(at), float(psi), float(variance)) for at, psi, variance in path]
+        learner._holder.rows = [(float(at), float(psi), float(variance), float(e)) for at, psi, variance, e in path]
         learner._holder.state = Multiplier.read(data["multiplier"])
 
 
