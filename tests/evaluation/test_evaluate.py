@@ -72,14 +72,14 @@ def test_an_unknown_object_is_used_itself_and_left_open():
     env.lengths = (2,)
     env.close = lambda: pytest.fail("the user's environment was closed")
     assert set(vpac.evaluate(first, env, 9).lengths) == {2}
-    assert environments.several(env, 8).env.num_envs == 1
+    assert environments.several(env, 8, flat=False).env.num_envs == 1
 
 
 @pytest.mark.parametrize("name", ["vpac/FourRooms-v0", "CartPole-v1", "FrozenLake-v1"])
 def test_copies_of_an_object_are_independent_and_keep_what_was_changed(name):
     env = gymnasium.make(name)
     env.unwrapped.changed = 3
-    made = environments.several(env, 4).env
+    made = environments.several(env, 4, flat=False).env
     assert made.num_envs == 4
     assert made.get_attr("changed") == (3,) * 4
     by_object, by_id = (vpac.evaluate(lambda x: 0, one, 8, gamma=0.9, envs=4) for one in (env, name))
@@ -203,7 +203,8 @@ def test_mistakes_are_named():
     for agent, env, match in (
         (3, Walk, "int cannot be asked for actions"),
         (Wrong(Target()), Target, "actions of shape .3., the environment takes .5, 2."),
-        (first, Bad, "reward is nan in step 1 of episode 0"),
+        (first, Bad, "Bad cannot be measured in yet:\n  1. step returned the reward nan: return a finite number"),
+        (first, Bad(), "reward is nan in step 1 of episode 0"),
         (first, "vpac/FourRoms-v0", "did you mean 'vpac/FourRooms-v0'"),
         (first, 3, "got int"),
         (first, lambda: 3, "a function that made int"),
@@ -221,7 +222,11 @@ def test_mistakes_are_named():
 
 def test_an_episode_without_end_is_an_error(monkeypatch):
     monkeypatch.setattr("vpac.evaluation.episodes.LONGEST", 50)
-    with pytest.raises(UserError, match="did not end within 50 steps"):
+    monkeypatch.setattr("vpac.evaluation.episodes.LONG", 20)
+    with (
+        pytest.warns(UserWarning, match="no episode has ended within 20 steps"),
+        pytest.raises(UserError, match="did not end within 50 steps"),
+    ):
         vpac.evaluate(lambda x: 2, vpac.envs.CatchUp().mdp, 5)
 
 
@@ -257,3 +262,51 @@ def test_evaluate_is_imported_lazily():
     code = f"import sys, vpac; print({seen}); vpac.evaluate; print({seen})"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.split() == ["False", "True"]
+
+
+def test_ours_see_vectors_and_others_what_the_environment_gives():
+    """Whether the environment is named, a class or an object."""
+    pytest.importorskip("jax")
+    gymnasium.registry.pop("Target-v0", None)
+    gymnasium.register("Target-v0", Target)
+    seen = []
+
+    def plain(observation):
+        seen.append(observation)
+        return np.array([0.5, 0.0], np.float32)
+
+    class Model:
+        observation_space, action_space = Target.observation_space, Target.action_space
+
+        def predict(self, observation, deterministic=True):
+            seen.append({key: value[0] for key, value in observation.items()})
+            return np.tile(np.array([0.5, 0.0], np.float32), (len(observation["n"]), 1)), None
+
+    agent = vpac.PPO(Target, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,)).learn(16)
+    mine = Target()
+    mine.close = lambda: pytest.fail("the user's environment was closed")
+    for env in ("Target-v0", Target, mine):
+        assert np.isfinite(vpac.evaluate(agent, env, 4).undiscounted_returns).all()
+        for other in (plain, Model()):
+            assert set(vpac.evaluate(other, env, 4).undiscounted_returns) == {0.5}
+    assert all(set(one) == {"x", "n"} for one in seen)
+    with pytest.raises(UserError, match="learned from flattened observations"):
+        agent.predict(mine.reset()[0])
+
+
+def test_a_matrix_may_come_as_it_is():
+    pytest.importorskip("jax")
+
+    class Matrix(Walk):
+        observation_space = gymnasium.spaces.Box(0.0, 100.0, (2, 3), np.float32)
+
+        def _seen(self):
+            return np.full((2, 3), self.left, np.float32)
+
+    agent = vpac.PPO(Matrix, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,)).learn(16)
+    one = np.arange(6, dtype=np.float32).reshape(2, 3)
+    alone, flat = agent.predict(one), agent.predict(one.ravel())
+    assert np.ndim(alone) == 0
+    assert alone == flat
+    assert agent.predict(np.stack([one] * 5)).tolist() == [alone] * 5
+    assert agent.predict(one.reshape(1, 6)).tolist() == [alone]

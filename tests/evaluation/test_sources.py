@@ -81,6 +81,8 @@ def test_the_seed_decides():
 
 def test_what_cannot_be_separated_is_said():
     with pytest.raises(UserError, match="does not repeat itself"):
+        variance_sources(coin, Dice(loose=True), 20)
+    with pytest.raises(UserError, match="step 1 differs though seed and actions were the same"):
         variance_sources(coin, lambda: Dice(loose=True), 20)
     from gymnasium.vector import SyncVectorEnv
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -13,12 +16,23 @@ GAMMA, PSI = 0.8, 0.7
 EPISODES, STEPS = 40_000, 90
 
 
-@pytest.fixture(params=[1, 0], ids=["ending", "endless"])
+@pytest.fixture(scope="module", params=[1, 0], ids=["ending", "endless"])
 def world(request):
+    """A process, a policy's parameters, and what happens when a policy acts in it: sampled once for each."""
     rng = np.random.default_rng(8)
     mdp = reference.random_mdp(rng, 4, 2, request.param, noise=0.2)
     theta = rng.normal(scale=0.7, size=(4, 2))
-    return mdp, theta, rng
+    policies = {"target": oracle.softmax(theta), "behaviour": behaviour_of(mdp, theta)}
+
+    @cache
+    def walk(who):
+        return simulate(mdp, policies[who], EPISODES, STEPS, deepcopy(rng))
+
+    return mdp, theta, walk
+
+
+def behaviour_of(mdp, theta):
+    return 0.6 * oracle.softmax(theta) + 0.4 * oracle.uniform(mdp)
 
 
 def exclusive_sum(terms):
@@ -30,18 +44,18 @@ def discounts(power=1):
     return (GAMMA**power) ** np.arange(STEPS)[:, None]
 
 
-def on_policy_terms(mdp, theta, rng):
+def on_policy_terms(mdp, theta, walk):
     policy = oracle.softmax(theta)
     exact = oracle.evaluate(mdp, policy, GAMMA)
-    e = simulate(mdp, policy, EPISODES, STEPS, rng)
+    e = walk("target")
     pair = (e.state, e.action)
     return policy, exact, e, exact.action_value[pair], exact.action_variance[pair], exact.value[e.state]
 
 
 @pytest.mark.parametrize("variance_of", ["action", "state", "return"])
 def test_corrected_vpac_with_and_without_baseline(world, variance_of):
-    mdp, theta, rng = world
-    policy, exact, e, q, sigma, v = on_policy_terms(mdp, theta, rng)
+    mdp, theta, walk = world
+    policy, exact, e, q, sigma, v = on_policy_terms(mdp, theta, walk)
     c = {"action": q[0], "state": v[0], "return": exact.mean}[variance_of]
     collected = exclusive_sum(discounts() * e.reward)
     plain = discounts(2) * (sigma + q**2) + 2 * discounts() * (collected - c) * q
@@ -57,8 +71,8 @@ def test_corrected_vpac_with_and_without_baseline(world, variance_of):
 
 
 def test_published_vpac_and_vaac(world):
-    mdp, theta, rng = world
-    policy, exact, e, q, sigma, v = on_policy_terms(mdp, theta, rng)
+    mdp, theta, walk = world
+    policy, exact, e, q, sigma, v = on_policy_terms(mdp, theta, walk)
     vpac = discounts() * q - PSI * discounts(2) * sigma
     assert_mean(score_sums(e, vpac, policy), oracle.gradient(mdp, theta, GAMMA, PSI, "published"))
     m = exact.action_second_moment[e.state, e.action]
@@ -68,10 +82,10 @@ def test_published_vpac_and_vaac(world):
     assert_mean(score_sums(e, discounts() * q - PSI * penalty, policy), expected)
 
 
-def off_policy_walk(mdp, theta, rng, critics):
+def off_policy_walk(mdp, theta, walk, critics):
     policy = oracle.softmax(theta)
-    behaviour = 0.6 * policy + 0.4 * oracle.uniform(mdp)
-    e = simulate(mdp, behaviour, EPISODES, STEPS, rng)
+    behaviour = behaviour_of(mdp, theta)
+    e = walk("behaviour")
     ratio = (policy / behaviour)[e.state, e.action]
     ratio = np.minimum(ratio, 1.0) if critics == "clipped" else ratio
     return policy, behaviour, e, np.where(e.alive, ratio, 0.0)
@@ -80,8 +94,8 @@ def off_policy_walk(mdp, theta, rng, critics):
 @pytest.mark.parametrize("critics", ["importance", "clipped"])
 @pytest.mark.parametrize("form", ["published", "exact"])
 def test_off_policy_vpac_with_ratios_in_its_critics(world, critics, form):
-    mdp, theta, rng = world
-    policy, behaviour, e, rho = off_policy_walk(mdp, theta, rng, critics)
+    mdp, theta, walk = world
+    policy, behaviour, e, rho = off_policy_walk(mdp, theta, walk, critics)
     exact = oracle.evaluate_off_policy(mdp, policy, behaviour, GAMMA, critics)
     q, sigma = exact.action_value[e.state, e.action], exact.action_variance[e.state, e.action]
     bar, x, weight = rho[0], np.zeros(EPISODES), []
@@ -99,8 +113,8 @@ def test_off_policy_vpac_with_ratios_in_its_critics(world, critics, form):
 @pytest.mark.parametrize("variance_of", ["action", "state", "return"])
 @pytest.mark.parametrize("ratios", ["plain", "clipped"])
 def test_off_policy_vpac_with_expected_critics(world, ratios, variance_of):
-    mdp, theta, rng = world
-    policy, behaviour, e, rho = off_policy_walk(mdp, theta, rng, "importance" if ratios == "plain" else "clipped")
+    mdp, theta, walk = world
+    policy, behaviour, e, rho = off_policy_walk(mdp, theta, walk, "importance" if ratios == "plain" else "clipped")
     exact = oracle.evaluate(mdp, policy, GAMMA)
     q, sigma, v = exact.action_value[e.state, e.action], exact.action_variance[e.state, e.action], exact.value[e.state]
     c = {"action": q[0], "state": v[0], "return": exact.mean}[variance_of]
@@ -118,8 +132,8 @@ def test_off_policy_vpac_with_expected_critics(world, ratios, variance_of):
 
 @pytest.mark.parametrize("ratios", ["plain", "clipped"])
 def test_off_policy_published_forms_with_the_target_policys_own_critics(world, ratios):
-    mdp, theta, rng = world
-    policy, behaviour, e, rho = off_policy_walk(mdp, theta, rng, "importance" if ratios == "plain" else "clipped")
+    mdp, theta, walk = world
+    policy, behaviour, e, rho = off_policy_walk(mdp, theta, walk, "importance" if ratios == "plain" else "clipped")
     exact = oracle.evaluate(mdp, policy, GAMMA)
     pair = (e.state, e.action)
     q, sigma, m, v = (

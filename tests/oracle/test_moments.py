@@ -160,7 +160,7 @@ def test_monte_carlo_agrees(rng, n_terminal, gamma):
     mdp = reference.random_mdp(rng, n_terminal=n_terminal, noise=1.0)
     policy = oracle.softmax(rng.normal(size=(5, 3)))
     exact = oracle.evaluate(mdp, policy, gamma)
-    sample = returns(simulate(mdp, policy, 100_000, 400 if n_terminal else 150, rng), gamma)
+    sample = returns(simulate(mdp, policy, 100_000, 400 if n_terminal else 150, rng, whole=False), gamma)
     assert_mean(sample, exact.mean)
     assert_mean((sample - exact.mean) ** 2, exact.total_variance)
 
@@ -238,9 +238,9 @@ def test_gamma_outside_zero_to_one_is_an_error(gamma):
         oracle.evaluate(coin_and_choice(), np.full((3, 2), 0.5), gamma)
 
 
-@pytest.mark.parametrize("horizon", [0, -3, 2.5, True])
+@pytest.mark.parametrize("horizon", [0, -3, 2.5, True, 10**20])
 def test_a_horizon_that_is_not_a_number_of_steps_is_an_error(horizon):
-    with pytest.raises(UserError, match="horizon must be a whole number from 1 up"):
+    with pytest.raises(UserError, match="horizon must be a whole number from 1 to"):
         oracle.evaluate(coin_and_choice(), np.full((3, 2), 0.5), 0.9, horizon)
 
 

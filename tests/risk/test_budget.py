@@ -9,6 +9,7 @@ import pytest
 
 from vpac.errors import UserError
 from vpac.risk import Budget, BudgetReport, Interval, Multiplier, PricePath, as_budget
+from vpac.risk.budget_report import measured
 
 NEW = Multiplier()
 
@@ -180,7 +181,8 @@ def report(variance, psi=0.5, episodes=1000, smallest=None, budget=None):
     found = Interval(variance, 0.9 * variance, 1.1 * variance)
     budget = budget or Budget(max_variance=4.0)
     smallest = variance if smallest is None else smallest
-    return BudgetReport(budget, Interval(1.0, 0.9, 1.1), found, psi, smallest, 2000.0, "episodes", episodes)
+    least = Interval(smallest, 0.81 * smallest, 1.21 * smallest)
+    return BudgetReport(budget, Interval(1.0, 0.9, 1.1), found, psi, least, 2000.0, "episodes", episodes, 40)
 
 
 def test_a_budget_is_met_if_its_interval_reaches_it():
@@ -196,10 +198,14 @@ def test_a_budget_is_met_if_its_interval_reaches_it():
 def test_a_budget_that_is_not_met_is_said_plainly():
     short = report(9.0, smallest=6.25, budget=Budget(max_std=2.0))
     assert "The budget, standard deviation ≤ 2, is not met: the standard deviation is 3 (2.846 … 3.146)" in short.words
-    assert "The smallest standard deviation that was reached is 2.5, after 2,000 episodes." in short.words
+    least = "that was reached is 2.5 (2.25 … 2.75), after 2,000 episodes, the lowest of 40 looks."
+    assert f"The smallest standard deviation {least}" in short.words
     assert "longer training may help" in short.words
     assert "finds no policy that varies so little" in report(9.0, psi=50.0).words
     assert "It was within the budget on the way" in report(9.0, smallest=3.0).words
+    assert "It may have been within the budget on the way" in report(9.0, smallest=3.9).words
+    assert "It was within the budget on the way" in report(9.0, smallest=3.9, episodes=None).words
+    assert "that was reached is 9, after 2,000 episodes. ψ" in report(9.0, episodes=None).words
     data = short.as_dict()
     assert (data["met"], data["exact"], data["smallest_variance"]) == (False, False, 6.25)
     assert data["variance"] == {"estimate": 9.0, "low": 8.1, "high": pytest.approx(9.9)}
@@ -207,4 +213,23 @@ def test_a_budget_that_is_not_met_is_said_plainly():
 
 
 def test_a_path_without_looks_is_empty():
-    assert [len(column) for column in PricePath.of([])] == [0, 0, 0]
+    assert [len(column) for column in PricePath.of([])] == [0, 0, 0, 0]
+    assert PricePath.of([(20.0, 0.0, math.nan, math.nan)]).smallest()[2] == 0
+
+
+def test_the_smallest_of_many_looks_knows_that_it_is():
+    """Sixty looks at 200 returns whose variance is 4: the lowest is always below 4, its interval holds 4 nearly always."""
+    rng, trials = np.random.default_rng(0), 300
+    found = []
+    for _ in range(trials):
+        looks = [measured(rng.normal(0.0, 2.0, 200), 20) for _ in range(60)]
+        path = PricePath.of([(20.0 * k, 0.0, *look) for k, look in enumerate(looks)])
+        smallest, at, count = path.smallest()
+        assert (smallest.estimate, count) == (path.variance.min(), 60)
+        assert path.variance[path.at == at] == smallest.estimate
+        found.append((smallest.estimate, smallest.low <= 4.0 <= smallest.high))
+    estimates, held = np.array(found).T
+    assert (estimates < 4.0).all()
+    assert held.mean() >= 0.95
+    assert measured(np.ones(200), 20) == (0.0, 0.0)
+    assert np.isnan(measured(np.ones(19), 20)).all()

@@ -61,7 +61,7 @@ def test_advice_owns_up_to_noise_and_to_failure():
     unsure = TradeOff(
         (point(0.0, 10.0, 10.0, 1.0, 4.0), point(0.1, 9.6, 4.2, 1.0, 4.0), point(1.0, 2.0, 4.0, 1.0, 4.0))
     )
-    assert "the intervals overlap" in unsure.advice()[0]
+    assert "(the intervals of both overlap: more seeds or episodes would tell)" in unsure.advice()[0]
     worse = TradeOff((point(0.0, -10.0, 5.0), point(0.1, -20.0, 6.0)))
     words = " ".join(worse.advice())
     assert "No price that was tried lowered the standard deviation." in words
@@ -71,6 +71,23 @@ def test_advice_owns_up_to_noise_and_to_failure():
         "ψ = 0.1: it takes the mean from -10 to -11 and removes 60 % of the standard deviation."
     ]
     assert "one point only" in TradeOff((point(0.0, 1.0, 1.0),)).advice()[0]
+
+
+@pytest.mark.parametrize(
+    ("mean_error", "std_error", "doubt"),
+    [
+        (0.1, 0.1, ""),
+        (0.3, 0.1, " (the intervals of the mean overlap: more seeds or episodes would tell)"),
+        (0.1, 4.0, " (the intervals of the standard deviation overlap: more seeds or episodes would tell)"),
+        (0.3, 4.0, " (the intervals of both overlap: more seeds or episodes would tell)"),
+        (np.nan, np.nan, ""),
+    ],
+)
+def test_words_doubt_the_mean_as_they_doubt_the_spread(mean_error, std_error, doubt):
+    curve = TradeOff((point(0.0, 10.0, 10.0, mean_error, std_error), point(0.1, 9.6, 4.2, mean_error, std_error)))
+    assert curve.in_words(1) == f"it keeps 96 % of the mean and removes 58 % of the standard deviation{doubt}"
+    same = TradeOff((point(0.0, 10.0, 10.0, 1.0, 1.0), point(0.1, 10.0, 10.0, 1.0, 1.0)))
+    assert "overlap" not in same.in_words(1)
 
 
 def test_first_prices_follow_the_scale_of_the_reward():

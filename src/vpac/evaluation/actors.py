@@ -10,8 +10,6 @@ from __future__ import annotations
 import inspect
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -22,7 +20,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from vpac.errors import UserError
 from vpac.evaluation.fitting import check_fits
 
-__all__ = ["Actor", "gamma_of", "global_noise_kept"]
+__all__ = ["Actor", "gamma_of"]
 
 CHECKED = 50
 """How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
@@ -154,21 +152,6 @@ def gamma_of(agent: Any) -> float:
         if isinstance(gamma, int | float) and 0.0 <= gamma <= 1.0:
             return float(gamma)
     return GAMMA
-
-
-@contextmanager
-def global_noise_kept() -> Iterator[None]:
-    """Put the global generators of Python, NumPy and, where it is loaded, PyTorch back as they were."""
-    torch = sys.modules.get("torch")
-    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torchs = torch.get_rng_state() if torch else None
-    try:
-        yield
-    finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)  # noqa: NPY002
-        if torch:
-            torch.set_rng_state(torchs)
 
 
 def _seed_globals(seed: int) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from vpac.envs.answers import five
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor
-from vpac.evaluation.environments import one_environment
+from vpac.evaluation.environments import check_first, is_users, one_environment, what_it_is
 from vpac.evaluation.episodes import LONGEST
+from vpac.evaluation.fitting import takes_vectors
 from vpac.learners.learner import Learner
 from vpac.learners.sight import TRANSPARENT
 from vpac.oracle.policies import greedy
@@ -45,7 +47,8 @@ class Walker:
             raise UserError(
                 "sources of variance need a single environment, or a way to make one, not a vector environment"
             )
-        self.given, self.env, self.gamma = env, one_environment(env), gamma
+        check_first(env, callable(getattr(agent, "act", None)))
+        self.given, self.env, self.gamma = env, one_environment(env, takes_vectors(agent)), gamma
         self.seen, self.acts = self.env.observation_space, self.env.action_space
         self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
         self._room = create_empty_array(self.seen, 1)
@@ -55,7 +58,7 @@ class Walker:
 
     def close(self) -> None:
         """Close the environment, unless it is the user's."""
-        if self.env is not self.given:
+        if not is_users(self.env, self.given):
             self.env.close()
 
     def notes(self) -> tuple[str, ...]:
@@ -164,7 +167,7 @@ class Walker:
         return next(iter(iterate(self._answers, self.actor.actions(one, FRESH))))
 
     def _step(self, action: Any) -> tuple[Any, float, bool]:
-        observation, reward, terminated, truncated, _ = self.env.step(action)
+        observation, reward, terminated, truncated, _ = five(self.env, action, what_it_is(self.given))
         if not np.isfinite(float(reward)):
             raise UserError(f"the environment's reward is {reward}: expected a finite number")
         return observation, float(reward), bool(terminated or truncated)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -47,20 +46,11 @@ def budget_report(
     else:
         sample = evaluate(agent, _as_long(agent, env), episodes, seed=seed)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
-    path = agent.prices
-    now = float(agent.episodes if finite else agent.timesteps)
-    at, seen = np.append(path.at, now), np.append(path.variance, variance.estimate)
-    least = int(np.nanargmin(seen))
-    return BudgetReport(
-        budget,
-        mean,
-        variance,
-        agent.psi,
-        float(seen[least]),
-        float(at[least]),
-        "episodes" if finite else "steps",
-        count,
-    )
+    smallest, at, looks = agent.prices.smallest(level)
+    if not smallest.estimate < variance.estimate:
+        smallest, at, looks = variance, float(agent.episodes if finite else agent.timesteps), 1
+    counted = "episodes" if finite else "steps"
+    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks)
 
 
 def _as_long(agent: Any, env: Any) -> Any:
@@ -70,4 +60,4 @@ def _as_long(agent: Any, env: Any) -> Any:
         return env
     if isinstance(env, gymnasium.Env):
         return TimeLimit(env, limit)
-    return lambda: TimeLimit(one_environment(env), limit)
+    return lambda: TimeLimit(one_environment(env, True), limit)

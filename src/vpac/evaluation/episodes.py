@@ -7,13 +7,15 @@ DISABLED    we reset what has ended, by `reset_mask`
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vpac.errors import UserError
+from vpac.envs.answers import as_numbers
+from vpac.errors import Diverged, UserError
 from vpac.evaluation.actors import Actor
 from vpac.evaluation.environments import Several
 from vpac.typing import BoolArray, FloatArray, IntArray
@@ -22,6 +24,8 @@ __all__ = ["LONGEST", "play", "seeds_from"]
 
 LONGEST = 1_000_000
 """An episode of more steps than this is taken for one that never ends."""
+LONG = 20_000
+"""If the first episodes are longer than this, it is said that they may never end."""
 
 
 def play(
@@ -47,11 +51,11 @@ def play(
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
         observations, rewards, ends, cuts, _ = env.step(actor.actions(observations, fresh))
-        rewards = np.asarray(rewards, np.float64)
+        rewards = as_numbers(rewards, "the environment")
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
             bad = int(np.flatnonzero(counted & ~np.isfinite(rewards))[0])
-            raise UserError(
+            raise Diverged(
                 f"the environment's reward is {rewards[bad]} in step {steps[bad] + 1} of episode {number[bad]}: "
                 "expected a finite number"
             )
@@ -68,6 +72,12 @@ def play(
             terminated[which] = np.asarray(ends, bool)[finished]
             done += int(finished.sum())
             tell(done)
+        elif done == 0 and steps.max() == LONG:
+            warnings.warn(
+                f"no episode has ended within {LONG:,} steps; if none ever does, give the environment a limit "
+                f"(max_episode_steps=…): after {LONGEST:,} this stops",
+                stacklevel=2,
+            )
         elif (steps > LONGEST).any():
             raise UserError(
                 f"an episode did not end within {LONGEST:,} steps: give the environment a limit (max_episode_steps=…)"

@@ -11,7 +11,16 @@ from gymnasium import spaces
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 
-__all__ = ["check_fits"]
+__all__ = ["check_fits", "takes_vectors"]
+
+
+def takes_vectors(agent: Any) -> bool:
+    """Whether observations are flattened for it: ours learn from vectors, others get what the environment gives, unless they
+    say that they were made for a vector."""
+    if callable(getattr(agent, "act", None)):
+        return True
+    space = getattr(agent, "observation_space", None)
+    return isinstance(space, spaces.Box) and len(space.shape) == 1
 
 
 def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> None:

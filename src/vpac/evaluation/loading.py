@@ -8,7 +8,7 @@ from typing import Any
 
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
-from vpac.sealing import parse
+from vpac.sealing import LARGEST, parse
 
 __all__ = ["KINDS", "described", "load_agent"]
 
@@ -54,7 +54,7 @@ def _folder(folder: Path) -> Path:
 def described(folder: Path) -> dict[str, Any]:
     """What agent.json says."""
     try:
-        data = parse(read_bytes(folder / "agent.json"))
+        data = parse(read_bytes(folder / "agent.json", LARGEST))
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
     except ValueError as error:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from vpac.evaluation.actors import Actor, gamma_of, global_noise_kept
-from vpac.evaluation.environments import several, what_it_is
+from vpac.envs.first_look import global_noise_kept
+from vpac.evaluation.actors import Actor, gamma_of
+from vpac.evaluation.environments import check_first, is_users, several, what_it_is
 from vpac.evaluation.episodes import play
+from vpac.evaluation.fitting import takes_vectors
 from vpac.evaluation.progress import shown
 from vpac.learners.checks import MOST_EPISODES, whole
 from vpac.oracle.moments import check_gamma
@@ -49,7 +51,8 @@ def evaluate(
     """
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
-    made = several(env, min(envs, episodes))
+    check_first(env, callable(getattr(agent, "act", None)))
+    made = several(env, min(envs, episodes), takes_vectors(agent))
     about = {
         "agent": _name(agent), "env": what_it_is(env), "episodes": episodes, "seed": seed, "envs": made.env.num_envs,
         "deterministic": bool(deterministic),
@@ -63,7 +66,7 @@ def evaluate(
             actor.begin(noise)
             columns = play(made, actor, episodes, gamma, world, tell)
     finally:
-        if made.ours and env is not getattr(made.env, "envs", [None])[0]:
+        if made.ours and not is_users(made.first, env):
             made.env.close()
     return ReturnSample(*columns, gamma=gamma, about=about)
 

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from vpac.evaluation.actors import gamma_of, global_noise_kept
+from vpac.envs.first_look import global_noise_kept
+from vpac.evaluation.actors import gamma_of
 from vpac.evaluation.branches import Walker, exact_sources
 from vpac.evaluation.environments import what_it_is
 from vpac.evaluation.parts import PARTS, estimate

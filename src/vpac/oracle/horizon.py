@@ -22,10 +22,16 @@ from vpac.typing import FloatArray
 __all__ = ["action_moments_to_go", "action_second_moment_to_go", "check_horizon"]
 
 
+LONGEST = 100_000
+"""Steps of a horizon, each of which is computed."""
+
+
 def check_horizon(horizon: int) -> int:
     """A whole number of steps, at least one."""
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise UserError(f"horizon must be a whole number from 1 up, got {horizon!r}")
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or not 1 <= horizon <= LONGEST:
+        raise UserError(
+            f"horizon must be a whole number from 1 to {LONGEST:,}, got {horizon!r}; without one it has no end"
+        )
     return int(horizon)
 
 

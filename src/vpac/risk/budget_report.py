@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vpac.risk.budget import Budget
-from vpac.risk.intervals import Interval
+from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
 from vpac.typing import FloatArray
 
-__all__ = ["BudgetReport", "PricePath"]
+__all__ = ["BudgetReport", "PricePath", "measured"]
 
 SLACK = 0.05
 """An exact variance may be above its budget by this share and count as met: learning goes on and steers around the budget."""
@@ -27,11 +27,40 @@ class PricePath(NamedTuple):
     """The price from then on, in units of 1/reward."""
     variance: FloatArray
     """The variance that was measured; NaN before there was enough to measure."""
+    error: FloatArray
+    """The standard error of its logarithm; 0 where it is exact, NaN where it is unknown."""
 
     @classmethod
-    def of(cls, rows: list[tuple[float, float, float]]) -> PricePath:
-        """From rows (at, psi, variance)."""
-        return cls(*np.array(rows, np.float64).reshape(-1, 3).T.copy())
+    def of(cls, rows: list[tuple[float, float, float, float]]) -> PricePath:
+        """From rows (at, psi, variance, error)."""
+        return cls(*np.array(rows, np.float64).reshape(-1, 4).T.copy())
+
+    def smallest(self, level: float = 0.95) -> tuple[Interval, float, int]:
+        """The smallest variance of all looks, when that was, and how many looks there were.
+
+        The lowest of many estimates is low by luck, too. So its interval, s² exp(± z e), has the confidence
+        1 − (1 − level) / looks: that of all looks together holds with confidence `level`.
+        """
+        looks = int(np.isfinite(self.variance).sum())
+        if not looks:
+            return Interval(math.nan, math.nan, math.nan), math.nan, 0
+        which = int(np.nanargmin(self.variance))
+        z, found = normal_quantile(1.0 - (1.0 - level) / looks), float(self.variance[which])
+        factor = float(np.exp(z * self.error[which]))
+        return Interval(found, found / factor, found * factor), float(self.at[which]), looks
+
+
+def measured(returns: FloatArray, least: int) -> tuple[float, float]:
+    """The variance of some returns and the standard error of its logarithm; NaN of fewer than `least`, which is at least 5.
+
+    The error is at least that of normal returns: the lowest of many variances likely has too small a kurtosis, too.
+    """
+    if len(returns) < least:
+        return math.nan, math.nan
+    variance = float(np.var(returns, ddof=1))
+    with np.errstate(all="ignore"):  # of returns that differ by next to nothing
+        error = max(log_variance_error(returns), math.sqrt(2.0 / (len(returns) - 1))) if variance > 0.0 else 0.0
+    return variance, error
 
 
 @dataclass(frozen=True)
@@ -46,14 +75,16 @@ class BudgetReport:
     """Variance of its return; both ends are the estimate if it is exact."""
     psi: float
     """The price in the end."""
-    smallest: float
-    """The smallest variance that was measured, on the way or in the end."""
+    smallest: Interval
+    """The smallest variance that was measured, on the way or in the end; its interval knows of how many looks."""
     smallest_at: float
     """When that was."""
     counted: str
     """What `smallest_at` counts: episodes or steps."""
     episodes: int | None
     """Episodes behind the intervals; None: mean and variance are exact."""
+    looks: int = 1
+    """Of how many measured variances `smallest` is the smallest."""
 
     @property
     def met(self) -> bool:
@@ -74,15 +105,17 @@ class BudgetReport:
             within = "" if not over else " to within 5 %" if self.episodes is None else " within its interval"
             price = f"at ψ = {self.psi:.4g}" if self.psi > 0.0 else "and no price is needed (ψ = 0)"
             return f"The budget, {self.budget.in_words}, is met{within}: {found} ({how}), {price}."
-        least = f"{self.smallest**unit:.4g}, after {self.smallest_at:,.0f} {self.counted}"
+        least = f"{self._shown(self.smallest, unit)}, after {self.smallest_at:,.0f} {self.counted}"
+        luck = f", the lowest of {self.looks:,} looks" if self.episodes is not None and self.looks > 1 else ""
         return (
             f"The budget, {self.budget.in_words}, is not met: {found} ({how}). The smallest {what} that was reached is "
-            f"{least}. {self._advice()}"
+            f"{least}{luck}. {self._advice()}"
         )
 
     def _advice(self) -> str:
-        if self.smallest <= self.budget.variance:
-            return "It was within the budget on the way: longer training or smaller step sizes may hold it."
+        if self.smallest.estimate <= self.budget.variance:
+            was = "was" if self.episodes is None or self.smallest.high <= self.budget.variance else "may have been"
+            return f"It {was} within the budget on the way: longer training or smaller step sizes may hold it."
         if self.budget.is_largest(self.psi):
             return f"ψ = {self.psi:.4g} is about as large as it may become: this learner finds no policy that varies so little."
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
@@ -106,6 +139,7 @@ class BudgetReport:
         return {
             "budget": self.budget.as_dict(), "max_variance": self.budget.variance, "met": self.met,
             "exact": self.episodes is None, "episodes": self.episodes, "mean": ends(self.mean),
-            "variance": ends(self.variance), "psi": self.psi, "smallest_variance": known(self.smallest),
+            "variance": ends(self.variance), "psi": self.psi, "smallest_variance": known(self.smallest.estimate),
+            "smallest_interval": ends(self.smallest), "looks": self.looks,
             f"smallest_after_{self.counted}": known(self.smallest_at), "words": self.words,
         }  # fmt: skip

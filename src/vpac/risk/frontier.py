@@ -200,9 +200,16 @@ class TradeOff:
             spread = f"removes {_percent(removed)} of the standard deviation"
         else:
             spread = f"adds {_percent(-removed)} to the standard deviation"
-        overlap = here.std.high > first.std.low if removed >= 0.0 else here.std.low < first.std.high
-        unsure = " (the intervals overlap: more seeds or episodes would tell)" if overlap and removed != 0.0 else ""
+        pairs = {"mean": (here.mean, first.mean), "standard deviation": (here.std, first.std)}
+        doubtful = [name for name, pair in pairs.items() if _may_be_equal(*pair)]
+        whose = "" if not doubtful else "both" if len(doubtful) == 2 else f"the {doubtful[0]}"
+        unsure = f" (the intervals of {whose} overlap: more seeds or episodes would tell)" if whose else ""
         return f"{mean} and {spread}{unsure}"
+
+
+def _may_be_equal(one: Interval, other: Interval) -> bool:
+    """Whether two estimates that differ have intervals that overlap."""
+    return one.estimate != other.estimate and one.low < other.high and other.low < one.high
 
 
 def _percent(share: float) -> str:

@@ -2,7 +2,7 @@
 
 Terms that are mostly zero are a weighted count of events. Student's interval of their mean is too short above when few
 events were seen, and reaches below zero. Fay and Feuer (1997) treat the sum as gamma distributed, with the mean y and the
-variance v of the estimate, and for the upper end add one more event w, as large as the largest that was seen:
+variance v of the estimate, and for the upper end add one more event w, as large as the largest that was seen or more:
 
     low = q(α/2) of Γ(mean y, variance v)     high = q(1 − α/2) of Γ(mean y + w, variance v + w²)
 
