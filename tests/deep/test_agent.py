@@ -20,10 +20,12 @@ import probes
 import vpac
 from forging import forge
 from vpac import UserError
+from vpac.cli import main
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO, NotFinite, load_policy
 from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.vector import Loop
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
 """Iterations of 64 steps."""
@@ -59,13 +61,13 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(stop, tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_the_same(tmp_path):
-    command = [
-        sys.executable, "-m", "vpac", "train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "12000",
+    words = [
+        "train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "12000",
         "--envs", "4", "--json", "--option", "steps=32", "hidden=[8]", "checkpoint_every=2", "epochs=2",
     ]  # fmt: skip
-    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    assert main([*words, "--out", str(tmp_path / "whole")]) == 0
     rng = np.random.default_rng(0)
-    disturbed, kills = [*command, "--out", str(tmp_path / "cut")], 0
+    disturbed, kills = [sys.executable, "-m", "vpac", *words, "--out", str(tmp_path / "cut")], 0
     for _ in range(40):
         resuming = ["--resume", str(tmp_path / "cut")] if any((tmp_path / "cut" / "checkpoints").glob("[0-9]*")) else []
         process = subprocess.Popen([*disturbed, *resuming], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -102,6 +104,14 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     agent, damaged = latest_checkpoint(VPACPPO, tmp_path)
     assert agent.iteration == 6
     assert "checksum" in damaged[0]
+
+
+def test_what_was_stopped_before_its_end_is_measured_with_a_word(tmp_path, capsys):
+    VPACPPO("CartPole-v1", seed=1, **SMALL).learn(64 * 6, checkpoints=tmp_path / "run" / "checkpoints")
+    words = ["evaluate", str(tmp_path / "run"), "--episodes", "5", "--json", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "was stopped before its end: this is its checkpoint after 6 iterations" in err
 
 
 def test_saved_agents_predict_the_same_without_jax(tmp_path, rng):
@@ -145,6 +155,79 @@ def test_a_missing_extra_is_named():
     code = "import sys; sys.modules['optax'] = None\nimport vpac\ntry:\n    vpac.PPO\nexcept vpac.UserError as e:\n    print(e)"
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "pip install 'vpac[deep]'" in said.stdout
+    code = "import sys; sys.modules['mujoco'] = None\nimport vpac.cli\nsys.exit(vpac.cli.main(['check', 'Hopper-v5']))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (2, "vpac: Hopper-v5 needs MuJoCo: pip install 'vpac[mujoco]'\n")
+
+
+def test_who_could_step_faster_is_told(monkeypatch, tmp_path, capsys):
+    words = [
+        "train",
+        "ppo",
+        "Hopper-v5",
+        "--steps",
+        "64",
+        "--envs",
+        "2",
+        "--json",
+        "--option",
+        "steps=32",
+        "hidden=[4]",
+    ]
+    for name, missing in (("with", False), ("without", True)):
+        if missing:
+            monkeypatch.setitem(sys.modules, "envpool", None)
+        assert main([*words, "--out", str(tmp_path / name)]) == 0
+        assert ("pip install 'vpac[envpool]'" in capsys.readouterr().err) is missing
+
+
+@pytest.mark.parametrize(
+    "wrong", [[0.0], np.zeros((7, 1)), np.zeros(3), np.zeros((2, 3)), ([0.0], 1), {"a": 1}, "left"]
+)
+def test_what_is_no_observation_gets_no_action(wrong):
+    agent = PPO("CartPole-v1", **SMALL)
+    with pytest.raises(UserError, match="observation"):
+        agent.predict(wrong)
+    assert agent.predict(np.zeros((7, 4))).shape == (7,)
+    assert agent.predict(np.zeros(4)).shape == ()
+
+
+def test_a_number_beyond_the_last_gets_no_action():
+    agent = PPO("FrozenLake-v1", **SMALL)
+    for wrong in (-1, 99, 2.7, [0, 16]):
+        with pytest.raises(UserError, match="whole numbers from 0 to 15"):
+            agent.predict(wrong)
+    assert agent.predict([0, 15]).shape == (2,)
+    assert agent.predict(np.int64(3)).shape == ()
+
+
+def test_numbers_of_episodes_are_those_of_the_steps_that_are_counted():
+    """Episodes of one step, of which each second one only begins: half as many have ended as steps were taken."""
+    agent = PPO(probes.Bandit, seed=0, **{**SMALL, "envs": 2, "steps": 8, "checkpoint_every": 3}).learn(16 * 7)
+    assert [(row["timesteps"], row["episodes"]) for row in agent.history] == [(16.0 * k, 8.0 * k) for k in range(1, 8)]
+
+
+class Whole(probes.Probe):
+    """Takes whole numbers from −2 to 2 and pays for being near 1."""
+
+    action_space = gymnasium.spaces.Box(-2, 2, (1,), np.int32)
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return self.see(), -abs(float(action[0]) - 1.0), True, False, {}
+
+
+def test_box_actions_of_whole_numbers_are_whole(tmp_path):
+    agent = PPO(Whole, seed=0, **SMALL).learn(64 * 4)
+    agent.save(tmp_path)
+    for policy in (agent, PPO.load(tmp_path, Whole), load_policy(tmp_path)):
+        action = (
+            policy.predict(np.zeros(1, np.float32))
+            if isinstance(policy, PPO)
+            else policy.act(np.zeros((1, 1)), None, True)[0]
+        )
+        assert action.dtype == np.int32
+        assert agent.environments.action_space.contains(action)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -178,11 +261,37 @@ def test_environments_of_every_kind(make):
 
 @pytest.mark.parametrize("what", ["reward", "observation"])
 def test_numbers_that_are_not_finite_stop_the_run_and_keep_the_checkpoint(what, tmp_path):
-    agent = PPO(lambda: probes.Breaks(what, 70), **SMALL)
+    agent = PPO(Loop([probes.Breaks(what, 70) for _ in range(SMALL["envs"])], "Breaks"), **SMALL)
     with pytest.raises(NotFinite, match=f"the {what} of environment 0 .* is not finite at step"):
         agent.learn(10_000, checkpoints=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["00000003"]
     assert np.isfinite(agent.policy().weights[0]).all()
+
+
+class BadEnd(probes.Constant):
+    """Its episodes end in a state that is not a number."""
+
+    def see(self):
+        return np.array([np.nan if self.t == self.limit else 0.0], np.float32)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_the_end_of_an_episode_is_looked_at_however_the_next_one_starts(mode):
+    vector = SyncVectorEnv([BadEnd] * 4, autoreset_mode=mode)
+    agent = PPO(vector, **{k: v for k, v in SMALL.items() if k != "envs"})
+    with pytest.raises(NotFinite, match=r"the observation of environment 0 .* is not finite at step 8"):
+        agent.learn(64 * 4)
+
+
+@pytest.mark.parametrize(
+    ("reward", "kind", "what"),
+    [(1e25, PPO, "policy gradient"), (1e25, VPACPPO, "target of the spread critic"), (1e60, VPACPPO, "scaled reward")],
+)
+def test_of_a_chain_of_numbers_that_are_not_finite_the_first_is_named(monkeypatch, reward, kind, what):
+    """The squares of rewards may be too large for 32 bits, or the rewards themselves."""
+    monkeypatch.setattr(probes.Constant, "pay", lambda *_: reward)
+    with pytest.raises(NotFinite, match=f"the {what} is not finite"):
+        kind(probes.Constant, psi=0.1 if kind is VPACPPO else 0.0, reward_scale=1.0, **SMALL).learn(64 * 4)
 
 
 def test_a_diverging_policy_keeps_the_networks_it_had(tmp_path):
@@ -196,6 +305,7 @@ def test_settings_are_checked():
     for settings, words in (
         ({"psy": 1}, "did you mean 'psi'"), ({"gamma": 1.5}, "gamma"), ({"envs": 0}, "envs"), ({"hidden": ()}, "hidden"),
         ({"form": "wrong"}, "form"), ({"preset": "papers"}, "did you mean 'paper'"), ({"steps": 1.5}, "steps"),
+        ({"backend": "envpol"}, "did you mean 'envpool'"),
         ({"normalise_observations": 1}, "true or false"), ({"psi": -1}, "psi"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=words):
@@ -226,6 +336,15 @@ def test_discrete_observations_stay_zeros_and_a_one():
     np.testing.assert_allclose(rates, [2.5e-3, 3e-4])
     given = PPO("FrozenLake-v1", seed=0, learning_rate=1e-3, **SMALL).learn(64)
     assert given.history[0]["learning_rate"] == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(("env", "bonus"), [("FrozenLake-v1", 0.01), ("CartPole-v1", 0.0)])
+def test_the_bonus_for_entropy_is_that_of_the_observations_unless_it_is_given(env, bonus):
+    left, same, other = (
+        PPO(env, seed=0, entropy=entropy, **SMALL).learn(64).policy().weights[-1] for entropy in (None, bonus, 0.5)
+    )
+    np.testing.assert_array_equal(left, same)
+    assert not np.array_equal(left, other)
 
 
 def test_scaled_and_raw_prices_agree():

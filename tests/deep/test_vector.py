@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from vpac import UserError
 
@@ -11,6 +12,7 @@ pytest.importorskip("jax")
 from vpac.deep import PPO
 from vpac.deep.playing import play
 from vpac.deep.pools import NoisyPool, OfEnvPool
+from vpac.deep.spaces import Interface
 from vpac.deep.vector import Loop, environments, has_envpool
 
 SHOWN = {"exclude_current_positions_from_observation": False}
@@ -89,7 +91,36 @@ def test_play_counts_each_episode_once_and_does_not_prefer_short_ones():
         def pay(self, action):
             return float(self.t == self.limit) * self.limit
 
-    policy = PPO(Uneven, envs=1, hidden=(4,)).policy()
-    played = play(policy, environments(Uneven, 4), 16, np.random.SeedSequence(0), 1.0)
+    policy = PPO(Uneven(), envs=1, hidden=(4,)).policy()
+    four = Loop([Uneven() for _ in range(4)], "Uneven")
+    played = play(policy, four, 16, np.random.SeedSequence(0), 1.0)
     assert sorted(played.lengths) == [1.0] * 8 + [9.0] * 8
     np.testing.assert_array_equal(played.scores, played.lengths)
+
+
+def test_a_vector_environment_that_shows_images_is_refused():
+    for image in (spaces.Box(0, 255, (8, 8), np.uint8), spaces.Box(0, 1, (84, 84))):
+        with pytest.raises(UserError, match="shows images"):
+            Interface.of(image, spaces.Discrete(2), "x")
+    assert Interface.of(spaces.Box(0, 1, (8, 8)), spaces.Discrete(2), "x").inputs == 64
+
+
+def test_what_is_wrong_with_an_environment_is_said_before_or_where_it_shows():
+    from envs.test_checking import Right, Unseeded
+
+    with pytest.raises(UserError, match=r"cannot be learned from yet:\n  1. reset ignores its seed"):
+        PPO(Unseeded)
+    with pytest.raises(UserError, match="step returned the reward '1': return a number"):
+        PPO(lambda: Right(reward="1"))
+    discrete = spaces.Discrete(3)
+    for env, message in (
+        (Right(reward="1"), "Right: step returned the reward '1': return a number"),
+        (Right(observation=np.zeros(1)), r"reset returned an array of shape \[1\], observation_space has \[2\]"),
+        (Right(later=np.zeros(1)), r"step returned an array of shape \[1\], observation_space has \[2\]"),
+        (Right(seen=discrete, observation=-1), r"Right: reset returned -1, outside Discrete\(3\)"),
+        (Right(seen=discrete, observation=0, later=3), r"Right: step returned 3, outside Discrete\(3\)"),
+    ):
+        agent = PPO(env, envs=1, steps=8, hidden=(4,))
+        with pytest.raises(UserError, match=message):
+            agent.learn(8)
+    assert PPO(Right(later=[0.5, 0.5]), envs=1, steps=8, hidden=(4,)).learn(8).timesteps == 8  # NumPy reads a list

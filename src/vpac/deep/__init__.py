@@ -6,8 +6,8 @@ from vpac._lazy import lazily
 
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
+    from vpac.deep.finiteness import NotFinite
     from vpac.deep.policy import NumpyPolicy, load_policy
-    from vpac.deep.stepping import NotFinite
     from vpac.deep.variants import MVPIPPO, VAACPPO, VPACPPO
 
 __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "load_policy"]
@@ -18,7 +18,7 @@ _find, __dir__ = lazily(
         "PPO": "vpac.deep.agent",
         **dict.fromkeys(("MVPIPPO", "VAACPPO", "VPACPPO"), "vpac.deep.variants"),
         **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
-        "NotFinite": "vpac.deep.stepping",
+        "NotFinite": "vpac.deep.finiteness",
     },
 )
 

@@ -16,6 +16,7 @@ from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
 from vpac.deep.episodes import recently
 from vpac.deep.estimators import Trace
+from vpac.deep.finiteness import NotFinite, finite
 from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -25,7 +26,7 @@ from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.rollout import Rollout, paid
 from vpac.deep.spaces import Interface
-from vpac.deep.stepping import NotFinite, Stepper
+from vpac.deep.stepping import Stepper
 from vpac.deep.streams import starts, streams
 from vpac.deep.vector import Backend, environments
 from vpac.errors import UserError
@@ -99,6 +100,8 @@ class PPO:
         self._stepper = Stepper(self.environments, self.interface, self.options.gamma, self.conditions)
         self._fresh = True
         self._pending: dict[str, Any] = {}
+        self._sources: dict[str, Any] = {}
+        self._lived: dict[str, float] = {}
 
     @property
     def networks(self) -> Networks:
@@ -140,10 +143,8 @@ class PPO:
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:
         """The action for an observation, or the actions for a batch of them."""
-        space = self.environments.observation_space
-        batch = np.ndim(observation) > len(space.shape or ())
-        rows = np.asarray(observation) if batch else np.asarray(observation)[None]
-        actions = self.act(rows, self.generators["predict"], deterministic)
+        found, batch = self.interface.batch(observation, self.environments.observation_space.shape or ())
+        actions = self.act(found, self.generators["predict"], deterministic)
         return actions if batch else actions[0]
 
     def learn(
@@ -220,6 +221,11 @@ class PPO:
 
     def _update(self, rollout: Rollout) -> None:
         """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""
+        ended = self._stepper.episodes.take()
+        self.episodes += len(ended)
+        self.recent.extend(ended)
+        held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
+        self._lived = {"episodes": float(self.episodes), **recently(self.recent), **held}
         o, old, scale = self.options, self.networks, self.rewards.value
         price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
         rewards = paid(rollout, o.reward_floor, price)
@@ -238,6 +244,8 @@ class PPO:
             weights, self.trace = spread.weights, spread.trace
         price = self.psi if rollout.prices is None else float(rollout.prices.mean())
         targets = {"value": values.target} | ({} if spread is None else {"spread": spread.target})
+        goals = {f"target of the {name} critic": target for name, target in targets.items()}
+        self._sources = {"scaled reward": scene.rewards, **goals, "advantage": weights}
         told = self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
         self._pending = {
             **self._finite(told), "reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum()),
@@ -263,26 +271,20 @@ class PPO:
         told, self._pending = self._finite(self._pending | self.brain.finish()), {}
         self.timesteps += self.per_iteration
         self.iteration += 1
-        ended = self._stepper.episodes.take()
-        self.episodes += len(ended)
-        self.recent.extend(ended)
-        held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
-        counted = {"timesteps": float(self.timesteps), "episodes": float(self.episodes)}
-        self.history.add(self.iteration, {**counted, **recently(self.recent), **told, **held})
+        self.history.add(self.iteration, {"timesteps": float(self.timesteps), **self._lived, **told})
         return callback is None or callback(self) is not False
 
     def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:
         """An update's numbers, all finite; else the networks are those from before it again."""
-        told = {name: float(np.asarray(number)) for name, number in numbers.items()}
-        for name, number in told.items():
-            if not np.isfinite(number):
-                self.brain.revert()
-                self._pending = {}
-                raise NotFinite(
-                    f"the {name.replace('_', ' ')} is not finite in the iteration after step {self.timesteps} (seed "
-                    f"{self.seed}); the agent keeps the networks it had before; a smaller learning rate or a smaller ψ may help"
-                )
-        return told
+        try:
+            return finite(numbers, self._sources)
+        except NotFinite as error:
+            self.brain.revert()
+            self._pending = {}
+            raise NotFinite(
+                f"{error} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
+                "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
+            ) from None
 
     def save(self, path: Path | str) -> Path:
         """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vpac.deep import estimators, penalties
 from vpac.deep.estimators import Trace
@@ -32,10 +33,12 @@ class Scene(NamedTuple):
     @staticmethod
     def of(rollout: Rollout, rewards: Numbers) -> Scene:
         """A rollout with these rewards."""
+        with np.errstate(over="ignore"):  # what is too large for 32 bits is infinite, and found later
+            rewards = (rewards * rollout.valid).astype(np.float32)
         return Scene(
             jnp.asarray(rollout.observations),
             None if rollout.successors is None else jnp.asarray(rollout.successors),
-            jnp.asarray(rewards * rollout.valid, jnp.float32),
+            jnp.asarray(rewards),
             *(jnp.asarray(x) for x in (rollout.continues, rollout.running, rollout.valid)),
         )
 

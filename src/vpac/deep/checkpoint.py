@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vpac.errors import UserError
+from vpac.errors import Newer, UserError
 from vpac.files import make_folder, sync_folder, unwritable
 
 if TYPE_CHECKING:
@@ -58,11 +58,16 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T | None, list[str]] | None:
-    """The agent of the last good checkpoint, or None, and what was wrong with later ones; None if there is none at all."""
+    """The agent of the last good checkpoint, or None, and what was wrong with later ones; None if there is none at all.
+
+    One that a later version of vpac wrote is a `Newer`.
+    """
     damaged: list[str] = []
     for place in reversed(_all(folder)):
         try:
             return kind.load(place, env), damaged
+        except Newer:  # not damaged: to go on from the one before it would throw away what was learned
+            raise
         except UserError as error:
             damaged.append(str(error))
     return (None, damaged) if damaged else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, Multiplier, as_budget
-from vpac.risk.budget_report import PricePath
+from vpac.risk.budget_report import PricePath, measured
 
 __all__ = ["Holder", "holder_of", "price_path"]
 
@@ -38,10 +38,10 @@ class Holder:
             recent: the last ones; where more than that have ended, all of those are looked at. Without a new one ψ stays.
         """
         sample = np.array([episode[1] for episode in (ended if len(ended) > len(recent) else recent)])
-        variance = float(np.var(sample, ddof=1)) if len(sample) >= LEAST else math.nan
+        variance, error = measured(sample, LEAST)
         if ended and timesteps >= self.budget.wait:
             self.state = self.budget.step(self.state, variance, min(1.0, len(ended) / len(sample)))
-        return {"budget_variance": variance, "budget_psi": self.state.psi}
+        return {"budget_variance": variance, "budget_error": error, "budget_psi": self.state.psi}
 
 
 def holder_of(given: Any, penalises: bool, name: str) -> Holder | None:
@@ -57,5 +57,9 @@ def holder_of(given: Any, penalises: bool, name: str) -> Holder | None:
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:
     """The way of the multiplier, from an agent's history."""
     return PricePath.of(
-        [(row["timesteps"], row["budget_psi"], row["budget_variance"]) for row in history if "budget_psi" in row]
+        [
+            (row["timesteps"], row["budget_psi"], row["budget_variance"], row.get("budget_error", math.nan))
+            for row in history
+            if "budget_psi" in row
+        ]
     )

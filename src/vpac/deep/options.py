@@ -60,8 +60,8 @@ class Options:
     """ε of Adam."""
     clip: float = 0.2
     """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
-    entropy: float = 0.0
-    """Bonus for the entropy of the policy."""
+    entropy: float | None = None
+    """Bonus for the entropy of the policy; None: 0, or 0.01 with Discrete observations, each to be tried for itself."""
     target_kl: float | None = None
     """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
     max_grad_norm: float | None = 0.5
@@ -190,6 +190,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_learning_rate": 1e-3,
         "decay_learning_rate": False,
         "weight_decay": 0.01,
+        "entropy": 0.0,
         "adam_eps": 1e-8,
         "max_grad_norm": 1.0,
         "critic_max_grad_norm": None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from vpac.deep.conditioning import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, read_bytes, read_pair, write_pair
-from vpac.sealing import check_format, parse, sealed
+from vpac.sealing import LARGEST, check_format, parse, sealed
 from vpac.typing import Numbers
 
 __all__ = ["NumpyPolicy", "load_policy"]
@@ -138,7 +138,7 @@ class NumpyPolicy:
         content = as_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
         about = {
             "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
-            "interface": asdict(self.interface), "layers": len(self.weights),
+            "interface": self.interface.fields(), "layers": len(self.weights),
             "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
         if self.prices is not None:
@@ -185,7 +185,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
 
 def _about(folder: Path) -> dict[str, Any]:
     """policy.json, checked."""
-    text = read_bytes(folder / NOTE)
+    text = read_bytes(folder / NOTE, LARGEST)
     about: dict[str, Any] = parse(text)
     check_format(text, about, folder / NOTE, FORMAT, OLDER)
     if about["format"] == FORMAT and "sha256" not in about:

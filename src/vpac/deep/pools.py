@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,20 @@ from vpac.envs.recipes import Recipe
 from vpac.envs.registration import NoisyTask
 from vpac.errors import UserError
 
-__all__ = ["NoisyPool", "OfEnvPool"]
+__all__ = ["NoisyPool", "OfEnvPool", "on"]
+
+CORES: ContextVar[int | None] = ContextVar("cores", default=None)
+"""How many to use; none: all that the process may."""
+
+
+@contextmanager
+def on(cores: int) -> Iterator[None]:
+    """Environments that are made meanwhile are stepped on so many cores: others are at work on the rest of them."""
+    before = CORES.set(cores)
+    try:
+        yield
+    finally:
+        CORES.reset(before)
 
 
 class OfEnvPool:
@@ -40,7 +55,7 @@ class OfEnvPool:
         import envpool
 
         each = [int(seed) % 2**31 for seed in seeds]
-        cores = max(1, len(os.sched_getaffinity(0)) // len(self.lanes))
+        cores = max(1, (CORES.get() or len(os.sched_getaffinity(0))) // len(self.lanes))
         try:
             return [
                 envpool.make(

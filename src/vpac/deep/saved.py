@@ -7,7 +7,7 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.files import read_bytes
-from vpac.sealing import check_format, parse
+from vpac.sealing import LARGEST, check_format, parse
 
 __all__ = ["AGENT", "FORMAT", "read_agent"]
 
@@ -24,7 +24,7 @@ def read_agent(folder: Path) -> dict[str, Any]:
     """agent.json, checked."""
     path = folder / AGENT
     try:
-        text = read_bytes(path)
+        text = read_bytes(path, LARGEST)
         data: dict[str, Any] = parse(text)
     except OSError as error:
         raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None

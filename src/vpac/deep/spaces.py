@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from vpac.envs.flattening import is_image
 from vpac.errors import UserError
 from vpac.typing import Numbers
 
 __all__ = ["Interface"]
+
+INTEGERS = ("", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ class Interface:
     """Smallest Box action, flattened."""
     high: tuple[float, ...]
     """Largest Box action, flattened."""
+    integers: str = ""
+    """The type of a Box action's numbers if they are whole; the nearest is taken."""
 
     @classmethod
     def of(cls, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> Interface:
         """From an environment's two spaces."""
         if isinstance(seen, spaces.Box):
-            if len(seen.shape) > 1 and seen.dtype == np.uint8:
+            if is_image(seen):
                 raise UserError(
                     f"{name} shows images {list(seen.shape)}: these networks read vectors; wrap it so that it does"
                 )
@@ -53,7 +59,13 @@ class Interface:
         if not isinstance(acts, spaces.Box):
             raise UserError(f"{name} has {type(acts).__name__} actions: PPO needs Box or Discrete actions")
         low, high = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
-        return cls(inputs, first_observation, max(1, math.prod(acts.shape)), None, tuple(acts.shape), low, high)
+        integers = str(acts.dtype) if np.issubdtype(acts.dtype, np.integer) else ""
+        size, shape = max(1, math.prod(acts.shape)), tuple(acts.shape)
+        return cls(inputs, first_observation, size, None, shape, low, high, integers)
+
+    def fields(self) -> dict[str, Any]:
+        """As it is written into a file."""
+        return {name: value for name, value in asdict(self).items() if name != "integers" or value}
 
     def check(self) -> None:
         """Raise a `ValueError` if it was read from a file and is none that `of` makes."""
@@ -66,6 +78,8 @@ class Interface:
             raise ValueError("the shape of an action must consist of whole numbers")
         if not all(isinstance(side, tuple) and all(type(x) in (int, float) for x in side) for side in bounds):
             raise ValueError("the bounds of actions must be numbers")
+        if self.integers not in INTEGERS:
+            raise ValueError("the type of actions must be one of whole numbers")
         size = self.actions if self.first_action is None else 0
         if not len(self.low) == len(self.high) == size or (size and max(1, math.prod(shape)) != size):
             raise ValueError("the bounds of actions must be as many as there are numbers in one")
@@ -79,6 +93,39 @@ class Interface:
     def discrete_actions(self) -> bool:
         """Whether an action is one of a few."""
         return self.first_action is not None
+
+    def batch(self, observation: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
+        """An observation as a batch of one, or a batch as it is, and which it was; `shape` is that of what was learned from.
+
+        A matrix was flattened before it was learned from, and may come as it was.
+        """
+        try:
+            found = np.asarray(None if isinstance(observation, Mapping) else observation)
+        except ValueError:  # parts of different lengths
+            found = np.asarray(None)
+        if found.dtype.kind not in "biuf":
+            raise UserError(
+                "this policy learned from flattened observations: vpac.envs.flattened(env) gives them, and a "
+                f"{type(observation).__name__} is none"
+            )
+        alike = found.shape[found.ndim - len(shape) :] == shape
+        several = found.ndim > len(shape) if alike else found.size != self.inputs
+        rows = found if several else found[None]
+        if math.prod(rows.shape[1:]) != (1 if self.discrete_observations else self.inputs):
+            expected = f"{self.inputs} numbers" if not self.discrete_observations else "one whole number"
+            raise UserError(
+                f"an array of shape {list(found.shape)} is no observation of this policy: it takes {expected}"
+            )
+        if self.first_observation is not None:
+            place = rows - self.first_observation
+            if not ((place >= 0) & (place < self.inputs) & (place == np.floor(place))).all():
+                last = self.first_observation + self.inputs - 1
+                raise UserError(
+                    f"{observation!r:.80} is no observation of this policy: it takes whole numbers from "
+                    f"{self.first_observation} to {last}"
+                )
+            rows = rows.astype(np.int64)
+        return rows, several
 
     def rows(self, observations: Any) -> Numbers:
         """A batch of observations as float32 rows."""
@@ -94,7 +141,8 @@ class Interface:
             return actions + self.first_action
         low, high = self._bounds
         bounded = np.minimum(np.maximum(actions, low), high)  # np.clip takes twice as long
-        return bounded.reshape(len(actions), *self.shape)
+        found = np.rint(bounded).astype(self.integers) if self.integers else bounded
+        return found.reshape(len(actions), *self.shape)
 
     @cached_property
     def _bounds(self) -> tuple[Numbers, Numbers]:

@@ -9,19 +9,15 @@ import numpy as np
 
 from vpac.deep.conditioning import Prices
 from vpac.deep.episodes import Episodes
+from vpac.deep.finiteness import NotFinite
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.rollout import Rollout, Tape
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Environments
-from vpac.errors import Diverged
 from vpac.liveness import advance, watched
 from vpac.typing import Numbers
 
-__all__ = ["NotFinite", "Stepper"]
-
-
-class NotFinite(Diverged):
-    """A number that is not finite has stopped a run; the last good checkpoint is kept."""
+__all__ = ["Stepper"]
 
 
 class Stepper:
@@ -88,7 +84,9 @@ class Stepper:
         if tape.after is None:
             self._over[lane] = over
         else:
-            tape.after[t, lane] = self._view(policy, self.interface.rows(step.successors), lane)
+            led_to = self.interface.rows(step.successors)  # ends of episodes are seen here alone
+            self._look(led_to, step.rewards, lane, done + t * self.envs.n)
+            tape.after[t, lane] = self._view(policy, led_to, lane)
         if self.prices is not None and tape.prices is not None:
             tape.prices[t, lane] = self.prices.now[lane]
             begun = np.zeros(self.envs.n, bool)  # an episode's last state is still seen at its price

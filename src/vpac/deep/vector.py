@@ -6,9 +6,10 @@ and the step after that takes no action and returns the first observation of the
 
 from __future__ import annotations
 
+import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import gymnasium
 import numpy as np
@@ -16,15 +17,17 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from vpac.envs.answers import as_numbers, check_observation, five
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.first_look import look_first
 from vpac.envs.making import make_env
 from vpac.envs.recipes import Recipe, recipe_of
 from vpac.envs.registration import NOISY_TASKS
-from vpac.errors import UserError
+from vpac.errors import UserError, one_of
 from vpac.learners.sight import remake
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = ["Environments", "Step", "environments", "has_envpool"]
+__all__ = ["Environments", "Step", "environments", "has_envpool", "misses_envpool"]
 
 Backend = Literal["auto", "envpool", "gymnasium"]
 
@@ -100,10 +103,18 @@ def has_envpool(name: str) -> bool:
     return spec is not None and "mujoco" in str(spec.entry_point) and name in envpool.list_all_envs()
 
 
+def misses_envpool(envs: Environments) -> bool:
+    """Whether these are stepped by Gymnasium only because EnvPool, which is many times as fast, is not installed."""
+    spec = gymnasium.registry.get(envs.name)
+    mujoco = spec is not None and "mujoco" in str(spec.entry_point)
+    return mujoco and isinstance(envs, Loop) and importlib.util.find_spec("envpool") is None
+
+
 def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
     """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
     from vpac.deep.pools import NoisyPool, OfEnvPool
 
+    one_of(backend, get_args(Backend), "backend")
     if isinstance(env, Loop | OfGymnasium | OfEnvPool):
         return env
     if isinstance(env, VectorEnv):
@@ -125,6 +136,7 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
             "backend='gymnasium'"
         )
     first = make_env(env, **given)
+    look_first(env, lambda: make_env(env, **given), arguments=given)
     if isinstance(env, gymnasium.Env) and n > 1:
         why = ": pass envs=1, or its id, its class or a function that makes one"
         return Loop([first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first), recipe_of(env))
@@ -146,14 +158,14 @@ class Loop(OneLane):
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
         self._over = np.zeros(self.n, bool)
         box = isinstance(self.observation_space, spaces.Box)
-        shape = self.observation_space.shape if box else ()
-        self._seen = np.zeros((self.n, *(shape or ())), self.observation_space.dtype)
+        self._shape = (self.observation_space.shape if box else ()) or ()
+        self._seen = np.zeros((self.n, *self._shape), self.observation_space.dtype)
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew."""
         self._over[:] = False
         for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
-            self._seen[i] = env.reset(seed=int(seed))[0]
+            self._keep(i, env.reset(seed=int(seed))[0], "reset")
         return self._seen.copy()
 
     def step(self, actions: Any) -> Step:
@@ -161,12 +173,24 @@ class Loop(OneLane):
         rewards, terminated, truncated = np.zeros(self.n), np.zeros(self.n, bool), np.zeros(self.n, bool)
         for i, env in enumerate(self.envs):
             if self._over[i]:
-                self._seen[i] = env.reset()[0]
+                self._keep(i, env.reset()[0], "reset")
             else:
-                self._seen[i], rewards[i], terminated[i], truncated[i], _ = env.step(actions[i])
+                seen, rewards[i], terminated[i], truncated[i], _ = five(env, actions[i], self.name)
+                self._keep(i, seen, "step")
         self._over = terminated | truncated
-        seen = self._seen.copy()
-        return Step(seen, rewards, terminated, truncated, seen)
+        found = self._seen.copy()
+        return Step(found, rewards, terminated, truncated, found)
+
+    def _keep(self, i: int, seen: Any, by: str) -> None:
+        """Write an observation down; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
+        space = self.observation_space
+        if isinstance(space, spaces.Discrete):
+            fits = isinstance(seen, int | np.integer) and space.start <= seen < space.start + space.n
+        else:
+            fits = type(seen) is np.ndarray and seen.shape == self._shape and seen.dtype.kind in "fiub"
+        if not fits and not (self._shape and np.shape(seen) == self._shape and np.asarray(seen).dtype.kind in "fiub"):
+            check_observation(seen, space, f"{self.name}: {by}", [])
+        self._seen[i] = seen
 
     def close(self) -> None:
         """Let go of them."""
@@ -209,7 +233,7 @@ class OfGymnasium(OneLane):
             else:
                 for i in np.flatnonzero(over):
                     successors[i] = info["final_obs"][i]
-        return Step(seen, np.asarray(rewards, np.float64), terminated, truncated, successors)
+        return Step(seen, as_numbers(rewards, self.name), terminated, truncated, successors)
 
     def close(self) -> None:
         """Let go of it."""
