@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -62,9 +63,9 @@ class Visit:
         return self
 
 
-@pytest.fixture
-def visit(browser):
-    """Open a file; keywords are those of Playwright's contexts."""
+@contextmanager
+def visitor(browser):
+    """Opens files; keywords are those of Playwright's contexts."""
     contexts = []
 
     def open_file(path, **options):
@@ -77,3 +78,17 @@ def visit(browser):
     yield open_file
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file for one test."""
+    with visitor(browser) as open_file:
+        yield open_file
+
+
+@pytest.fixture(scope="session")
+def seen(browser, demo_page):
+    """The page with every figure drawn, for tests that leave it as it was: to open it takes seconds."""
+    with visitor(browser) as open_file:
+        yield open_file(demo_page).see_all().page

@@ -10,6 +10,8 @@ import pytest
 from demo import HOSTILE, claims, curves, document, explorer
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+MORE_ROWS = "table.data tbody tr:nth-child(n+9):not(:last-child)"
+"""Of tables of a hundred rows, made by one rule: looked at one by one they take most of the time."""
 
 
 def test_it_opens_without_errors_and_asks_for_nothing(visit, demo_page):
@@ -19,9 +21,8 @@ def test_it_opens_without_errors_and_asks_for_nothing(visit, demo_page):
     assert [url for url in found.requests if not url.startswith("data:")] == [demo_page.as_uri()]
 
 
-def test_the_claims_are_the_documents(visit, demo_page):
-    page = visit(demo_page).page
-    rows = page.locator("table.claims tbody tr").all()
+def test_the_claims_are_the_documents(seen):
+    rows = seen.locator("table.claims tbody tr").all()
     assert len(rows) == len(claims())
     for row, claim in zip(rows, claims(), strict=True):
         text = row.inner_text()
@@ -38,15 +39,14 @@ def test_the_claims_are_the_documents(visit, demo_page):
             assert [float(number) for number in shown] == [claim.ours.value, claim.ours.low, claim.ours.high]
             assert claim.ours.text() in text
             assert claim.ours.interval() in text
-    assert page.locator("#four-rooms .facts data").inner_text() == "12 min 34 s"
+    assert seen.locator("#four-rooms .facts data").inner_text() == "12 min 34 s"
 
 
-def test_the_saved_table_is_the_charts(visit, demo_page, tmp_path):
-    page = visit(demo_page).page
+def test_the_saved_table_is_the_charts(seen, tmp_path):
     chart = curves()
-    page.locator(f"#{chart.name} summary").click()
-    with page.expect_download() as saved:
-        page.locator(f"#{chart.name} a[download]").click()
+    seen.locator(f"#{chart.name} summary").click()
+    with seen.expect_download() as saved:
+        seen.locator(f"#{chart.name} a[download]").click()
     saved.value.save_as(tmp_path / "saved.csv")
     assert saved.value.suggested_filename == f"{chart.name}.csv"
     rows = list(csv.reader(io.StringIO((tmp_path / "saved.csv").read_text())))
@@ -56,9 +56,8 @@ def test_the_saved_table_is_the_charts(visit, demo_page, tmp_path):
     assert len(rows) - 1 == len(table.rows)
 
 
-def test_the_drawn_curves_are_the_charts(visit, demo_page):
-    page = visit(demo_page).see_all().page
-    drawn = page.evaluate(
+def test_the_drawn_curves_are_the_charts(seen):
+    drawn = seen.evaluate(
         "name => [...document.querySelectorAll(`#${name} .plot`)].map(plot => plot.data.map("
         "trace => [trace.legendgroup, trace.mode, Array.from(trace.y)]))",
         curves().name,
@@ -85,22 +84,21 @@ def expected(number):
     return {"psi": point.psi, "mean": point.mean, "variance": point.variance, "std": math.sqrt(point.variance)}
 
 
-def test_the_slider_works_by_keyboard(visit, demo_page):
-    page = visit(demo_page).page
-    slider = page.get_by_role("slider", name="Price of variance ψ")
+def test_the_slider_works_by_keyboard(seen):
+    slider = seen.get_by_role("slider", name="Price of variance ψ")
     slider.focus()
-    assert reading(page) == pytest.approx(expected(0))
-    before = drawing(page)
+    assert reading(seen) == pytest.approx(expected(0))
+    before = drawing(seen)
     for _ in range(5):
-        page.keyboard.press("ArrowRight")
-    assert reading(page) == pytest.approx(expected(5))
+        seen.keyboard.press("ArrowRight")
+    assert reading(seen) == pytest.approx(expected(5))
     assert slider.get_attribute("aria-valuetext") == f"ψ = {explorer().points[5].psi:g}"
-    assert all(old != new for old, new in zip(before, drawing(page), strict=True))
-    page.keyboard.press("End")
-    assert reading(page) == pytest.approx(expected(len(explorer().points) - 1))
-    page.keyboard.press("Home")
-    assert reading(page) == pytest.approx(expected(0))
-    assert drawing(page) == before
+    assert all(old != new for old, new in zip(before, drawing(seen), strict=True))
+    seen.keyboard.press("End")
+    assert reading(seen) == pytest.approx(expected(len(explorer().points) - 1))
+    seen.keyboard.press("Home")
+    assert reading(seen) == pytest.approx(expected(0))
+    assert drawing(seen) == before
 
 
 def test_the_slider_works_by_mouse(visit, demo_page):
@@ -121,10 +119,9 @@ def test_the_slider_works_by_mouse(visit, demo_page):
     assert reading(page) == pytest.approx(expected(3))
 
 
-def test_arrows_point_where_the_policy_goes(visit, demo_page):
+def test_arrows_point_where_the_policy_goes(seen):
     """The cell above the goal goes down and the one below it goes up; up on the screen is a smaller y."""
-    page = visit(demo_page).page
-    path = page.locator("#map-policy .arrow").first.get_attribute("d")
+    path = seen.locator("#map-policy .arrow").first.get_attribute("d")
     row, column = explorer().goal
     strokes = [stroke.replace("M", "").replace("L", ",").split(",") for stroke in path.split("M")[1:]]
     shafts = [[float(x) for x in stroke] for stroke in strokes if len(stroke) == 4]
@@ -134,17 +131,16 @@ def test_arrows_point_where_the_policy_goes(visit, demo_page):
     assert below[3] < below[1]
 
 
-def test_the_legend_hides_and_shows_by_keyboard(visit, demo_page):
-    page = visit(demo_page).see_all().page
-    button = page.locator("#four-rooms-curves .legend button").first
+def test_the_legend_hides_and_shows_by_keyboard(seen):
+    button = seen.locator("#four-rooms-curves .legend button").first
     count = "() => document.querySelector('#four-rooms-curves .plot').data.filter(trace => trace.visible).length"
-    before = page.evaluate(count)
+    before = seen.evaluate(count)
     button.focus()
-    page.keyboard.press("Enter")
+    seen.keyboard.press("Enter")
     assert button.get_attribute("aria-pressed") == "false"
-    assert page.evaluate(count) == before - 3
-    page.keyboard.press("Space")
-    assert page.evaluate(count) == before
+    assert seen.evaluate(count) == before - 3
+    seen.keyboard.press("Space")
+    assert seen.evaluate(count) == before
 
 
 def test_the_theme_is_chosen_by_keyboard_and_figures_follow(visit, demo_page):
@@ -179,7 +175,10 @@ def test_nothing_serious_stands_in_the_way_of_anyone(visit, demo_page, options):
 
     page = visit(demo_page, **options).see_all().page
     page.evaluate("() => document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    problems = Axe().run(page).response["violations"]
+    page.evaluate(f"() => document.querySelectorAll('{MORE_ROWS}').forEach(row => row.remove())")
+    problems = (
+        Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    )  # what passes is not described
     found = [
         (p["id"], p["help"], p["nodes"][0]["html"][:200]) for p in problems if p["impact"] in ("serious", "critical")
     ]
@@ -252,7 +251,6 @@ def test_the_skip_link_comes_first_and_leads_to_the_claims(visit, demo_page):
     assert page.evaluate("() => document.activeElement.id") == "main"
 
 
-def test_a_failed_run_is_shown_with_its_trace(visit, demo_page):
-    page = visit(demo_page).page
-    page.locator("#failures summary").click()
-    assert '  File "loop.py", line 3, in <module>' in page.locator("#failures pre").inner_text()
+def test_a_failed_run_is_shown_with_its_trace(seen):
+    seen.locator("#failures summary").click()
+    assert '  File "loop.py", line 3, in <module>' in seen.locator("#failures pre").inner_text()

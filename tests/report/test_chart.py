@@ -292,7 +292,7 @@ def test_a_point_upon_another_is_a_ring_around_it():
     assert size["^", True] > size["s", True] > size["s", False] == size["o", False]
 
 
-def test_a_file_says_what_it_shows_where_the_page_says_it(tmp_path):
+def test_a_file_says_what_it_shows_and_the_page_has_the_title(tmp_path):
     panel = Points([Spots("a", [1.0], [1.0])])
     travels = chart(panel, foot="Bars: 95 % intervals")
     with figure_style() as plt:
@@ -300,5 +300,6 @@ def test_a_file_says_what_it_shows_where_the_page_says_it(tmp_path):
             [t.get_text().strip() for t in draw(plt, travels, alone=alone).texts] for alone in (True, False)
         )
     assert alone == ["title", "Bars: 95 % intervals"]
-    assert embedded == []
-    assert "Bars" not in static_svg(travels)
+    assert embedded == ["", "Bars: 95 % intervals"]  # whoever takes it from the page shall not lose that
+    assert "Bars" in static_svg(travels)
+    assert ">title<" not in static_svg(travels)  # the page has it above

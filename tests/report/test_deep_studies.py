@@ -65,6 +65,7 @@ def test_every_figure_says_that_it_is_smaller(results):
         )
         today = chart_of(results["mujoco/hopper-today"], number)
         assert "Scaled down: 50,000 of 1,000,000 steps a run of the full experiment." in today.notes
+        assert (chart.foot, today.foot) == (chart.notes[-1], today.notes[-1])  # drawn in the files
 
 
 def test_curves_run_over_steps_and_stay_small(results):

@@ -24,13 +24,17 @@ def tables(count: int, points: int = 5):
     return contents, values
 
 
+def runs_with(contents):
+    return [SimpleNamespace(file=lambda name, content=content: content) for content in contents]
+
+
 @pytest.mark.parametrize("at_a_time", [1, 3, 7, 100])
 def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeypatch, at_a_time):
     contents, values = tables(7)
     asked = []
     monkeypatch.setattr(spread, "TABLES", at_a_time)
     monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    found = spread_of([lambda name, content=content: content for content in contents], 10)
+    found = spread_of(runs_with(contents), 10)
     assert max(asked) <= at_a_time
     assert (found.count, sum(asked)) == (7, 7)
     np.testing.assert_allclose(found.mean["mean"], values.mean(axis=0), rtol=1e-13)
@@ -42,13 +46,13 @@ def test_large_tables_are_read_one_by_one(monkeypatch):
     contents, _ = tables(4)
     asked = []
     monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    spread_of([lambda name, content=content: content for content in contents], spread.NUMBERS)
+    spread_of(runs_with(contents), spread.NUMBERS)
     assert asked == [1, 1, 1, 1]
 
 
 def test_of_a_single_run_there_is_no_deviation():
     (content,), values = tables(1)
-    found = spread_of([lambda name: content], 10)
+    found = spread_of(runs_with([content]), 10)
     np.testing.assert_array_equal(found.mean["mean"], values[0])
     assert np.isnan(found.deviation("mean")).all()
 
@@ -71,12 +75,12 @@ def test_columns_that_not_all_runs_have_are_left_out():
     assert set(columns_of([old, new])) == set(columns_of([new, old])) == {"x", "y"}
     found = Spread()
     for table in (old, new, old):
-        found.add(columns_of([table]))
+        found.add(Spread.of(columns_of([table])))
     assert set(found.mean) == {"x", "y"}
     np.testing.assert_allclose(found.mean["y"], [5.0 / 3.0, 11.0 / 3.0])
     found = Spread()
     for table in (new, old):
-        found.add(columns_of([table]))
+        found.add(Spread.of(columns_of([table])))
     assert set(found.mean) == {"x", "y"}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from vpac._version import __version__
 from vpac.errors import UserError
+from vpac.execution.patience import Unreadable
 from vpac.execution.provenance import provenance
 from vpac.execution.store import Record, Store
 from vpac.execution.study import Study, damaged_notes, studies
@@ -20,7 +21,7 @@ from vpac.report.document import ClaimRow, Document, Explorer, Failure, Section,
 from vpac.report.frontier import explorer_of
 from vpac.report.judge import GROUPS, judge
 from vpac.report.markdown import claims_as_markdown
-from vpac.report.results import read_results
+from vpac.report.results import parts_of, read_results
 from vpac.report.sections import section_of
 from vpac.report.trial import verdicts_of
 
@@ -48,7 +49,8 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
 
     folder = store.root if out is None else out
     found = list(_ordered(store))
-    with steps("building the page", len(found) + 1, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
+    total = sum(1 + parts_of(study) for study in found) + 1
+    with steps("building the page", total, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
         document = document_of(store, found, step, folder)
         step("figures")
         page, document = write_what_can_be_shown(document, folder)
@@ -57,7 +59,7 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
 
 
 def document_of(
-    store: Store, found: list[Study], step: Callable[[str], None] = lambda what: None, folder: Path | None = None
+    store: Store, found: list[Study], step: Callable[..., None] = lambda what="": None, folder: Path | None = None
 ) -> Document:
     """What the page says; the trial of the theorems is also written into a folder."""
     known: dict[str, Record | Failure] = {}
@@ -68,7 +70,7 @@ def document_of(
     for study in found:
         step(study.experiment.name)
         try:
-            results = read_results(store, study, known)
+            results = read_results(store, study, known, step)
             judged, section = judge(results), section_of(results)
             if any(section.name == other.name for other in sections):
                 raise UserError("another study is called the same but for its slashes")
@@ -79,7 +81,7 @@ def document_of(
                 explorer = explorer_of(results)
             if study.experiment.kind == "theorems":
                 theorems.update(verdicts_of(results), folder or store.root)
-        except Unwritable:
+        except (Unreadable, Unwritable):
             raise
         except Exception as error:  # the studies beside it shall still be seen
             failures[study.experiment.name] = Failure(

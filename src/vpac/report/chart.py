@@ -218,7 +218,7 @@ class Chart:
     alternative: str = ""
     """What a reader who cannot see the figure should know; empty is made from the axes and the series' names."""
     foot: str = ""
-    """What must not be lost when the file travels alone, such as what the bars are; it and the title are drawn in files."""
+    """What must not be lost when the file travels alone, such as what the bars are; drawn in the figure."""
 
     def __post_init__(self) -> None:
         _keep_tuples(self, "panels", "notes")

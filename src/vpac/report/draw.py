@@ -63,15 +63,16 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     Args:
         plt: what `figure_style` gave.
         chart: what is drawn.
-        alone: nothing is written around the figure: if the chart has a `foot`, its title and its foot are drawn, too.
+        alone: nothing is written around the figure: if the chart has a `foot`, its title is drawn above it.
     """
     columns = chart.width
     rows = math.ceil(len(chart.panels) / columns)
     sizes = [_size(panel) for panel in chart.panels]
     width, height = columns * max(w for w, _ in sizes), rows * max(h for _, h in sizes)
     names = list(_legend(plt, chart))
-    legend_rows = math.ceil(len(names) / max(1, int(width // 1.9)))
-    height += 0.24 * legend_rows + (0.5 if alone and chart.foot else 0.0)
+    across = min(len(names), _across(names, width))
+    legend_rows = math.ceil(len(names) / max(1, across))
+    height += 0.24 * legend_rows + ((0.5 if alone else 0.25) if chart.foot else 0.0)
     figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False)
     for axis, panel in zip(axes.flat, chart.panels, strict=False):
         if isinstance(panel, Grid):
@@ -90,9 +91,8 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     for axis in list(axes.flat)[len(chart.panels) :]:
         axis.set_visible(False)
     if names:
-        across = min(len(names), max(1, int(width // 1.9)))
         figure.legend(handles=names, loc="outside lower center", ncols=across, handlelength=3.4, columnspacing=1.6)
-    around = _write_around(figure, chart, width) if alone and chart.foot else None
+    around = _write_around(figure, chart, width, alone) if chart.foot else None
     named = [(a, p) for a, p in zip(axes.flat, chart.panels, strict=False) if isinstance(p, Points) and _names(p)]
     if named or around:
         figure.draw_without_rendering()  # the layout says where things are
@@ -104,10 +104,10 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     return figure
 
 
-def _write_around(figure: Any, chart: Chart, width: float) -> tuple[Any, Any]:
+def _write_around(figure: Any, chart: Chart, width: float, alone: bool) -> tuple[Any, Any]:
     """The title above everything, with empty lines where the foot goes once the layout says where that is."""
-    title, foot = plain(chart.title, int(9.5 * width)), plain(chart.foot, int(13.5 * width))
-    lines = title + "\n" * (foot.count("\n") + 1)
+    title, foot = plain(chart.title, int(9.5 * width)) if alone else "", plain(chart.foot, int(13.5 * width))
+    lines = (title or " ") + "\n" * (foot.count("\n") + bool(title))
     above = figure.suptitle(lines, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return above, figure.text(0.01, 1.0, foot, ha="left", va="bottom", fontsize=8)
 
@@ -145,6 +145,12 @@ def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
                 )  # fmt: skip
     if len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels):
         yield from found.values()
+
+
+def _across(handles: list[Any], width: float) -> int:
+    """How many names of a legend stand beside each other within so many inches."""
+    longest = max((len(line) for handle in handles for line in handle.get_label().splitlines()), default=0)
+    return max(1, int(width // max(1.9, 0.6 + 0.068 * longest)))
 
 
 def _draw_axes(axis: Any, panel: Lines | Points) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from vpac.files import read_bytes, write_text
 from vpac.report.chart import Chart
 from vpac.report.draw import static_svg, write
-from vpac.sealing import parse
+from vpac.sealing import LARGEST, parse
 
 __all__ = ["Drawings"]
 
@@ -114,7 +114,7 @@ def _code() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = parse(read_bytes(path))
+        found = parse(read_bytes(path, LARGEST))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -46,6 +46,7 @@ def chart_of(results: Results, number: int) -> Chart | None:
         notes,
         columns,
         shared_scale=figure.kind == "maps",
+        foot=" ".join(size_notes(results)),
     )
     return thinned(chart, DEEP_POINTS) if results.study.experiment.kind == "deep" else chart
 

@@ -116,7 +116,7 @@ def chart(samples: Mapping[str, ReturnSample]) -> Chart:
     for place, (name, sample) in enumerate(samples.items()):
         grid = np.linspace(low, high, POINTS)
         places, density = _density(sample.returns, low, high)
-        label = f"{name}: mean {sample.mean:.4g}, ± {sample.std:.3g}"
+        label = f"{name}: {_mean_and_std(sample)}"
         densities.append(Line(label, places, density, style=place))
         ordered = np.sort(sample.returns)
         share = np.searchsorted(ordered, grid, side="right") / len(ordered)
@@ -124,16 +124,46 @@ def chart(samples: Mapping[str, ReturnSample]) -> Chart:
         means.append(Reference(sample.mean, "" if place else "mean", "x", place))
     first = next(iter(samples.values()))
     unit = "discounted return" if first.kind == "discounted" else "return"
+    top = 1.08 * max(max(line.y) for line in densities)
     return Chart(
-        "returns", "What an episode brings",
+        "returns", _title(samples),
         "Left: the higher the curve, the more often an episode ends there; a narrow hill is a dependable policy. Right: how "
         "many episodes in a hundred end with that return or less; the lower the curve, the better.",
         [
-            Lines(densities, unit, "how often (density)", "How often which return", references=means, x_range=(low, high)),
+            Lines(densities, unit, "how often (density)", "How often which return", references=means, x_range=(low, high),
+                  y_range=(0.0, top)),
             Lines(steps, unit, "% of episodes at or below", "How often it gets no better", x_range=(low, high),
                   y_range=(0.0, 100.0), references=[Reference(5.0, "worst 5 %")]),
         ],
+        foot=_foot(samples),
     )  # fmt: skip
+
+
+def _mean_and_std(sample: ReturnSample) -> str:
+    return f"mean {sample.mean:.4g}, std {sample.std:.3g}".replace("-", "−")
+
+
+def _title(samples: Mapping[str, ReturnSample]) -> str:
+    """Whose returns, of how many episodes; of one policy also mean and standard deviation, which a legend says of several."""
+    names, counts = list(samples), sorted({len(s) for s in samples.values()})
+    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    episodes = f"{many} episode{'s' * (counts[-1] != 1)}"
+    if len(names) == 1:
+        return f"Returns of {names[0]}: {episodes}, {_mean_and_std(samples[names[0]])}"
+    whose = f"{len(names)} policies" if len(names) > 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Returns of {whose}, {episodes} each"
+
+
+def _foot(samples: Mapping[str, ReturnSample]) -> str:
+    """What was measured, and how to read it."""
+    first, where = next(iter(samples.values())), {str(s.about.get("env", "")) for s in samples.values()}
+    place = "" if where == {""} else f"In {' and '.join(sorted(where))}. "
+    how = f"Discounted with γ = {first.gamma:g}" if first.kind == "discounted" else "Rewards added up without discount"
+    actions = {None: "", True: ", the most preferred actions", False: ", actions drawn from the policy"}
+    return (
+        f"{place}{how}{actions.get(first.about.get('deterministic'), '')}. A narrow hill on the left is a dependable policy; "
+        "on the right the lower curve is the better one."
+    )
 
 
 def _ends_of_axis(samples: Mapping[str, ReturnSample]) -> tuple[float, float]:

@@ -9,16 +9,18 @@ __all__ = ["steps"]
 
 
 @contextmanager
-def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar of so many steps; call what is yielded at the beginning of each with what it is about."""
+def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
+    """A bar of so many steps; call what is yielded at the beginning of each with what it is about, if that changes."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet, transient=True) as bar:
+    console = Console(stderr=True)
+    quiet = quiet or not console.is_terminal  # where nothing can be taken back an empty line would be left of it
+    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
         task = bar.add_task(title, total=total)
 
-        def step(what: str) -> None:
-            bar.update(task, advance=1, description=f"{title}: {what}")
+        def step(what: str = "") -> None:
+            bar.update(task, advance=1, description=f"{title}: {what}" if what else None)
 
         yield step

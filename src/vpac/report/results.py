@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +11,18 @@ import numpy as np
 from vpac.envs.naming import is_named_by_user
 from vpac.errors import UserError
 from vpac.execution.run import Run
-from vpac.execution.store import Damaged, Newer, Record, Store
+from vpac.execution.store import Damaged, Newer, Record, Store, many
 from vpac.execution.study import Study
 from vpac.experiments.spec import Arm
 from vpac.report.document import Failure
 from vpac.report.spread import Spread, spread_of
 from vpac.typing import FloatArray
 
-__all__ = ["Curve", "Results", "check_named", "read_results"]
+__all__ = ["Curve", "Results", "check_named", "parts_of", "read_results"]
 
 
+PART = 500
+"""Runs of a part of a study: so often one sees how far it is."""
 LISTED = 20
 """Failures of a study that are shown one by one."""
 
@@ -86,7 +88,8 @@ class Results:
         """A column of the metrics along the runs of an arm."""
         first = self.first(label)
         if label not in self._spread:
-            self._spread[label] = spread_of([record.file for record in self.records[label]], first.width * len(first))
+            count = sum(map(len, self.records.values()))
+            self._spread[label] = spread_of(self.records[label], first.width * len(first), count)
         found, x = self._spread[label], first.columns[0]
         return Curve(first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
 
@@ -101,24 +104,36 @@ class Results:
         return self._first[label]
 
 
-def read_results(store: Store, study: Study, known: dict[str, Record | Failure]) -> Results:
-    """Read a study's runs; `known` remembers those that other studies have read."""
+def parts_of(study: Study) -> int:
+    """In how many parts its runs are read."""
+    return sum(map(len, study.runs.values())) // PART
+
+
+def read_results(
+    store: Store, study: Study, known: dict[str, Record | Failure], step: Callable[[], None] = lambda: None
+) -> Results:
+    """Read a study's runs; `known` remembers those that other studies have read. `step` is called after each part."""
     records: dict[str, list[Record]] = {}
     failures: dict[str, Failure] = {}
-    missing = 0
-    store.read_ahead({name for names in study.runs.values() for name in names if name not in known})
-    for label, names in study.runs.items():
-        found = records[label] = []
-        for name in names:
-            if name not in known and (record := _read(store, name, study.command)) is not None:
-                known[name] = record
-            match known.get(name):
-                case Record() as record:
-                    found.append(record)
-                case Failure() as failure:
-                    failures[name] = failure
-                case None:
-                    missing += 1
+    missing, left = 0, PART
+    store.read_ahead(dict.fromkeys(name for names in study.runs.values() for name in names if name not in known))
+    with many():
+        for label, names in study.runs.items():
+            found = records[label] = []
+            for name in names:
+                left -= 1
+                if not left:
+                    left = PART
+                    step()
+                if name not in known and (record := _read(store, name, study.command)) is not None:
+                    known[name] = record
+                match known.get(name):
+                    case Record() as record:
+                        found.append(record)
+                    case Failure() as failure:
+                        failures[name] = failure
+                    case None:
+                        missing += 1
     listed = dict(list(failures.items())[:LISTED])
     if len(failures) > LISTED:
         words = f"{len(failures) - LISTED} more runs failed or diverged"

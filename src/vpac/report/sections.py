@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from vpac.execution.patience import Unreadable
 from vpac.execution.store import Record
 from vpac.report.chart import Chart
 from vpac.report.document import Failure, Section, why
@@ -69,6 +70,8 @@ def _charts(results: Results) -> Iterator[Chart]:
     for title, make in _chart_makers(results) if results.arms else ():
         try:
             chart = make()
+        except Unreadable:
+            raise
         except Exception as error:
             # the studies beside it shall still be seen
             words = f"the figure {title!r} cannot be drawn: {why(error)}"
