@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Diverged", "UserError", "one_of", "suggestion"]
+__all__ = ["Diverged", "Newer", "UserError", "one_of", "suggestion"]
 
 
 class UserError(ValueError):
@@ -14,6 +14,10 @@ class UserError(ValueError):
 
 class Diverged(UserError):
     """Learning met a number that is not finite, or beyond 1e150; what was good before it is kept."""
+
+
+class Newer(UserError):
+    """A file that a later version of vpac wrote: it is neither read nor touched."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

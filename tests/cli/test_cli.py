@@ -112,7 +112,12 @@ def test_solve_draws(capsys, tmp_path, world, kind):
         (["solve", "vpac/FourRooms-v0", "--policy", "nowhere.npy"], "cannot read nowhere.npy: No such file"),
         (["solve", "vpac/FourRooms-v0", "--policy", "policy.pkl"], "expected a .npy, .json or .csv file"),
         (["solve", "vpac/FourRooms-v0", "--gamma", "1.5"], "gamma must be a number from 0 to 1, got 1.5"),
-        (["solve", "vpac/FourRooms-v0", "--horizon", "0"], "horizon must be a whole number from 1 up, got 0"),
+        (["solve", "vpac/FourRooms-v0", "--horizon", "0"], "horizon must be a whole number from 1 to 100,000, got 0"),
+        (
+            ["solve", "vpac/FourRooms-v0", "--horizon", "9" * 20],
+            "horizon must be a whole number from 1 to 100,000, got 9",
+        ),
+        (["runs", "--limit", "-1"], "limit must be a whole number from 0 up, got -1"),
         (["solve", "vpac/FourRooms-v0", "--set", "slp=1"], "no argument 'slp'; did you mean 'slip'?"),
         (["solve", "vpac/FourRooms-v0", "--set", "slip"], "expected KEY=VALUE"),
         (["solve", "vpac/FourRooms-v0", "--set", "slip=2"], "slip must be a probability from 0 to 1, got 2"),

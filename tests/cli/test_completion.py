@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -16,6 +17,25 @@ COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
 _vpac
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
+
+LINES = [
+    ("vpac tr", {"train"}),
+    ("vpac re", {"reproduce", "report"}),
+    ("vpac --v", {"--version"}),
+    ("vpac --print-completion f", {"fish"}),
+    ("vpac train vpac", {"vpac", "vpac-ppo"}),
+    ("vpac train vpac vpac/F", {"vpac/FourRooms-v0"}),
+    ("vpac train vpac-ppo --psi 0.1 Taxi", {"Taxi-v4"}),
+    ("vpac train vpac X --form c", {"corrected"}),
+    ("vpac train vpac X --alpha", {"--alpha-theta", "--alpha-w", "--alpha-z"}),
+    ("vpac solve vpac/Cat", {"vpac/CatchUp-v0"}),
+    ("vpac solve X --policy g", {"greedy"}),
+    ("vpac frontier X --algorithm mvpi", {"mvpi", "mvpi-ppo"}),
+    ("vpac reproduce mujoco/hopper-t", {"mujoco/hopper-today"}),
+    ("vpac list alg", {"algorithms"}),
+    ("vpac train vpac X --out re", set()),
+    ("vpac sweep exam", set()),
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +62,25 @@ def test_a_script_knows_every_verb_and_option(capsys, shell):
         subprocess.run(["bash", "-n"], input=out, text=True, check=True)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("vpac tr", {"train"}),
-        ("vpac re", {"reproduce", "report"}),
-        ("vpac --v", {"--version"}),
-        ("vpac --print-completion f", {"fish"}),
-        ("vpac train vpac", {"vpac", "vpac-ppo"}),
-        ("vpac train vpac vpac/F", {"vpac/FourRooms-v0"}),
-        ("vpac train vpac-ppo --psi 0.1 Taxi", {"Taxi-v4"}),
-        ("vpac train vpac X --form c", {"corrected"}),
-        ("vpac train vpac X --alpha", {"--alpha-theta", "--alpha-w", "--alpha-z"}),
-        ("vpac solve vpac/Cat", {"vpac/CatchUp-v0"}),
-        ("vpac solve X --policy g", {"greedy"}),
-        ("vpac frontier X --algorithm mvpi", {"mvpi", "mvpi-ppo"}),
-        ("vpac reproduce mujoco/hopper-t", {"mujoco/hopper-today"}),
-        ("vpac list alg", {"algorithms"}),
-        ("vpac train vpac X --out re", set()),
-        ("vpac sweep exam", set()),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), LINES)
 def test_bash_completes(script, line, expected):
     command = ASK.format(script=script, words=line)
     done = subprocess.run(["bash", "--norc", "-c", command], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == expected
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish_completes(tmp_path):
+    (tmp_path / "vpac.fish").write_text(completion("fish", VERBS), encoding="utf-8")
+    for line, expected in LINES:
+        if expected:  # else fish completes names of files
+            command = f"source {tmp_path / 'vpac.fish'}; complete -C {shlex.quote(line)}"
+            done = subprocess.run(
+                ["fish", "--no-config", "-c", command], capture_output=True, text=True, check=True, cwd=tmp_path
+            )
+            found = {answer.partition("\t")[0] for answer in done.stdout.splitlines()}
+            assert found - {"vpac.fish"} == expected, line
 
 
 def test_an_unknown_shell_is_named(capsys):

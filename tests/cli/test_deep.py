@@ -49,6 +49,17 @@ def test_a_run_can_be_resumed_and_is_not_written_over(tmp_path, capsys):
     assert main(["train", "ppo", "CartPole-v1", "--resume", str(cut), "--out", str(cut), "--json"]) == 0
     for name in ("agent.json", "weights.safetensors", "metrics.jsonl"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
+    for other in (
+        ["--gamma", "0.5"],
+        ["--option", "epochs=7"],
+        ["--option", "learning_rate=0.25"],
+        ["--option", "hidden=[5]"],
+        ["--preset", "paper"],
+        ["--out", str(tmp_path / "other")],
+    ):
+        assert main(["train", "ppo", "CartPole-v1", "--resume", str(cut), *other, "--json"]) == 2
+        assert other[-1].rpartition("=")[2] in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

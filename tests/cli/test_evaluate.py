@@ -66,6 +66,18 @@ def test_several_runs_are_compared(capsys, trained, tmp_path):
     assert len({p["about"]["seed"] for p in policies}) == 3  # independent samples
 
 
+def test_policies_of_different_environments_are_remarked_upon(capsys, trained, tmp_path):
+    vpac.AC(vpac.envs.make_env("vpac/CatchUp-v0", lucky=3), gamma=0.95).learn(5).save(tmp_path / "other")
+    for other, differ in ((trained / "bold" / "run-0", False), (tmp_path / "other", True)):
+        code, text, err = run(
+            capsys, "evaluate", trained / "calm", other, "--episodes", 20, "--out", tmp_path / "out", "--json"
+        )
+        assert code == 0
+        assert ("these policies act in different environments" in err) is differ
+        places = json.loads(text)["environments"]
+        assert [place["arguments"].get("lucky") for place in places.values()] == [None, 3 if differ else None]
+
+
 def test_sources(capsys, trained, tmp_path):
     arguments = ["evaluate", trained / "calm", "--episodes", 40, "--sources", "--out", tmp_path / "x"]
     code, text, _ = run(capsys, *arguments)
@@ -193,6 +205,32 @@ def test_the_picture_of_policies_that_hardly_vary(tmp_path):
     density = chart.panels[0].series[0]
     assert np.trapezoid(density.y, density.x) == pytest.approx(1.0, abs=0.01)
     assert (chart.panels[1].series[0].y[0], chart.panels[1].series[0].y[-1]) == (0.0, 100.0)
+
+
+def test_the_picture_says_whose_returns_it_shows(tmp_path):
+    """It travels alone: title, how many episodes, mean and spread are in it, and no name of the legend leaves it."""
+    from vpac.report import draw, measuring
+    from vpac.report.style import figure_style
+
+    x = np.array([-1.0, 0.0, 1.0, 2.0] * 250)
+    about = {"env": "Shop-v0", "deterministic": True}
+    one = ReturnSample(x, 2.0 * x, np.ones(1000, int), np.ones(1000, bool), 0.9, about)
+    chart = measuring.chart({"careful": one.undiscounted})
+    assert chart.title == "Returns of careful: 1,000 episodes, mean 1, std 2.24"
+    assert chart.foot.startswith(
+        "In Shop-v0. Rewards added up without discount, the most preferred actions. A narrow hill"
+    )
+    assert all(panel.x_label and panel.y_label for panel in chart.panels)
+    several = measuring.chart({f"a policy with quite a long name, number {n}": one for n in range(5)})
+    assert several.title == "Returns of 5 policies, 1,000 episodes each"
+    assert measuring.chart({"a": one, "b": one}).title == "Returns of a and b, 1,000 episodes each"
+    with figure_style() as plt:
+        figure = draw.draw(plt, several, alone=True)
+        assert several.title in figure.get_suptitle()
+        figure.draw_without_rendering()
+        box = figure.legends[0].get_window_extent()
+        assert figure.bbox.x0 <= box.x0
+        assert box.x1 <= figure.bbox.x1
 
 
 def test_no_density_where_no_episode_ended():

@@ -121,3 +121,11 @@ def test_what_is_no_action_is_refused(agent, env, said):
 def test_actions_beyond_a_box_are_clipped_and_whole_floats_are_actions():
     assert len(vpac.evaluate(lambda seen: [9.0], "Pendulum-v1", 1)) == 1
     assert len(vpac.evaluate(lambda seen: 1.0, "CartPole-v1", 1)) == 1
+
+
+def test_a_process_that_asks_often_is_not_answered_more_slowly(capsys):
+    """What the parser reads does not grow from call to call."""
+    run(capsys, "runs", "--help")
+    before = {name: dict(kind.__annotations__) for name, kind in VERBS.items()}
+    run(capsys, "runs", "--help")
+    assert {name: dict(kind.__annotations__) for name, kind in VERBS.items()} == before

@@ -46,7 +46,7 @@ def test_a_sweep_is_run_listed_and_reported(capsys, spec, tmp_path):
     again = json.loads(out)["experiments"]["little"]
     assert (code, again["kept"], again["done"]) == (0, 4, 0)
     code, out, _ = run(capsys, "report", "--store", store, "--json")
-    assert (code, json.loads(out)) == (0, {"page": str(store / "report" / "index.html")})
+    assert (code, json.loads(out)) == (0, {"page": str(store / "report" / "index.html"), "failed": []})
 
 
 def test_a_failing_run_makes_the_exit_code_1(capsys, tmp_path):
@@ -58,7 +58,8 @@ def test_a_failing_run_makes_the_exit_code_1(capsys, tmp_path):
     (failed,) = json.loads(out)["experiments"]["little"]["failed"]
     assert "is not finite in episode" in failed["error"]
     assert "is not finite in episode" in err
-    assert f"1 run failed; the page shows how. To try again: vpac sweep {path} --executor serial --store {store}" in err
+    assert "1 run failed (1 of them diverged); the page shows how." in err
+    assert f"To try again: vpac sweep {path} --executor serial --store {store}" in err
     assert "is not finite in episode" in (store / "report" / "index.html").read_text(encoding="utf-8")
     _, out, _ = run(capsys, "runs", "--store", store, "--status", "failed", "--json")
     assert [row["status"] for row in json.loads(out)] == ["diverged"]
@@ -156,6 +157,10 @@ def test_a_scaled_experiment_says_so(capsys, tmp_path):
     found = json.loads(out)
     assert [claim["verdict"] for claim in found["claims"]]
     assert "Scaled down: 0.002 times the episodes" in (store / "report" / "index.html").read_text(encoding="utf-8")
+    drawn = list((store / "figures").glob("*.svg"))
+    assert drawn
+    for path in drawn:  # a file that travels alone says it, too
+        assert "Scaled down: 0.002 times the episodes" in path.read_text(encoding="utf-8")
     code, out, _ = run(capsys, *arguments)
     assert "verdict" in out
     assert "scaled down: no number here is one of the full experiment" in out
@@ -168,3 +173,19 @@ def test_experiments_are_listed(capsys):
     assert rows["four-rooms/performance"]["runs"] == 400
     assert rows["four-rooms/performance"]["paper"] == "Figure 2"
     assert rows["convergence"]["paper"] == "Appendix C"
+
+
+def test_report_names_what_is_damaged_on_the_terminal_too(capsys, tmp_path):
+    spec, store = tmp_path / "little.toml", tmp_path / "s"
+    spec.write_text(SPEC.format(runs=2, episodes=20), encoding="utf-8")
+    assert run(capsys, "sweep", spec, "--store", store, "--executor", "serial", "--json")[0] == 0
+    code, out, err = run(capsys, "report", "--store", store, "--json")
+    assert (code, json.loads(out)["failed"], "damaged" in err) == (0, [], False)
+    hit = next((store / "runs").glob("*/metrics.parquet"))
+    hit.write_bytes(hit.read_bytes()[:-1] + b"!")
+    code, out, err = run(capsys, "report", "--store", store, "--json")
+    assert code == 0
+    (failed,) = json.loads(out)["failed"]
+    assert failed["run"] == hit.parent.name
+    assert hit.parent.name in err
+    assert "1 run failed or damaged, and not in the figures" in err

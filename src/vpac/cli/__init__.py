@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,18 +13,21 @@ from typing import Annotated, Any, get_args
 import gymnasium
 import tyro
 
+from vpac._start import end_with
 from vpac.cli.checking import Check
 from vpac.cli.evaluating import Evaluate
 from vpac.cli.frontier import Frontier
 from vpac.cli.hints import with_hints
 from vpac.cli.output import complain, refuse, say, show
 from vpac.cli.reading import gather
-from vpac.cli.studies import Report, Reproduce, Runs, Sweep
+from vpac.cli.reporting import Report
+from vpac.cli.studies import Reproduce, Runs, Sweep
 from vpac.cli.training import Train
 from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
+from vpac.execution.patience import Unreadable
 from vpac.files import Unwritable
-from vpac.interruption import Terminated, handled
+from vpac.interruption import Terminated, handled, stopped_by
 
 __all__ = ["main"]
 
@@ -174,8 +178,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
     """
-    with handled():
-        return _main(arguments)
+    with handled(), warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: complain(f"note: {message}")
+        try:
+            return end_with(_main(arguments))
+        except KeyboardInterrupt as stop:
+            print("vpac: stopped", file=sys.stderr)
+            return end_with(143 if isinstance(stop, Terminated) else 130)
+
+
+def _run(verb: Any) -> int:
+    try:
+        return int(verb.run())
+    except Exception as error:
+        stop = stopped_by(error)
+        if stop is None:
+            raise
+        raise stop from None
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -192,20 +211,17 @@ def _main(arguments: Sequence[str] | None) -> int:
         arguments = gather(arguments, ("--set", "--option", "--where", "--wrap"))
         code = _general(arguments)
         if code is None:
-            code = int(_parsed(arguments).run())
+            code = _run(_parsed(arguments))
         sys.stdout.flush()
         return code
     except UserError as error:
         return refuse(str(error))
-    except KeyboardInterrupt as stop:
-        print("vpac: stopped", file=sys.stderr)
-        return 143 if isinstance(stop, Terminated) else 130
     except MemoryError:
         return refuse("this needs more memory than there is")
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Unwritable as error:
+    except (Unreadable, Unwritable) as error:
         complain(error)
         return 1
     except OSError as error:  # standard output among others, which would fail once more when the process ends

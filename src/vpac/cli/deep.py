@@ -26,12 +26,22 @@ def train(
 ) -> int:
     """Train from the beginning; a folder that holds a run already is not written over."""
     _refuse_run(folder)
+    if steps is not None and steps < 1:
+        raise UserError(f"--steps must be a whole number from 1 up, got {steps}")
     agent = kind(env, seed=seed, **settings)
     return _learn(agent, env, DEFAULT_STEPS if steps is None else steps, folder, quiet)
 
 
-def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bool) -> int:
-    """Go on from a run's last checkpoint to its end, or to a later one."""
+def resume(
+    kind: type[PPO],
+    env: Any,
+    folder: Path,
+    out: Path | None,
+    steps: int | None,
+    quiet: bool,
+    settings: dict[str, Any],
+) -> int:
+    """Go on from a run's last checkpoint to its end, or to a later one; settings that are given again must be its own."""
     from vpac.cli.output import say
     from vpac.deep.checkpoint import latest_checkpoint
 
@@ -42,11 +52,41 @@ def resume(kind: type[PPO], env: Any, folder: Path, steps: int | None, quiet: bo
         )
     agent, damaged = found
     if agent is None:
-        raise UserError(f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}")
+        raise UserError(
+            f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}; without --resume, and with another "
+            "--out, it begins anew"
+        )
     for words in damaged:
         say(f"passed over a damaged checkpoint: {words}", quiet=True)
+    if out is not None and out != folder:
+        raise UserError(f"--resume {folder} goes on in that folder: leave out --out {out}")
+    _refuse_others(agent, settings, folder)
     begin, end = agent.span
     return _learn(agent, env, end - begin if steps is None else steps, folder, quiet)
+
+
+def _refuse_others(agent: PPO, settings: dict[str, Any], folder: Path) -> None:
+    """A run goes on as it began: what is given again must mean the same."""
+    from vpac.deep.options import Options
+
+    asked = {name: value for name, value in settings.items() if name != "preset"}
+    meant, own = Options.read(asked, "default").as_dict(), agent.options.as_dict()
+    pairs = {name: (meant[name], own[name]) for name in asked}
+    if "preset" in settings:
+        pairs["preset"] = (settings["preset"], agent.preset)
+    for name, (theirs, ours) in pairs.items():
+        if not _same(theirs, ours):
+            raise UserError(
+                f"{folder} was begun with {name} = {ours}, and goes on with it: leave out {name} = {theirs}"
+            )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, or the same number: a price of variance may be kept as text."""
+    try:
+        return bool(one == other) or float(one) == float(other)
+    except (TypeError, ValueError):
+        return False
 
 
 def _refuse_run(folder: Path) -> None:
@@ -70,6 +110,7 @@ def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
     from vpac.cli.output import say, show
     from vpac.deep.display import Display
     from vpac.deep.records import JsonLines, TensorBoard
+    from vpac.deep.vector import misses_envpool
     from vpac.files import hold
     from vpac.report import deep as report
 
@@ -85,6 +126,8 @@ def _learn(agent: PPO, env: Any, steps: int, folder: Path, quiet: bool) -> int:
             watchers.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
         except ModuleNotFoundError:
             say("no TensorBoard files: pip install 'vpac[tensorboard]'", quiet=True)
+        if misses_envpool(agent.environments):
+            say("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'", quiet=True)
 
         def watch(agent: PPO) -> None:
             for watcher in watchers:

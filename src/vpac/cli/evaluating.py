@@ -83,7 +83,8 @@ class Evaluate:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
         chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
         compared = measuring.comparisons(chosen, 0.95, self.seed)
-        data = measuring.as_dict(chosen, 0.95, self.levels, compared, sources)
+        places = {name: _place(env) for name, (_, env) in agents.items()}
+        data = measuring.as_dict(chosen, 0.95, self.levels, compared, sources) | {"environments": places}
         write_text(folder / "summary.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         draw.write(measuring.chart(chosen), folder)
         tables = [measuring.measures_table(chosen, 0.95, self.levels)]
@@ -97,6 +98,11 @@ class Evaluate:
         )  # fmt: skip
         for note in measuring.notes(chosen, sources):
             say(f"note: {note}", quiet=self.json)
+        if any(place != places[name] for name in list(places)[:1] for place in places.values()):
+            say(
+                "note: these policies act in different environments, so that differences of their returns are those of the "
+                "environments, too; --set and --wrap name one for all", quiet=self.json,
+            )  # fmt: skip
         say(f"wrote {folder}", quiet=self.json)
         return 0
 
@@ -149,6 +155,22 @@ class Evaluate:
                 raise UserError(f"{name} was trained for one price of variance: leave --psi out")
             else:
                 yield from ((f"{name}, ψ = {psi:g}", (agent.at(psi), env)) for psi in self.psi)
+
+
+def _place(env: Any) -> dict[str, Any]:
+    """Where a policy acts: what the environment is called, its arguments, its limit of steps and its wrappers."""
+    spec = env.spec
+    if spec is None:
+        return {"env": type(env.unwrapped).__name__}
+    wrappers = [
+        [wrapper.entry_point, {k: repr(v) for k, v in (wrapper.kwargs or {}).items()}]
+        for wrapper in spec.additional_wrappers
+    ]
+    arguments = {
+        name: value if isinstance(value, int | float | str | bool) else repr(value)
+        for name, value in spec.kwargs.items()
+    }
+    return {"env": spec.id, "arguments": arguments, "max_episode_steps": spec.max_episode_steps, "wrappers": wrappers}
 
 
 def _file_name(name: str) -> str:

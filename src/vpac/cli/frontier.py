@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.cli.output import next_step, say, show
+from vpac.cli.studies import tell_of_deaths
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Frontier:
             raise
         finally:
             hands.close()
+        tell_of_deaths(hands)
         data, tables = trade_off.as_dict(found), trade_off.tables(found)
         picture = chart(found)
         draw.write(picture, folder)

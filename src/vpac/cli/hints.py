@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 import tyro
@@ -13,8 +14,9 @@ SILENT = ("None", "False", "")
 """Defaults that say nothing: an option that is not given."""
 
 
+@cache
 def with_hints(kind: Any) -> Any:
-    """A verb whose options have such hints, for tyro. Doing it twice does no harm."""
+    """A verb whose options have such hints, for tyro. They are added once: each time more would take longer to read."""
     described = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         if field.name in described:

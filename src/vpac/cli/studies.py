@@ -14,15 +14,18 @@ from vpac.cli.output import say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
+    from vpac.execution.executors import Executor
     from vpac.execution.study import Plan, Tally
     from vpac.report.document import ClaimRow
 
-__all__ = ["Report", "Reproduce", "Runs", "Sweep"]
+__all__ = ["OUT", "SHOWN", "STORE", "Reproduce", "Runs", "Sweep", "counted", "page_folder", "tell_of_deaths"]
 
 EXECUTORS = ("processes", "serial", "ray")
 JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
 STORE = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
 OUT = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+SHOWN = 5
+"""Failures that are named on the terminal."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Reproduce:
         from vpac.experiments.catalogue import chosen
 
         plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
-        return carry_out(plans, self, command(self, "reproduce", *self.names))
+        return carry_out_and_show(plans, self, command(self, "reproduce", *self.names))
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class Sweep:
         experiment = read_experiment(self.spec)
         check(experiment)
         plans = [plan(experiment, full=True, runs=self.runs, scale=self.scale)]
-        return carry_out(plans, self, command(self, "sweep", str(self.spec)))
+        return carry_out_and_show(plans, self, command(self, "sweep", str(self.spec)))
 
 
 def command(verb: Reproduce | Sweep, *words: str) -> str:
@@ -118,7 +121,7 @@ def command(verb: Reproduce | Sweep, *words: str) -> str:
     return shlex.join(["vpac", *words, *options])
 
 
-def carry_out(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int:
+def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int:
     """Carry out studies under one display, then build the page; 1 if a run failed."""
     from vpac.cli.display import Display
     from vpac.execution.executors import make_executor
@@ -138,9 +141,10 @@ def carry_out(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int
         raise
     finally:
         hands.close()
+    tell_of_deaths(hands)
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         say(f"damaged: {damage}", quiet=True)
-    page, document = build(store, quiet, _out(verb.store, verb.out))
+    page, document = build(store, quiet, page_folder(verb.store, verb.out))
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
@@ -148,18 +152,31 @@ def carry_out(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int
         say("scaled down: no number here is one of the full experiment", quiet)
     say(f"look at {page}", quiet)
     if failed:
-        first = next(tally.failed[0] for tally in tallies.values() if tally.failed)
-        say(f"{first.name}: {first.error.strip().splitlines()[-1]}", quiet=True)
-        say(f"{_count(failed, 'run')} failed; the page shows how. To try again: {again}", quiet=True)
+        ends = [outcome for tally in tallies.values() for outcome in tally.failed]
+        for end in ends[:SHOWN]:
+            say(f"{end.name}: {end.error.strip().splitlines()[-1]}", quiet=True)
+        diverged = sum(end.status == "diverged" for end in ends)
+        also = f" ({diverged} of them diverged)" if diverged else ""
+        say(f"{counted(failed, 'run')} failed{also}; the page shows how. To try again: {again}", quiet=True)
     return 1 if failed else 0
 
 
-def _out(store: str, out: Path | None) -> Path | None:
+def tell_of_deaths(hands: Executor) -> None:
+    """Nothing is lost by them, but somebody may want to know why a study takes its time."""
+    if hands.retried:
+        say(
+            f"{counted(hands.retried, 'time')} a run was begun once more: its worker, or its machine, had died",
+            quiet=True,
+        )
+
+
+def page_folder(store: str, out: Path | None) -> Path | None:
     """Where to write the page: a bucket has no folder of its own."""
     return Path("results") if out is None and "://" in store else out
 
 
-def _count(number: int, thing: str) -> str:
+def counted(number: int, thing: str) -> str:
+    """ "1 run", "2 runs"."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
@@ -230,11 +247,15 @@ class Runs:
         from vpac.cli.reading import key_values
         from vpac.execution.index import index
         from vpac.execution.store import Store
+        from vpac.learners.checks import whole
 
         one_of(self.status, ("all", "finished", "failed"), "status")
+        whole(self.limit, "limit", 0)
         if "://" not in self.store and not Path(self.store).is_dir():
             raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
-        wanted, found = key_values(self.where), index(Store(self.store))
+        wanted, store = key_values(self.where), Store(self.store)
+        store.place.prepare(reading=True)
+        found = index(store)
         rows = [
             row
             for row in found
@@ -245,7 +266,7 @@ class Runs:
         ]
         if not rows and self.algorithm is not None and not any(r["algorithm"] == self.algorithm for r in found):
             one_of(self.algorithm, sorted({str(row["algorithm"]) for row in found}), "algorithm among the runs")
-        table, hidden = runs_table(rows[: max(self.limit, 0)], f"{_count(len(rows), 'run')} in {self.store}")
+        table, hidden = runs_table(rows[: self.limit], f"{counted(len(rows), 'run')} in {self.store}")
         show(rows if self.json else None, table)
         if not found:
             say(
@@ -256,34 +277,4 @@ class Runs:
             say(f"without {', '.join(hidden)}, for which there is no room here; --json has all", quiet=False)
         if len(rows) > self.limit and not self.json:
             say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
-        return 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """Build the page and the figures from the runs in a store.
-
-    Example: vpac report --store results
-    """
-
-    store: STORE = "results"
-    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
-    out: OUT = None
-    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
-    json: bool = False
-    """Print JSON instead of text."""
-
-    def run(self) -> int:
-        """Build."""
-        from vpac.execution.store import Store
-        from vpac.report.build import build
-
-        store = Store(self.store)
-        if not store.place.files("studies"):
-            raise UserError(
-                f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
-            )
-        page, _ = build(store, self.json, _out(self.store, self.out))
-        show({"page": str(page)} if self.json else None)
-        say(f"look at {page}", self.json)
         return 0

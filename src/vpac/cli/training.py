@@ -127,7 +127,8 @@ class Train:
         settings |= self._budget() | key_values(self.option)
         kind, env = deep_algorithm(self.algorithm), self._checked()
         if self.resume is not None:
-            code, folder = deep.resume(kind, env, self.resume, self.steps, self.json), self.resume
+            code = deep.resume(kind, env, self.resume, self.out, self.steps, self.json, settings)
+            folder = self.resume
         else:
             folder = self._folder()
             code = deep.train(kind, env, self.steps, self.seed, folder, self.json, settings)
