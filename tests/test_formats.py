@@ -112,3 +112,24 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
     (tmp_path / "sample.json").write_text(json.dumps(sample | {"format": 5}))
     with pytest.raises(UserError, match="format 5"):
         ReturnSample.load(tmp_path / "sample.json")
+
+
+def test_a_checkpoint_of_the_future_is_neither_damaged_nor_passed_over(tmp_path):
+    pytest.importorskip("jax")
+    from vpac.deep import PPO
+    from vpac.deep.checkpoint import latest_checkpoint, write_checkpoint
+
+    agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
+    for _ in range(2):
+        agent.learn(16)
+        write_checkpoint(agent, tmp_path)
+    forge(tmp_path / "00000002", {"format": 8})
+    with pytest.raises(
+        Newer, match=r"00000002 is in format 8: this version reads formats up to 2, use a newer version"
+    ):
+        latest_checkpoint(PPO, tmp_path)
+    path = tmp_path / "00000002" / "agent.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 8', '"format": 9'), encoding="utf-8")
+    found, damaged = latest_checkpoint(PPO, tmp_path)  # a byte that changed is no other version
+    assert found.iteration == 1
+    assert "agent.json is not what was written" in damaged[0]

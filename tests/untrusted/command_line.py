@@ -12,9 +12,11 @@ from unittest import mock
 
 from untrusted.targets import FIXTURES, SEEDS
 from vpac.cli import VERBS, main
-from vpac.errors import UserError, one_of
-from vpac.execution import executors, frontier, study, training
+from vpac.errors import UserError
+from vpac.execution import executors, frontier, objects, study, training
 from vpac.execution.run import Run
+from vpac.files import write_text
+from vpac.report import guarding
 
 VERB_WORDS = tuple(VERBS)
 WORDS = (
@@ -25,18 +27,66 @@ WORDS = (
     "vpac", "nope:Nope", "0", "-1", "1", "0.5", "nan", "inf", "1e309", "99999999999999999999", "greedy", "uniform",
     "warm-up:1:2", "RewardNoise", "std=2", "é", "\u202e", "<script>", "%s", "{}", "$(id)", "serial", "processes",
     "study.toml", "nothing.npy", "all", "experiments", "results", "learner", "four-rooms", "sensitivity/gamma", "little",
+    "--address", "--full", "ray", "auto:1", "127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:65536", "[::1]:1", "os://127.0.0.1:1",
+    "http://127.0.0.1:1", "127.0.0.1", "s3://vpac/x", "s3://vpac", "s3://", "s3:///x", "s3://key:word@vpac/x", "s3://é/x",
+    "s3://vpac/../x", "s3://vpac/x?endpoint=http://127.0.0.1:1", "s3://vpac/x?endpoint=ftp://127.0.0.1:1", "s3://vpac/x?nope=1",
+    "gs://vpac/x", "file:///x",
     "../up", "../home", "..", ".", "~", "~/x", "results/../../x", "results/runs/..", "x.gif", "x.png", "\033[31m", "[/x]",
 )  # fmt: skip
 
 
+ADDRESSES = (
+    "127.0.0.1:1",
+    "ray://127.0.0.1:1",
+    "[::1]:1",
+    "127.0.0.1:0",
+    "127.0.0.1:99999",
+    "os://127.0.0.1:1",
+    "x",
+    "",
+)
+STORES = (
+    "results", "new", "../up", "study.toml", "s3://vpac/x", "s3://vpac/x?endpoint=http://127.0.0.1:1&region=x", "s3://", "s3://é",
+    "s3://vpac/x?endpoint=nonsense", "s3://vpac/x?nope=1", "s3://a@b/x", "S3://vpac/x", "gs://vpac/x", "://", "s3:/vpac",
+)  # fmt: skip
+NUMBERS = ("1", "0", "-1", "0.5", "nan", "1e309", "x", "")
+OF_STORES = {"--store": STORES, "--out": ("out", "../home/out", "s3://vpac/x", "study.toml")}
+OF_STUDIES = OF_STORES | {
+    "--executor": ("ray", "ray", "serial", "processes", "Ray", ""), "--address": ADDRESSES, "--jobs": NUMBERS,
+    "--time-limit": NUMBERS, "--runs": NUMBERS, "--scale": NUMBERS,
+}  # fmt: skip
+OF_LISTS = {
+    "--store": STORES,
+    "--limit": NUMBERS,
+    "--where": ("psi=0.1", "psi=", "=", "x"),
+    "--status": ("finished", "x"),
+}
+OPTIONS = {
+    ("sweep", "study.toml"): OF_STUDIES,
+    ("reproduce", "four-rooms/performance"): OF_STUDIES,
+    ("frontier", "vpac/CatchUp-v0", "--algorithm", "vpac"): {
+        option: values for option, values in OF_STUDIES.items() if option not in ("--runs", "--scale")
+    },
+    ("runs",): OF_LISTS,
+    ("report",): OF_STORES,
+}
+"""Verbs with what they need, and options with values that are right, nearly right and wrong."""
+
+
 CACHES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
 SHORT = {"episodes": 2, "every": 1}
+NOBODY = {
+    "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "RAY_ADDRESS": "127.0.0.1:1",
+}  # fmt: skip
+"""No word leads further than to a port of this machine at which nobody listens."""
 
 
 class Sandbox:
-    """Where words are spoken. What would be trained for long is trained for a moment."""
+    """Where words are spoken. What would be trained for long is trained for a moment; without pages no figure is drawn."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, pages: bool = True) -> None:
+        self.pages = pages
         self.root = Path(root).resolve()
         self.home, self.here = self.root / "home", self.root / "work"
         for folder in (self.home, self.here):
@@ -51,14 +101,19 @@ class Sandbox:
         before = os.getcwd()
         with contextlib.ExitStack() as stack:
             stack.enter_context(
-                mock.patch.dict(os.environ, dict.fromkeys(CACHES, str(self.root / "cache")) | {"HOME": str(self.home)})
+                mock.patch.dict(
+                    os.environ, dict.fromkeys(CACHES, str(self.root / "cache")) | NOBODY | {"HOME": str(self.home)}
+                )
             )
             for home, name, instead in (
-                (training, "train", _short(training.train)), (executors, "make_executor", _serial),
+                (training, "train", _short(training.train)), (executors, "make_executor", _here(executors.make_executor)),
+                (objects, "RETRIES", 0),
                 (study, "carry_out_studies", _first(study.carry_out_studies)), (study, "plan", _little(study.plan)),
                 (frontier, "trace_frontier", _untraced),
             ):  # fmt: skip
                 stack.enter_context(mock.patch.object(home, name, instead))
+            if not self.pages:
+                stack.enter_context(mock.patch.object(guarding, "write_what_can_be_shown", _empty))
             os.chdir(self.here)
             stack.callback(os.chdir, before)
             yield self
@@ -102,9 +157,14 @@ def _short(train):
     return short
 
 
-def _serial(kind, jobs=None, address=None, time_limit=None):
-    one_of(kind, ("processes", "serial", "ray"), "executor")
-    return executors.Serial()
+def _here(make_executor):
+    """What was given is looked at, and a cluster is looked for; runs are carried out in this process."""
+
+    def here(*given):
+        make_executor(*given).close()
+        return executors.Serial()
+
+    return here
 
 
 def _little(plan):
@@ -117,6 +177,10 @@ def _little(plan):
         return replace(made, runs={key: [] for key in made.runs} | {label: first})
 
     return little
+
+
+def _empty(document, folder):
+    return write_text(folder / "report" / "index.html", ""), document
 
 
 def _first(carry_out_studies):

@@ -171,7 +171,8 @@ def _policy(ending: str):
     def read(text: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"policy.{ending}"
-            path.write_bytes(text.encode("utf-8", errors="surrogatepass"))
+            code = "latin-1" if ending == "npy" else "utf-8"  # a character is a byte there
+            path.write_bytes(text.encode(code, errors="replace" if ending == "npy" else "surrogatepass"))
             read_policy(str(path), mdp, 0.9)
 
     return read

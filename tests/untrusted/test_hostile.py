@@ -6,10 +6,12 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -273,6 +275,32 @@ for number, attempt in enumerate(tries):
     lines = done.stdout.splitlines()
     assert len(lines) == len(store.names()) + 6, done.stdout
     assert all(float(line.split()[2]) < 10.0 for line in lines), done.stdout
+
+
+def test_what_is_far_too_large_is_not_read(tmp_path):
+    """Sparse files cost whoever made them nothing; each kind of file has a size beyond which it cannot be ours."""
+    store = forged_store(tmp_path / "s", lambda record, folder: None)
+    one, other = store.names()
+    shutil.copytree(OLD / "agent", tmp_path / "agent")
+    large = [store.root / key for key in ("studies/x.json", "failed/x.json", f"runs/{one}/run.json")]
+    large += [store.root / "runs" / other / "metrics.parquet", tmp_path / "agent" / "policy.json"]
+    for path in large:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            file.truncate(2**31 - 2**13)
+    tracemalloc.start()
+    try:
+        assert read_study(store, "x") is None
+        for words, read in {
+            f"{one}/run.json": lambda: store.read(one), "failed/x.json": lambda: store.failure("x"),
+            f"{other}/metrics.parquet is not what was written: it has": lambda: store.read(other),
+            "cannot read a policy": lambda: load_agent(tmp_path / "agent"),
+        }.items():  # fmt: skip
+            with pytest.raises((Damaged, UserError), match=re.escape(words)):
+                read()
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_store_does_not_follow_links_out_of_itself(tmp_path):
