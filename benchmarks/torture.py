@@ -2,6 +2,7 @@
 
     python benchmarks/torture.py                    everything, hours
     python benchmarks/torture.py --times 3          the same, three times each
+    python benchmarks/torture.py --only PPO flipped rows whose names hold one of these words
 
 Each row is a fault, how often it was caused, how many of the endings were not byte for byte those of an undisturbed run, and
 how much of what was finished when the fault came was gone or written once more afterwards.
@@ -20,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,19 +196,34 @@ def flips(home: Path, times: int, rng: np.random.Generator) -> Row:
     return Row("a flipped byte in a stored run", times, times, wrong, again)
 
 
-def rows(home: Path, times: int, seed: int) -> Iterator[Row]:
-    rng, subjects = np.random.default_rng(seed), (study(home), run(home))
-    for number, group in ((signal.SIGKILL, True), (signal.SIGTERM, False), (signal.SIGINT, False)):
-        for subject in subjects:
-            name = signal.Signals(number).name
-            yield Row(f"{name} at random moments of a {subject.name}", *subject.disturb(number, times, rng, group))
-    yield flips(home, times, rng)
+FAULTS = ((signal.SIGKILL, True), (signal.SIGTERM, False), (signal.SIGINT, False))
+SUBJECTS = {"study": study, "PPO run": run}
+
+
+def faults(home: Path, times: int, seed: int) -> dict[str, Callable[[], Row]]:
+    """What each row is called, and what makes it; what they disturb is done in peace first, once it is needed."""
+    rng, whole = np.random.default_rng(seed), cache(lambda name: SUBJECTS[name](home))
+
+    def disturbed(title: str, name: str, number: signal.Signals, group: bool) -> Row:
+        return Row(title, *whole(name).disturb(number, times, rng, group))
+
+    def flipped() -> Row:
+        whole("study")
+        return flips(home, times, rng)
+
+    found: dict[str, Callable[[], Row]] = {}
+    for number, group in FAULTS:
+        for name in SUBJECTS:
+            title = f"{number.name} at random moments of a {name}"
+            found[title] = partial(disturbed, title, name, number, group)
+    return {**found, "a flipped byte in a stored run": flipped}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORDS", help="rows whose names hold one of these")
     given = parser.parse_args()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     print(f"{datetime.now(UTC):%Y-%m-%d}, {machine}, seed {given.seed}\n")
@@ -214,7 +231,10 @@ def main() -> int:
     print("|---|---:|---:|---:|---:|")
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        for row in rows(Path(folder), given.times, given.seed):
+        for name, fault in faults(Path(folder), given.times, given.seed).items():
+            if not any(words in name for words in given.only):
+                continue
+            row = fault()
             print(f"| {row.fault} | {row.sent} | {row.ends} | {len(row.wrong)} | {row.again} |", flush=True)
             bad += len(row.wrong) + row.again
             for words in row.wrong[:3]:

@@ -29,7 +29,9 @@ def main() -> None:
     """Summarise, then show."""
     where = sys.argv[1] if len(sys.argv) > 1 else "results"
     if where != "--table":
-        rows = summaries(Store(where))
+        rows = summaries(Store(where)) if Path(where).is_dir() else []
+        if not rows:
+            sys.exit(f"{where} holds no run of the MuJoCo experiments.\n\n{__doc__}")
         OUT.parent.mkdir(exist_ok=True)
         OUT.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
         print(f"{OUT}: {len(rows)} runs, {OUT.stat().st_size:,} bytes\n")

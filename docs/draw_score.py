@@ -1,0 +1,45 @@
+"""Draws docs/images/mujoco-score.png from docs/data/mujoco.json: what form and discount do to the score of a hopper.
+
+The price is the same everywhere; a dot is a run, its score measured in 512 episodes without discount.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from vpac.report.look import look
+
+HERE = Path(__file__).parent
+PANELS = {"mujoco/hopper-today": "γ = 0.99, 1 M steps", "mujoco/hopper-horizon": "γ = 0.999, 500 k steps"}
+ARMS = {
+    "PPO": ("PPO", 6), "VAAC": ("VAAC", 3), "VPAC": ("VPAC published", 1), "VPAC corrected": ("VPAC corrected", 0),
+}  # fmt: skip
+"""What each is called here, and its look."""
+
+
+def main() -> None:
+    """Two panels with one pair of axes."""
+    rows = json.loads((HERE / "data" / "mujoco.json").read_text(encoding="utf-8"))
+    figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), sharex=True, sharey=True, layout="constrained")
+    for axis, (experiment, title) in zip(axes, PANELS.items(), strict=True):
+        for arm, (label, style) in ARMS.items():
+            runs = [row for row in rows if row["experiment"] == experiment and row["arm"] == arm]
+            axis.plot(
+                [row["variance"] ** 0.5 for row in runs], [row["mean"] for row in runs], linestyle="none",
+                marker=look(style).marker, markersize=6, alpha=0.8, color=look(style).colour, markeredgecolor="white",
+                label=label,
+            )  # fmt: skip
+        axis.set(title=title, xlabel="standard deviation of the score", xscale="log")
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("mean score")
+    axes[1].legend(frameon=False, fontsize=9)
+    path = HERE / "images" / "mujoco-score.png"
+    figure.savefig(path, dpi=150)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
