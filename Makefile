@@ -15,6 +15,7 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@echo "Setting up .venv (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) --editable ".[dev]"
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 	@echo "Set up: $(BIN)/vpac --help"
 
@@ -38,7 +39,7 @@ reproduce: setup  ## Set up, then rerun the paper's experiments; the page is res
 
 test: setup .venv/.browser  ## Set up, with a Chromium if there is none, then run all tests
 	@echo "Running the tests ..."
-	@$(BIN)/pytest -n auto
+	@$(BIN)/pytest -n auto --dist worksteal
 
 lint: setup  ## Set up, then check style and types
 	@echo "Checking style and types ..."
