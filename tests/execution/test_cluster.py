@@ -199,7 +199,7 @@ def test_a_run_that_kills_its_workers_fails_alone(cluster, tmp_path, monkeypatch
 
 def test_a_worker_that_stands_still_is_killed_and_its_run_done_by_another(cluster, tmp_path):
     """Ray does not see that a process was stopped, and nothing wakes it up again."""
-    store, hands, stopped = Store(tmp_path), OnRay(cluster.address, 2, silence=9.0), []
+    store, hands, stopped = Store(tmp_path), OnRay(cluster.address, 2, silence=6.0), []
 
     def stop_one(outcome):
         if not stopped and workers():
@@ -217,6 +217,35 @@ def test_a_worker_that_stands_still_is_killed_and_its_run_done_by_another(cluste
     assert stopped
     assert not Path(f"/proc/{stopped[0]}").exists()
     assert len(left) <= 1  # of the one that was killed
+
+
+def test_a_worker_that_stands_still_before_it_has_begun_is_replaced_too(cluster, tmp_path):
+    """Between two runs, when nothing was heard yet of the next; one that was not taken for it is tried again after that."""
+    store, hands, over = Store(tmp_path), OnRay(cluster.address, 1, silence=4.0), threading.Event()
+    last, stopped = [], []
+
+    def follow():
+        while not over.wait(0.002):
+            last[:] = workers() or last
+
+    def stop_it(outcome):
+        if all(Path(f"/proc/{pid}").exists() for pid in stopped):
+            stopped.append(last[0])
+            os.kill(last[0], signal.SIGSTOP)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        tally = carry_out_studies([plan(little(runs=4, episodes=4000))], store, hands, stop_it)["little"]
+    finally:
+        over.set()
+        thread.join()
+        hands.close()
+    assert (tally.done + tally.found, tally.failed) == (8, [])
+    assert not all(Path(f"/proc/{pid}").exists() for pid in stopped)  # nobody else killed it
+    for pid in stopped:
+        if Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_run_that_takes_too_long_is_cancelled_and_reported(cluster, tmp_path):

@@ -142,7 +142,7 @@ class OnRay:
         flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, min(LOOK, limits.pause))
         try:
             for outcome in flow.run(runs):
-                del self._refs[outcome.name]
+                self._refs.pop(outcome.name, None)
                 self._given.pop(outcome.name, None)
                 limits.forget(outcome.name)
                 yield outcome
@@ -162,17 +162,19 @@ class OnRay:
 
     def _bury(self, store: Store, deaths: Counter[str], run: Run, error: BaseException) -> Outcome | None:
         """A death is tried again, unless it is one too many; anything else is not the run's doing."""
-        errors, limits = self._ray.exceptions, self._deadlines
+        errors, limits, given = self._ray.exceptions, self._deadlines, self._given.pop(run.name, None)
+        del self._refs[run.name]
         if limits.seconds is not None and run.name in limits.late:
             words = f"it was stopped at its time limit of {limits.seconds:g} s"
             store.fail(run, words, {"status": "failed"})
             return Outcome(run.name, "failed", limits.seconds, words)
-        if run.name not in self._given:  # cancelled by `look`: submitted anew it fits a machine that is there
-            return None
+        cancelled = isinstance(error, errors.TaskCancelledError)
+        if given is None or (cancelled and run.name not in limits.hung):
+            return None  # cancelled by `look`: its machine has gone, or it was never heard of
         if isinstance(error, errors.RayTaskError):
             raise error.cause if isinstance(error.cause, UserError | Unreadable) else error
         node = isinstance(error, errors.NodeDiedError | errors.LocalRayletDiedError)
-        if not node and not isinstance(error, errors.WorkerCrashedError | errors.OutOfMemoryError):
+        if not node and not cancelled and not isinstance(error, errors.WorkerCrashedError | errors.OutOfMemoryError):
             raise error
         kind, most = ("node", NODE_DEATHS) if node else ("worker", WORKER_DEATHS)
         deaths[f"{kind} {run.name}"] += 1
@@ -215,11 +217,12 @@ def there(
 
     if version != __version__:
         raise UserError(f"vpac {version} sent a run to vpac {__version__} on {socket.gethostname()}: install the same")
-    store = _store(address, identity)
-    _guarded()
-    run = Run.read(content)
-    with beating(key, every), threadpool_limits(1), _on(cores) if run.task.get("kind") == "deep" else nullcontext():
-        found = carry_out(store, run)
+    with beating(key, every), threadpool_limits(1):
+        store = _store(address, identity)
+        _guarded()
+        run = Run.read(content)
+        with _on(cores) if run.task.get("kind") == "deep" else nullcontext():
+            found = carry_out(store, run)
     damaged = tuple(words[:LONGEST] for words in found.damaged[:MOST_DAMAGED])
     return Outcome(found.name, found.status, found.seconds, found.error[-LONGEST:], damaged)
 

@@ -2,20 +2,20 @@
 
 A worker notes in the cluster's own small store of keys that it has begun with a run, and again every so often. Time counts from
 the first note: a run that waits for a free core is not late. Ray itself does not see a process that is stopped, or that the
-machine does not wake any more, and cannot tell it to end; a task on its own machine kills it, and Ray then sees it dead.
+machine does not wake any more; told to cancel its task, it kills it after five seconds.
+
+Of a run that was never heard of nobody knows whether it waits for a free core or its worker stopped before the first note. It
+is submitted anew, which costs a run that waits nothing; each time twice as much silence is borne, for machines that are slow.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 __all__ = ["Deadlines", "beating"]
@@ -28,12 +28,19 @@ BEATS = 6
 
 @dataclass
 class _Seen:
-    sign: str
-    """The last sign of life."""
+    sign: str = ""
+    """The last sign of life; empty: there was none yet."""
     age: float = 0.0
     """Seconds since the first."""
     silent: float = 0.0
-    """Seconds since the last."""
+    """Seconds since the last, or since it was submitted."""
+
+    def count(self, passed: float, sign: str) -> None:
+        """So many seconds have passed, and this is the sign now. One that is gone was taken back when the run was done; that
+        its task has ended is yet to come."""
+        self.age += passed if self.sign else 0.0
+        self.silent = 0.0 if sign and sign != self.sign else self.silent + passed
+        self.sign = sign or self.sign
 
 
 class Deadlines:
@@ -54,22 +61,23 @@ class Deadlines:
         self.late: set[str] = set()
         """Names of runs whose tasks were cancelled."""
         self.hung: set[str] = set()
-        """Names of runs whose worker was killed."""
+        """Names of runs whose worker was heard of, and now no more."""
+        self.unheard: dict[str, int] = {}
+        """Names of runs that were submitted anew because their worker was never heard of, and how often."""
         self._ray, self._session, self._looked = ray, f"vpac-{uuid.uuid4().hex}", time.monotonic()
         self._keys: dict[str, str] = {}
         self._seen: dict[str, _Seen] = {}
-        self._killing: dict[str, Any] = {}
 
     def expect(self, name: str) -> str:
         """A run is submitted; returns the key under which its worker is to give signs of life."""
-        self._keys[name] = f"{self._session}-{uuid.uuid4().hex}"
+        self._keys[name], self._seen[name] = f"{self._session}-{uuid.uuid4().hex}", _Seen()
+        self.hung.discard(name)
         return self._keys[name]
 
     def forget(self, name: str) -> None:
         """Its task has ended."""
-        key = self._keys.pop(name, "")
-        self._seen.pop(key, None)
-        self._killing.pop(key, None)
+        del self._keys[name], self._seen[name]
+        self.unheard.pop(name, None)
 
     def look(self, refs: dict[str, Any]) -> None:
         """Cancel what is late, kill what is silent. Only time in which the driver was awake counts."""
@@ -79,20 +87,20 @@ class Deadlines:
             return
         self._looked = now
         signs = self._signs()
-        for name, key in self._keys.items():
-            if key not in signs or name not in refs:
-                continue
-            seen = self._seen.setdefault(key, _Seen("", -passed))
-            seen.age += passed
-            seen.silent = 0.0 if signs[key] != seen.sign else seen.silent + passed
-            seen.sign = signs[key]
+        for name in self._keys.keys() & refs.keys():
+            seen, times = self._seen[name], self.unheard.get(name, 0)
+            seen.count(passed, signs.get(self._keys[name], ""))
             if self.seconds is not None and seen.age > self.seconds and name not in self.late:
                 self.late.add(name)
-                self._ray.cancel(refs[name], force=True)
-            if seen.silent > self.silence:
+            elif seen.silent > self.silence * (1 if seen.sign else 2**times):
                 seen.silent = 0.0
-                self.hung.add(name)
-                self._killing[key] = self._kill(seen.sign)
+                if seen.sign:
+                    self.hung.add(name)
+                else:
+                    self.unheard[name] = times + 1
+            else:
+                continue
+            self._ray.cancel(refs[name], force=True)
 
     def close(self) -> None:
         """Nothing is left in the cluster's store of keys."""
@@ -107,14 +115,6 @@ class Deadlines:
         found = (bytes(entry).decode().partition("/") for entry in _internal_kv_list(self._session))
         return {key: sign for key, _, sign in sorted(found)}
 
-    def _kill(self, sign: str) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        node, pid, born, _ = sign.split("/")
-        there = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-        task = self._ray.remote(_end).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-        return task.remote(int(pid), born)
-
 
 @contextmanager
 def beating(key: str, every: float) -> Iterator[None]:
@@ -122,19 +122,17 @@ def beating(key: str, every: float) -> Iterator[None]:
     if not key:
         yield
         return
-    import ray
     from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 
-    me = f"{key}/{ray.get_runtime_context().get_node_id()}/{os.getpid()}/{_birth(os.getpid())}"
     over = threading.Event()
-    _internal_kv_put(f"{me}/{0:09d}", b"")
+    _internal_kv_put(f"{key}/{0:09d}", b"")
 
     def beat() -> None:
         number = 0
         while not over.wait(every):
             with suppress(Exception):  # the cluster's head may be busy
-                _internal_kv_put(f"{me}/{number + 1:09d}", b"")
-                _internal_kv_del(f"{me}/{number:09d}")
+                _internal_kv_put(f"{key}/{number + 1:09d}", b"")
+                _internal_kv_del(f"{key}/{number:09d}")
                 number += 1
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -146,18 +144,3 @@ def beating(key: str, every: float) -> Iterator[None]:
         thread.join()
         with suppress(Exception):
             _internal_kv_del(key, del_by_prefix=True)
-
-
-def _end(pid: int, born: str) -> None:
-    """Kill a process of this machine, if it is still the one that was meant."""
-    if _birth(pid) == born:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _birth(pid: int) -> str:
-    """When a process was started, as Linux counts it; a number may be given to another one."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
