@@ -39,7 +39,7 @@ reproduce: setup  ## Set up, then rerun the paper's experiments; the page is res
 
 test: setup .venv/.browser  ## Set up, with a Chromium if there is none, then run all tests
 	@echo "Running the tests ..."
-	@$(BIN)/pytest -n auto --dist worksteal
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$${PYTEST_XDIST_AUTO_NUM_WORKERS:-$$(( ($$(nproc) * 3 + 1) / 2 ))} $(BIN)/pytest -n auto --dist worksteal # many wait
 
 lint: setup  ## Set up, then check style and types
 	@echo "Checking style and types ..."
