@@ -43,6 +43,8 @@ def cluster():
         "RAY_AUTH_TOKEN": os.urandom(32).hex(),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray replaces 127.0.0.1 by another address of this machine
+        "RAY_health_check_period_ms": "500",  # a dead node is refused five times before its head believes it
+        "RAY_worker_niceness": "0",  # else other tests leave its workers 3 % of a core
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -122,7 +124,7 @@ def test_a_ppo_run_whose_worker_is_killed_goes_on_from_its_checkpoint_and_on_a_s
     def wait_for(what):
         while not (found := what()):
             free.add(hands._ray.available_resources().get("CPU"))
-            if over.wait(0.02):
+            if over.wait(0.05):
                 raise TimeoutError
         return found
 
@@ -221,7 +223,7 @@ def test_a_worker_that_stands_still_is_killed_and_its_run_done_by_another(cluste
 
 def test_a_worker_that_stands_still_before_it_has_begun_is_replaced_too(cluster, tmp_path):
     """Between two runs, when nothing was heard yet of the next; one that was not taken for it is tried again after that."""
-    store, hands, over = Store(tmp_path), OnRay(cluster.address, 1, silence=4.0), threading.Event()
+    store, hands, over = Store(tmp_path), OnRay(cluster.address, 1, silence=2.0), threading.Event()
     last, stopped = [], []
 
     def follow():
