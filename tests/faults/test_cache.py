@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import subprocess
 import sys
+import time
 
+import numba
 import numpy as np
 import pytest
 
-from vpac.learners import compiled
+from vpac.learners import caching, compiled
 
 SCRIPT = "import little; print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))"
 DAMAGES = {
@@ -75,19 +78,53 @@ def test_a_cache_that_cannot_be_written_costs_only_time(little):
     assert load()(1000.0) == pytest.approx(7.485470860550345)
 
 
-def test_two_processes_fill_one_cache(tmp_path):
+@pytest.fixture
+def start(tmp_path):
+    """Starts a process that compiles the function, or finds it compiled."""
     (tmp_path / "little.py").write_text(SOURCE)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", SCRIPT]
 
-    def start():
+    def begin():
         return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-        )
+            [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            cwd=tmp_path,
+        )  # fmt: skip
 
-    both = [start(), start()]
-    said = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    numbers = {out.split()[0] for out, _ in said}
+    return begin
+
+
+def test_of_processes_that_fill_one_cache_one_compiles(start):
+    three = [start(), start(), start()]
+    said = [process.communicate(timeout=120) for process in three]
+    assert [process.returncode for process in three] == [0, 0, 0], said
+    (number,) = {out.split()[0] for out, _ in said}
+    assert sorted(out.split()[1] for out, _ in said) == ["0", "1", "1"]
     out, _ = start().communicate(timeout=120)
-    assert out.split() == [*numbers, "1"]
+    assert out.split() == [number, "1"]
+
+
+def test_who_compiles_and_dies_or_takes_too_long_is_not_waited_for(little, monkeypatch):
+    load, files = little
+    for path in files:
+        path.unlink()
+    total = load()
+    holder = os.open(total._cache._lock, os.O_CREAT | os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    monkeypatch.setattr(caching, "PATIENCE", 0.2)
+    begun = time.monotonic()
+    assert total(1000.0) == pytest.approx(7.485470860550345)
+    assert time.monotonic() - begun > 0.2
+    os.close(holder)  # as when it dies
+    for path in files:
+        path.unlink()
+    monkeypatch.setattr(caching, "PATIENCE", 1e9)
+    assert load()(1000.0) == pytest.approx(7.485470860550345)
+
+
+def test_an_error_while_it_is_compiled_keeps_nobody_waiting(little):
+    load, _ = little
+    total = load()
+    with pytest.raises(numba.TypingError):
+        total("text")
+    with open(total._cache._lock) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,12 +3,16 @@
 Numba stores an index and a file for each compilation, without checksums. Here each ends with the SHA-256 of what is before it,
 which Numba does not look at. A file that does not pass is as good as none: the function is compiled anew and stored over it.
 Files are named after what they hold, so that two processes that compile different things at once never write under one name.
+Of processes that need the same function one compiles it, half a minute for the largest; the others wait for what it stores.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +23,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 __all__ = ["CheckedCache"]
 
 SEAL = hashlib.sha256().digest_size
+PATIENCE, LOOK = 300.0, 0.05
+"""Seconds for which a process waits for another that compiles the same function, and between looks; then it does it itself."""
 
 
 class _Files(IndexDataCacheFile):
@@ -53,6 +59,34 @@ class CheckedCache(FunctionCache):
         super().__init__(function)
         impl = self._impl
         self._cache_file = _Files(self.cache_path, impl.filename_base, impl.locator.get_source_stamp())
+        self._lock = f"{self._cache_file._index_path}.lock"
+        self._held: list[int] = []
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is stored, perhaps by a process that has just compiled it; None: it is ours to compile, until `let_go`."""
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            self._wait()
+            found = super().load_overload(sig, target_context)
+        return found
+
+    def let_go(self) -> None:
+        """It is stored, or there was an error: whoever waits may look."""
+        while self._held:
+            os.close(self._held.pop())
+
+    def _wait(self) -> None:
+        """Until nobody else compiles this function."""
+        end = time.monotonic() + PATIENCE
+        with suppress(OSError):
+            handle = os.open(self._lock, os.O_CREAT | os.O_RDWR, 0o600)
+            self._held.append(handle)
+            while time.monotonic() < end:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOOK)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store a compilation."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -69,8 +70,20 @@ def compiled(function: Function) -> Function:
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)
         result._cache = CheckedCache(function)
+        result.compile = _letting_go(result.compile, result._cache)
     except OSError:  # nowhere to store it: compile anew in each process
         pass
     finally:
         config.CACHE_DIR = elsewhere
     return cast(Function, result)
+
+
+def _letting_go(compile: Callable[[Any], Any], cache: CheckedCache) -> Callable[[Any], Any]:
+    @wraps(compile)
+    def whatever_happens(signature: Any) -> Any:
+        try:
+            return compile(signature)
+        finally:
+            cache.let_go()
+
+    return whatever_happens
