@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,26 +26,29 @@ def made_up():
                 yield Verdict(world.name, formula.key, "corrected", (1e-14,), (1.0,))
 
 
-def test_files_and_their_contents(tmp_path):
-    verdicts = list(made_up())
-    paths = theorems.write(verdicts, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in paths)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("theorems")
+    return folder, theorems.write(list(made_up()), folder)
+
+
+def test_files_and_their_contents(written):
+    verdicts, (folder, paths) = list(made_up()), written
+    assert sorted(p.name for p in folder.iterdir()) == sorted(p.name for p in paths)
     assert {p.suffix for p in paths} == {".json", ".md", ".csv", ".png", ".svg", ".pdf"}
-    data = json.loads((tmp_path / "theorems.json").read_text())
+    data = json.loads((folder / "theorems.json").read_text())
     assert len(data["verdicts"]) == len(verdicts)
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "theorems.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((folder / "theorems.csv").read_text())))
     assert len(rows) == sum(len(v.relative_errors) for v in verdicts)
     assert float(rows[0]["relative_error"]) == 1e-15
-    page = (tmp_path / "theorems.md").read_text()
+    page = (folder / "theorems.md").read_text()
     assert "Theorem 2: does not hold; corrected: holds in every world" in page
     assert "Theorem 1: holds in every world" in page
     assert "| four rooms | 0.6 (cos 0.85) | 1e-14 |" in page
 
 
-def test_drawing_twice_gives_the_same_bytes(tmp_path):
-    verdicts = list(made_up())
-    one, other = (theorems.write(verdicts, tmp_path / name) for name in ("one", "other"))
-    for a, b in zip(one, other, strict=True):
+def test_drawing_twice_gives_the_same_bytes(written, tmp_path):
+    for a, b in zip(written[1], theorems.write(list(made_up()), tmp_path), strict=True):
         assert a.read_bytes() == b.read_bytes(), a.name
 
 
@@ -63,9 +67,9 @@ def test_the_table_fits_the_terminal():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_they_are_written_again_only_when_they_change(tmp_path):
+def test_they_are_written_again_only_when_they_change(written, tmp_path):
     verdicts = list(made_up())
-    theorems.update(verdicts, tmp_path)
+    shutil.copytree(written[0], tmp_path, dirs_exist_ok=True)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(before) == 6
     theorems.update(verdicts, tmp_path)

@@ -78,11 +78,11 @@ def compiled(function: Function) -> Function:
     return cast(Function, result)
 
 
-def _letting_go(compile: Callable[[Any], Any], cache: CheckedCache) -> Callable[[Any], Any]:
-    @wraps(compile)
+def _letting_go(build: Callable[[Any], Any], cache: CheckedCache) -> Callable[[Any], Any]:
+    @wraps(build)
     def whatever_happens(signature: Any) -> Any:
         try:
-            return compile(signature)
+            return build(signature)
         finally:
             cache.let_go()
 
