@@ -113,12 +113,13 @@ class Subject:
     ) -> None:  # fmt: skip
         self.name, self.home, self.command, self.names = name, home, command, names
         self.finished, self.stays = finished, stays
-        begun = time.monotonic()
-        process = vpac(*command(home / f"{name}-whole"))
-        _, said = process.communicate()
-        if process.returncode:
-            raise SystemExit(f"the undisturbed {name} failed: {said}")
-        self.whole, self.seconds = digests(home / f"{name}-whole", names), time.monotonic() - begun
+        for folder in (home / f"{name}-first", home / f"{name}-whole"):  # the first one may have to compile
+            begun = time.monotonic()
+            process = vpac(*command(folder))
+            _, said = process.communicate()
+            if process.returncode:
+                raise SystemExit(f"the undisturbed {name} failed: {said}")
+            self.whole, self.seconds = digests(folder, names), time.monotonic() - begun
 
     def disturb(
         self, number: int, times: int, rng: np.random.Generator, group: bool
@@ -128,6 +129,12 @@ class Subject:
         folder, sent, ends, again = self.home / f"{self.name}-{number}", 0, 0, 0
         wrong: list[str] = []
         while sent < times or ends == 0:
+            print(
+                f"\r{signal.Signals(number).name}, {self.name}: {sent} of {times}  ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             before = stamps(folder, self.finished)
             process = vpac(*self.command(folder))
             if number != signal.SIGKILL:
