@@ -227,11 +227,11 @@ def test_a_worker_that_stands_still_before_it_has_begun_is_replaced_too(cluster,
     last, stopped = [], []
 
     def follow():
-        while not over.wait(0.002):
+        while not over.wait(0.01):
             last[:] = workers() or last
 
     def stop_it(outcome):
-        if all(Path(f"/proc/{pid}").exists() for pid in stopped):
+        if last and all(Path(f"/proc/{pid}").exists() for pid in stopped):
             stopped.append(last[0])
             os.kill(last[0], signal.SIGSTOP)
 
