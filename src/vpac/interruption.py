@@ -3,7 +3,7 @@
 Both raise where the process is, so that everything is tidied up on the way out; in the middle of an import, when that is
 through: modules that are half made turn what is raised into other errors, and native ones may crash. Within `patient` the first
 of them only asks: work that leaves checkpoints goes on to the next one and stops there, at `stop_if_asked`. A second Ctrl-C
-stops at once.
+stops at once. While a process is started they wait: one that is half started complains of whoever left it so.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
 
-__all__ = ["Terminated", "handled", "patient", "stop_if_asked", "stopped_by"]
+__all__ = ["Terminated", "deaf", "handled", "held", "patient", "stop_if_asked", "stopped_by"]
 
 SOON = 0.02
 """Seconds after which a signal that came in the middle of an import is sent once more."""
@@ -40,6 +40,10 @@ class _State:
     """What to say to the first that comes; None: it is raised."""
     again: float = float("-inf")
     """When the first came that was to be sent once more."""
+    holding: int = 0
+    """How many ask for signals to wait."""
+    held: list[int] = field(default_factory=list)
+    """Those that do."""
 
 
 STATE = _State()
@@ -52,6 +56,7 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
         yield
         return
     STATE.asked = STATE.words = None
+    STATE.held.clear()
     before = {number: signal.signal(number, _heed) for number in signals}
     hook, sys.unraisablehook = sys.unraisablehook, partial(_lost, sys.unraisablehook)
     try:
@@ -70,6 +75,28 @@ def patient(words: str = "") -> Iterator[None]:
         yield
     finally:
         STATE.words = None
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Signals wait for the end of this, which takes a moment: a process is started."""
+    STATE.holding += 1
+    try:
+        yield
+    finally:
+        STATE.holding -= 1
+        while STATE.held and not STATE.holding:
+            os.kill(os.getpid(), STATE.held.pop(0))
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C, which is for us, until they can ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_if_asked() -> None:
@@ -108,6 +135,9 @@ def _is_soon() -> bool:
 
 
 def _heed(number: int, frame: FrameType | None) -> None:
+    if STATE.holding:
+        STATE.held.append(number)
+        return
     if (STATE.words is None or STATE.asked is not None) and _is_importing(frame) and _is_soon():
         again = threading.Timer(SOON, os.kill, (os.getpid(), number))
         again.daemon = True

@@ -203,6 +203,35 @@ def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
     assert "Traceback" not in err
 
 
+HALF_STARTED = """
+import os, signal
+from multiprocessing import resource_tracker, util
+from vpac.execution.{module} import {name}
+from vpac.interruption import Terminated, handled
+resource_tracker.ensure_running()
+for holder, attribute in ((util, "spawnv_passfds"), (__import__("subprocess"), "Popen")):
+    def start(*words, real=getattr(holder, attribute), **more):
+        begun = real(*words, **more)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return begun
+    setattr(holder, attribute, start)
+with handled():
+    try:
+        {name}.start() if "{name}" == "_Worker" else {name}()
+        print("it was not told")
+    except Terminated:
+        print("told")
+"""
+
+
+@pytest.mark.parametrize(("module", "name"), [("executors", "_Worker"), ("crew", "_start")])
+def test_a_signal_waits_until_a_process_is_started(module, name):
+    """Half started, it would complain on standard error of the driver that had left it so."""
+    words = [sys.executable, "-c", HALF_STARTED.format(module=module, name=name)]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (found.stdout, found.stderr, found.returncode) == ("told\n", "", 0)
+
+
 def test_every_worker_starts_deaf_to_ctrl_c():
     """The first one, too: before it, the standard library starts its tracker and unblocks what was blocked."""
     code = """if 1:

@@ -1,4 +1,4 @@
-"""Other processes of this machine that call a function for this one: for very many small files one core is not enough.
+"""Other processes of this machine that call a function for this one: for very many small files, or figures, one core is slow.
 
 Unlike those of the standard library they do not import the program that asks, which may do anything, and they end by
 themselves: when they have had nothing to do for a moment, and when whoever asked is gone. One that dies takes nothing with it:
@@ -19,6 +19,8 @@ from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
+
+from vpac.interruption import deaf, held
 
 __all__ = ["Crew", "crew"]
 
@@ -42,7 +44,7 @@ class Crew:
         self._members: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
     def map(self, function: Callable[[T], S], parts: Sequence[T]) -> Iterator[S]:
-        """What a function of a module of ours, which raises nothing, makes of each part; in order.
+        """What a function of a module of ours makes of each part, in order; if it raises, the part is done here, and raises here.
 
         A member has one part at a time, and gets the next when its answer is taken: neither ever waits for the other to read.
         """
@@ -97,16 +99,12 @@ def crew() -> Crew:
 
 def _start() -> tuple[subprocess.Popen[bytes], Connection]:
     ours, theirs = Pipe()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can ignore it: Ctrl-C is for us
-    try:
-        command = [sys.executable, "-c", f"from vpac.execution.crew import _serve; _serve({theirs.fileno()})"]
+    command = [sys.executable, "-c", f"from vpac.execution.crew import _serve; _serve({theirs.fileno()})"]
+    with held(), deaf(), theirs:
         process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
     return process, ours
 
 

@@ -22,6 +22,7 @@ from vpac.execution.run import Run
 from vpac.execution.serving import serve
 from vpac.execution.store import Store
 from vpac.execution.worker import MOMENT, Outcome, carry_out
+from vpac.interruption import deaf, held
 from vpac.liveness import HUNG, STALL
 
 __all__ = ["Executor", "Processes", "Serial", "make_executor"]
@@ -89,12 +90,10 @@ class _Worker:
     def start(cls, stall: float = STALL) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
         process = mp.get_context("spawn").Process(target=serve, args=(theirs, stall), daemon=True)
-        resource_tracker.ensure_running()  # first: when the standard library starts its tracker, it unblocks signals
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can ignore it: Ctrl-C is for us
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with held():
+            resource_tracker.ensure_running()  # first: when the standard library starts its tracker, it unblocks signals
+            with deaf():
+                process.start()
         theirs.close()
         return cls(process, ours)
 

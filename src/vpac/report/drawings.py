@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from vpac.execution.crew import crew
 from vpac.files import read_bytes, write_text
 from vpac.report.chart import Chart
 from vpac.report.draw import static_svg, write
@@ -37,8 +36,7 @@ class Drawings:
         """Draw those that are not up to date; many of them on all cores."""
         stale = [chart for chart in charts if not self._fresh(chart)]
         if len(stale) > FEW:
-            with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-                list(pool.map(paint, [self.folder] * len(stale), stale))
+            deque(crew().map(_paint, [(self.folder, chart) for chart in stale]), maxlen=0)
         else:
             for chart in stale:
                 paint(self.folder, chart)
@@ -72,6 +70,10 @@ def paint(folder: Path, chart: Chart) -> None:
     """Write the files of one chart."""
     write_text(folder / f"{chart.name}.svg", static_svg(chart))
     write(chart, folder, KINDS)
+
+
+def _paint(given: tuple[Path, Chart]) -> None:
+    paint(*given)
 
 
 def _digest(chart: Chart) -> str:
