@@ -44,7 +44,7 @@ class Crew:
         self._members: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
     def map(self, function: Callable[[T], S], parts: Sequence[T]) -> Iterator[S]:
-        """What a function of a module of ours makes of each part, in order; if it raises, the part is done here, and raises here.
+        """What a function of a module of ours makes of each part, in order; where it raises, the part is done here and raises.
 
         A member has one part at a time, and gets the next when its answer is taken: neither ever waits for the other to read.
         """
