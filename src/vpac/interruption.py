@@ -3,11 +3,13 @@
 Both raise where the process is, so that everything is tidied up on the way out; in the middle of an import, when that is
 through: modules that are half made turn what is raised into other errors, and native ones may crash. Within `patient` the first
 of them only asks: work that leaves checkpoints goes on to the next one and stops there, at `stop_if_asked`. A second Ctrl-C
-stops at once. While a process is started they wait: one that is half started complains of whoever left it so.
+stops at once. Within `held` they wait: while a process is started, because one that is half started complains of whoever left
+it so, and while Polars works, whose native code calls Python now and then and takes what is raised there for its own fault.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -79,14 +81,22 @@ def patient(words: str = "") -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Signals wait for the end of this, which takes a moment: a process is started."""
+    """Signals wait for the end of this, which takes a moment; they are raised in the main thread, and only there. Also a
+    decorator."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     STATE.holding += 1
     try:
         yield
     finally:
         STATE.holding -= 1
-        while STATE.held and not STATE.holding:
-            os.kill(os.getpid(), STATE.held.pop(0))
+        if not STATE.holding:
+            waiting, STATE.held = STATE.held, []
+            for number in waiting[1:]:  # the first one may raise
+                _send_soon(number)
+            for number in waiting[:1]:
+                signal.raise_signal(number)
 
 
 @contextmanager
@@ -117,6 +127,10 @@ def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__cause__
+    if (
+        seen is None and STATE.asked is not None and type(error).__name__ == "PanicException"
+    ):  # of native code, see above
+        return Terminated() if STATE.asked == signal.SIGTERM else KeyboardInterrupt()
     return seen
 
 
@@ -134,14 +148,22 @@ def _is_soon() -> bool:
     return now - STATE.again < LONGEST
 
 
+def _send_soon(number: int) -> None:
+    """Without the locks of `threading`, which whoever was interrupted may hold."""
+
+    def send() -> None:
+        time.sleep(SOON)
+        os.kill(os.getpid(), number)
+
+    _thread.start_new_thread(send, ())
+
+
 def _heed(number: int, frame: FrameType | None) -> None:
     if STATE.holding:
         STATE.held.append(number)
         return
     if (STATE.words is None or STATE.asked is not None) and _is_importing(frame) and _is_soon():
-        again = threading.Timer(SOON, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        _send_soon(number)
         return
     first, STATE.asked = STATE.asked is None, STATE.asked or number
     if first and STATE.words is not None:

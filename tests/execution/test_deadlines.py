@@ -63,7 +63,7 @@ def test_who_was_never_heard_of_is_tried_anew_with_twice_the_patience(looks):
         assert looks.told.pop() == begun + patience
         looks.key = looks.limits.expect("run")
     assert looks.told == []
-    assert (looks.limits.hung, looks.limits.unheard) == (set(), {"run": 3})
+    assert (looks.limits.hung, looks.limits.unheard, looks.limits.dropped) == (set(), {"run": 3}, set())
     looks.limits.forget("run")
     assert looks.limits.unheard == {}
 
@@ -76,6 +76,13 @@ def test_time_counts_from_the_first_sign(monkeypatch):
     looks.wait(5, beat=True)
     assert looks.told == [27.0]
     assert looks.limits.late == {"run"}
+
+
+def test_nobody_is_silent_while_the_head_does_not_answer(looks, monkeypatch):
+    looks.wait(5, beat=True)
+    monkeypatch.setattr(looks.limits, "_signs", lambda: 1 / 0)
+    looks.wait(100)
+    assert looks.told == []
 
 
 def test_a_driver_that_slept_has_heard_nothing_of_anybody(looks):

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tiny import SPEC
+from tiny import SPEC, little
 from vpac._start import is_command
 from vpac.cli import main
-from vpac.interruption import Terminated, stopped_by
+from vpac.execution.executors import Serial
+from vpac.execution.store import Store
+from vpac.execution.study import carry_out_studies, plan
+from vpac.interruption import Terminated, handled, held, stopped_by
 
 pytest.importorskip("jax")
 from vpac.deep import VPACPPO
@@ -230,6 +233,59 @@ def test_a_signal_waits_until_a_process_is_started(module, name):
     words = [sys.executable, "-c", HALF_STARTED.format(module=module, name=name)]
     found = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (found.stdout, found.stderr, found.returncode) == ("told\n", "", 0)
+
+
+INSIDE_POLARS = """
+import os, signal, sys
+from pathlib import Path
+import polars.io.scan_options.cast_options
+from polars.io.scan_options.cast_options import ScanCastOptions
+from vpac.cli import main
+real = ScanCastOptions._default
+def called_by_rust(*words):
+    os.kill(os.getpid(), signal.{name})
+    return real(*words)
+ScanCastOptions._default = called_by_rust
+sys.exit(main(["report", "--store", {store!r}]))
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_waits_while_polars_calls_back_into_python(tmp_path, name, code):
+    """Raised there it would be Polars' fault: a table that cannot be read, on the page, and exit code 0."""
+    carry_out_studies([plan(little(runs=2))], Store(tmp_path), Serial())
+    words = [sys.executable, "-c", INSIDE_POLARS.format(name=name, store=str(tmp_path))]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert found.returncode == code, found.stderr
+    assert found.stderr == "vpac: stopped\n"
+
+
+def test_a_panic_of_native_code_after_a_signal_is_the_signal():
+    class PanicException(BaseException): ...
+
+    with pytest.raises(Terminated), handled():
+        assert stopped_by(PanicException()) is None
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert isinstance(stopped_by(PanicException()), Terminated)
+    with handled():
+        assert stopped_by(PanicException()) is None
+
+
+def test_of_two_signals_that_waited_both_come():
+    seen = []
+    with handled():
+        try:
+            with held():
+                for _ in range(2):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.01)
+        except KeyboardInterrupt:
+            seen.append(1)
+        try:
+            time.sleep(5.0)
+        except KeyboardInterrupt:
+            seen.append(2)
+    assert seen == [1, 2]
 
 
 def test_every_worker_starts_deaf_to_ctrl_c():

@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(verb: Any) -> int:
     try:
         return int(verb.run())
-    except Exception as error:
+    except BaseException as error:
         stop = stopped_by(error)
         if stop is None:
             raise

@@ -169,7 +169,7 @@ class OnRay:
             store.fail(run, words, {"status": "failed"})
             return Outcome(run.name, "failed", limits.seconds, words)
         cancelled = isinstance(error, errors.TaskCancelledError)
-        if given is None or (cancelled and run.name not in limits.hung):
+        if given is None or run.name in limits.dropped or (cancelled and run.name not in limits.hung):
             return None  # cancelled by `look`: its machine has gone, or it was never heard of
         if isinstance(error, errors.RayTaskError):
             raise error.cause if isinstance(error.cause, UserError | Unreadable) else error

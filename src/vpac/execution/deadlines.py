@@ -63,7 +63,9 @@ class Deadlines:
         self.hung: set[str] = set()
         """Names of runs whose worker was heard of, and now no more."""
         self.unheard: dict[str, int] = {}
-        """Names of runs that were submitted anew because their worker was never heard of, and how often."""
+        """Names of runs whose worker was never heard of, and how often their task was cancelled for it."""
+        self.dropped: set[str] = set()
+        """Those of them whose task was cancelled and not yet submitted anew."""
         self._ray, self._session, self._looked = ray, f"vpac-{uuid.uuid4().hex}", time.monotonic()
         self._keys: dict[str, str] = {}
         self._seen: dict[str, _Seen] = {}
@@ -71,7 +73,8 @@ class Deadlines:
     def expect(self, name: str) -> str:
         """A run is submitted; returns the key under which its worker is to give signs of life."""
         self._keys[name], self._seen[name] = f"{self._session}-{uuid.uuid4().hex}", _Seen()
-        self.hung.discard(name)
+        for names in (self.hung, self.late, self.dropped):
+            names.discard(name)
         return self._keys[name]
 
     def forget(self, name: str) -> None:
@@ -86,7 +89,10 @@ class Deadlines:
         if passed < self.pause:
             return
         self._looked = now
-        signs = self._signs()
+        try:
+            signs = self._signs()
+        except Exception:  # the cluster's head may be busy: nothing is known of anybody
+            return
         for name in self._keys.keys() & refs.keys():
             seen, times = self._seen[name], self.unheard.get(name, 0)
             seen.count(passed, signs.get(self._keys[name], ""))
@@ -98,6 +104,7 @@ class Deadlines:
                     self.hung.add(name)
                 else:
                     self.unheard[name] = times + 1
+                    self.dropped.add(name)
             else:
                 continue
             self._ray.cancel(refs[name], force=True)
@@ -125,12 +132,13 @@ def beating(key: str, every: float) -> Iterator[None]:
     from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 
     over = threading.Event()
-    _internal_kv_put(f"{key}/{0:09d}", b"")
+    with suppress(Exception):  # the cluster's head may be busy
+        _internal_kv_put(f"{key}/{0:09d}", b"")
 
     def beat() -> None:
         number = 0
         while not over.wait(every):
-            with suppress(Exception):  # the cluster's head may be busy
+            with suppress(Exception):
                 _internal_kv_put(f"{key}/{number + 1:09d}", b"")
                 _internal_kv_del(f"{key}/{number:09d}")
                 number += 1

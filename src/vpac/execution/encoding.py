@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vpac.errors import UserError
+from vpac.interruption import held
 from vpac.typing import FloatArray
 
 __all__ = ["arrays_of", "as_parquet", "as_safetensors", "columns_of", "frame_of"]
@@ -17,6 +18,7 @@ MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
 
 
+@held()
 def as_parquet(columns: dict[str, Any]) -> bytes:
     """Columns as Parquet."""
     import polars as pl
@@ -44,11 +46,13 @@ def arrays_of(content: bytes) -> dict[str, FloatArray]:
         raise UserError(f"not arrays that can be read: {error!s:.100}") from None
 
 
+@held()
 def frame_of(content: bytes) -> Any:
     """Parquet as a data frame. A few bytes can claim to be any number of rows, so these are counted first."""
     return _read([content])
 
 
+@held()
 def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
     """The columns of numbers [tables, rows] of tables that were measured at the same places: much quicker than one by one.
 

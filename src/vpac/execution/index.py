@@ -15,6 +15,7 @@ from vpac.execution.crew import crew
 from vpac.execution.encoding import frame_of
 from vpac.execution.records import Damaged, Newer, read_record
 from vpac.execution.store import Store
+from vpac.interruption import held
 from vpac.sealing import parse
 
 __all__ = ["index"]
@@ -127,6 +128,7 @@ def _write(store: Store, rows: list[dict[str, Any]]) -> None:
 
     plain = [row | {"settings": json.dumps(row["settings"])} for row in rows]
     file = io.BytesIO()
-    pl.DataFrame(plain, schema=_kinds()).write_parquet(file)
+    with held():
+        pl.DataFrame(plain, schema=_kinds()).write_parquet(file)
     store.place.write(INDEX, file.getvalue())
     store.place.write(DIGEST, _digest(file.getvalue()))

@@ -19,6 +19,7 @@ Plain = bool | int | float | str | None | list[float]
 Settings = dict[str, Plain]
 Kind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
 Count = Annotated[int, Field(ge=1, le=10**13)]
+Episodes = Annotated[int, Field(ge=1, le=10**9)]
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -65,7 +66,7 @@ class Arm(Data):
     """Its own environment, instead of the experiment's."""
     env_settings: Settings = {}
     """Arguments of the environment, beside the experiment's."""
-    episodes: Count | None = None
+    episodes: Episodes | None = None
     """Its own number of episodes, instead of the experiment's."""
     at: dict[str, float | str] = {}
     """Where it stands in figures of effects: the values of what is varied."""
@@ -162,7 +163,7 @@ class Experiment(Data):
     """The algorithm of arms that name none."""
     settings: Settings = {}
     """Settings of every arm."""
-    episodes: Count = 1000
+    episodes: Episodes = 1000
     """Episodes of a run."""
     steps: Count = 1_000_000
     """Environment steps of a run of the PPO family, whose `episodes` are those its last policy is measured in."""

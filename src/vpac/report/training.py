@@ -10,6 +10,7 @@ import numpy as np
 
 from vpac.execution.training import Training
 from vpac.files import write_bytes
+from vpac.interruption import held
 from vpac.learners.learner import Learner
 from vpac.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
 from vpac.risk.intervals import mean_interval, not_negative
@@ -97,6 +98,7 @@ def write(training: Training, folder: Path) -> list[Path]:
     return paths
 
 
+@held()
 def _parquet(frame: Any) -> bytes:
     """In memory, so that its size is known before it is written."""
     file = io.BytesIO()

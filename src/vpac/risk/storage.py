@@ -12,6 +12,7 @@ import numpy as np
 
 from vpac.errors import UserError, one_of
 from vpac.files import read_bytes, write_bytes, write_text
+from vpac.interruption import held
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import parse
 
@@ -26,6 +27,7 @@ ENDINGS = (".parquet", ".json")
 KEY = "vpac.sample"
 
 
+@held()
 def save(sample: ReturnSample, path: Path) -> Path:
     """Write a sample; the file's ending says how."""
     columns = {name: getattr(sample, field) for name, field in COLUMNS.items()}
@@ -77,6 +79,7 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return data, data
 
 
+@held()
 def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     import polars as pl
 
