@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vpac.deep import compilation
-from vpac.deep.assessment import Scene, assess_spread, assess_value
+from vpac.deep.assessment import Scene, Spread, Values, assess_spread, assess_value
 from vpac.deep.brain import Brain, Networks
 from vpac.deep.conditioning import conditions_of
-from vpac.deep.episodes import recently
+from vpac.deep.context import Context
+from vpac.deep.episodes import Episode, recently
 from vpac.deep.estimators import Trace
 from vpac.deep.finiteness import NotFinite, finite
+from vpac.deep.guards import Drift, LuckDrift, StartMeans
 from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -81,27 +83,43 @@ class PPO:
             self.environments.observation_space, self.environments.action_space, self.environments.name
         )
         n = self.environments.n
-        self.generators = streams(self.seed)
+        self.generators = {}
         self.conditions = conditions_of(self.options, self.seed, n, type(self).__name__, self.spread is not None)
         """The prices of the episodes underway, of a conditioned policy."""
         if self.conditions is not None:
             self.generators["prices"] = self.conditions.generator
-        self.brain = Brain(self.interface, self.options, self.generators, spread=self.spread is not None)
+        critics = self._critics()
+        self.context = Context(self.options.time_aware, self.environments.limit, self.environments.critic_inputs)
+        """What critics see and the policy does not."""
+        self.generators |= streams(self.seed, critics)
+        self.brain = Brain(self.interface, self.options, self.generators, critics, self.context.columns)
         self.seen = RunningMoments.of((self.interface.inputs,))
         self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
         self.trace = Trace.first(n)
         self.timesteps = self.iteration = self.episodes = 0
         self.history = History()
         """One row of numbers for each iteration; of a long run for every second, fourth, … and the last one."""
-        self.recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)
-        """(score, discounted return, length) of the last episodes."""
+        self.recent: deque[Episode] = deque(maxlen=RECENT)
+        """The last episodes."""
+        self.drift, self.starts = Drift(), StartMeans()
+        self._warned = False
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(self.environments, self.interface, self.options.gamma, self.conditions)
+        self._stepper = Stepper(
+            self.environments, self.interface, self.options.gamma, self.conditions, self.options.variance_gamma
+        )
         self._fresh = True
         self._pending: dict[str, Any] = {}
         self._sources: dict[str, Any] = {}
         self._lived: dict[str, float] = {}
+
+    def _critics(self) -> tuple[str, ...]:
+        """Critics beside that of the value."""
+        if self.spread is None:
+            return ()
+        o = self.options
+        other, luck = o.variance_gamma is not None, o.luck_critic and o.form == "corrected"
+        return ("spread", *(["score"] if other else []), *(["luck"] if luck else []))
 
     @property
     def networks(self) -> Networks:
@@ -229,35 +247,60 @@ class PPO:
         o, old, scale = self.options, self.networks, self.rewards.value
         price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
         rewards = paid(rollout, o.reward_floor, price)
-        scene = Scene.of(rollout, rewards * scale)
+        scene = Scene.of(self.context.beside(rollout), rewards * scale)
         lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
-        how = {"gamma": o.gamma, "lam": o.gae_lambda, "target_lam": lam}
-        values = assess_value(old.value, scene, **how)
-        weights, spread = values.advantage, None
-        if old.spread is not None and self.spread is not None:
-            psi = self.psi if rollout.prices is None else rollout.prices
-            psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
-            spread = assess_spread(
-                old.spread, scene, values, self.trace, jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread,
-                form=o.form, weighting=o.weighting, **how,
-            )  # fmt: skip
-            weights, self.trace = spread.weights, spread.trace
+        values = assess_value(old.value, scene, gamma=o.gamma, lam=o.gae_lambda, target_lam=lam)
+        weights, targets = values.advantage, {"value": values.target}
+        told = {"explained_variance": values.explained}
+        if old.spread is not None:
+            spread, more = self._assess_spread(rollout, scene, values, lam, scale)
+            weights, targets = spread.weights, targets | more
+            told |= spread.numbers
         price = self.psi if rollout.prices is None else float(rollout.prices.mean())
-        targets = {"value": values.target} | ({} if spread is None else {"spread": spread.target})
         goals = {f"target of the {name} critic": target for name, target in targets.items()}
         self._sources = {"scaled reward": scene.rewards, **goals, "advantage": weights}
-        told = self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
+        told |= self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
         self._pending = {
             **self._finite(told), "reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum()),
-            "explained_variance": values.explained,
         }  # fmt: skip
         if isinstance(old.policy, Gaussian):
             self._pending["std"] = float(np.exp(np.asarray(old.policy.log_std)).mean())
-        if spread is not None:
-            self._pending |= {"predicted_variance": spread.predicted, "measured_variance": spread.measured}
         self.rewards.add(rewards, rollout.running, rollout.valid)
+        self.context.add(rollout)
         if not self.interface.discrete_observations:
             self.seen.add(rollout.raw[rollout.valid > 0.0])
+
+    def _assess_spread(
+        self, rollout: Rollout, scene: Scene, values: Values, lam: float, scale: float
+    ) -> tuple[Spread, dict[str, Any]]:
+        """What the critic of the spread makes of a rollout, and the targets of all critics that serve the variance."""
+        o, old = self.options, self.networks
+        assert old.spread is not None
+        assert self.spread is not None
+        gamma = o.gamma if o.variance_gamma is None else o.variance_gamma
+        how = {"gamma": gamma, "lam": o.gae_lambda, "target_lam": lam}
+        targets, priced = {}, values
+        if old.score is not None:  # a score ends at the time limit
+            scene = scene._replace(continues=scene.running)
+            priced = assess_value(old.score, scene, **how)
+            targets["score"] = priced.target
+        psi = self.psi if rollout.prices is None else rollout.prices
+        psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
+        spread = assess_spread(
+            old.spread, scene, values.advantage, priced, self.trace, self.starts.before, jnp.asarray(psi, jnp.float32),
+            jnp.float32(scale), old.luck, kind=self.spread, form=o.form, weighting=o.weighting, variance_of=o.variance_of,
+            **how,
+        )  # fmt: skip
+        self.trace = spread.trace
+        self.starts.add(spread.starts)
+        self.drift.add(np.asarray(spread.luck, np.float64) / scale, rollout.elapsed[:-1], rollout.valid)
+        self._lived |= {**self.starts.numbers, "luck_drift": self.drift.worst[0]}
+        if rollout.prices is None:
+            self._lived["objective"] = self._lived["return_mean"] - self.psi * self._lived["priced_variance"]
+        targets["spread"] = spread.target
+        if old.luck is not None:
+            targets["luck"] = spread.luck
+        return spread, targets
 
     def _rate_share(self) -> float:
         """What is left of the learning rates."""

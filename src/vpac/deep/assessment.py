@@ -15,7 +15,7 @@ from vpac.deep.networks import Critic
 from vpac.deep.rollout import Rollout
 from vpac.typing import Numbers
 
-__all__ = ["Scene", "Spread", "Values", "assess_spread", "assess_value"]
+__all__ = ["Scene", "Spread", "Starts", "Values", "assess_spread", "assess_value"]
 
 Array = jax.Array
 
@@ -59,13 +59,25 @@ class Spread(NamedTuple):
     """What the critic of the spread makes of it."""
 
     weights: Array
+    """A_V − ψ · penalty, for the actor."""
     target: Array
+    """Of the critic of the spread."""
+    luck: Array
+    """The luck so far as it was sampled; the target of its critic."""
     trace: Trace
     """Carried into the next rollout."""
-    predicted: Array
-    """Mean predicted variance of the return, of the visited states."""
-    measured: Array
-    """Mean square of G − V, what it should be."""
+    starts: Starts
+    """Of the episodes that began here."""
+    numbers: dict[str, Array]
+    """For people to look at."""
+
+
+class Starts(NamedTuple):
+    """How many episodes began, and the sums of both critics' predictions from there, in units of the raw reward."""
+
+    count: Array
+    value: Array
+    variance: Array
 
 
 def now_and_next(critic: Critic, scene: Scene) -> tuple[Array, Array]:
@@ -99,65 +111,104 @@ def _explained(error: Array, target: Array, valid: Array) -> Array:
     return 1.0 - variance(error) / jnp.maximum(variance(target), 1e-12)
 
 
-@partial(jax.jit, static_argnames=("kind", "form", "weighting", "gamma", "lam", "target_lam"))
+@partial(jax.jit, static_argnames=("kind", "form", "weighting", "variance_of", "gamma", "lam", "target_lam"))
 def assess_spread(
     critic: Critic,
     scene: Scene,
+    advantage: Array,
     values: Values,
     trace: Trace,
+    before: Starts,
     psi: Array,
     scale: Array,
+    luck_critic: Critic | None = None,
     *,
     kind: Literal["variance", "moment"],
     form: str,
     weighting: str,
+    variance_of: str,
     gamma: float,
     lam: float,
     target_lam: float,
 ) -> Spread:
-    """The advantages of the spread, the actor's weights and the critic's targets."""
+    """The advantages of the spread, the actor's weights and the critic's targets.
+
+    Args:
+        critic: of the spread.
+        scene: the rollout, as the variance sees it.
+        advantage: A_V with the discount of the mean.
+        values: of the value critic with the discount of the variance, which is `gamma`.
+        trace: carried from the rollout before.
+        before: episodes that began before, fewer and fewer of older ones; they say what J is.
+        psi: price of variance per unit of the scaled reward.
+        scale: of the reward.
+        luck_critic: E[luck | state], to be used in place of the luck that was sampled.
+        kind: what the critic of the spread learns.
+        form: "corrected" or "published".
+        weighting: "uniform" or "start".
+        variance_of: with "start": "return" counts the start state as luck, "state" does not.
+        gamma: discount of the variance.
+        lam: λ of advantages.
+        target_lam: λ of targets.
+    """
     spread, next_spread = now_and_next(critic, scene)
-    value, advantage = values.value, values.advantage
+    value, running, valid = values.value, scene.running, scene.valid
 
     def gae(error: Array, discount: float, lam: float) -> Array:
-        return estimators.advantages(error, scene.running, scene.valid, discount, lam)
+        return estimators.advantages(error, running, valid, discount, lam)
 
-    rows, carried = _traces(trace, scene, values, scale, gamma)
+    begun = jnp.concatenate([trace.begun[None], running[:-1] * valid[:-1]])
+    first = valid * (1.0 - begun)
+    predicted = spread if kind == "variance" else spread - value**2
+    starts = Starts(first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2)
+    mean_value = scale * (before.value + starts.value) / jnp.maximum(before.count + starts.count, 1e-6)
+    reference = mean_value if variance_of == "return" else None
+    rows, carried = estimators.traces(
+        trace.times(scale), values.delta, scene.rewards, value, running, valid, gamma, reference
+    )
+    luck, share = penalties.luck_and_share(rows, weighting)
     if kind == "variance":
         error = estimators.variance_error(values.delta, spread, next_spread, scene.continues, gamma)
         spread_advantage = variance_advantage = gae(error, gamma**2, lam)
     else:
         error = estimators.moment_error(scene.rewards, values.next_value, spread, next_spread, scene.continues, gamma)
         spread_advantage = gae(error, gamma**2, lam)
-        variance_advantage = penalties.variance_advantage(spread_advantage, value, advantage)
+        variance_advantage = penalties.variance_advantage(spread_advantage, value, values.advantage)
     target = gae(error, gamma**2, target_lam) + spread
+    used = luck if luck_critic is None else luck_critic(scene.observations[:-1])
     if form == "corrected":
-        weights = penalties.corrected(advantage, variance_advantage, rows, psi, gamma, weighting)
+        penalty = penalties.corrected(values.advantage, variance_advantage, used, share)
     elif kind == "variance":
-        weights = penalties.published_vpac(advantage, spread_advantage, psi)
+        penalty = spread_advantage
     else:
-        weights = penalties.published_vaac(advantage, spread_advantage, rows, psi, gamma)
+        penalty = penalties.published_vaac(values.advantage, spread_advantage, rows, gamma)
         target = (gae(values.delta, gamma, 1.0) + value) ** 2
-    predicted = spread if kind == "variance" else spread - value**2
+    weights = advantage - psi * penalty
     next_predicted = next_spread if kind == "variance" else next_spread - values.next_value**2
-    return Spread(weights, target, carried, *_calibration(scene, values, predicted, next_predicted, scale, gamma))
+    numbers = _calibration(scene, values, predicted, next_predicted, scale, gamma)
+    numbers |= _sizes(advantage, psi * penalty, weights, psi * used * (form == "corrected"), valid)
+    return Spread(weights, target, luck, carried.times(1.0 / scale), starts, numbers)
 
 
-def _traces(trace: Trace, scene: Scene, values: Values, scale: Array, gamma: float) -> tuple[Trace, Trace]:
-    """Traces in units of the scaled reward for these rows; carried ones in units of the raw reward, whose scale moves."""
+def _sizes(advantage: Array, penalty: Array, weights: Array, luck: Array, valid: Array) -> dict[str, Array]:
+    """How large the penalty and the weights are against A_V, and on which share of steps luck turns A_V around."""
+    count = jnp.maximum(valid.sum(), 1.0)
 
-    def times(trace: Trace, factor: Array) -> Trace:
-        return Trace(*(x * factor for x in trace))._replace(discount=trace.discount, begun=trace.begun)
+    def std(rows: Array) -> Array:
+        mean = (valid * rows).sum() / count
+        return jnp.sqrt((valid * (rows - mean) ** 2).sum() / count)
 
-    rows, last = estimators.traces(
-        times(trace, scale), values.delta, scene.rewards, values.value, scene.running, scene.valid, gamma
-    )
-    return rows, times(last, 1.0 / scale)
+    size = jnp.maximum(std(advantage), 1e-12)
+    return {
+        "penalty_share": std(penalty) / size,
+        "weight_share": std(weights) / size,
+        "reversed_share": (valid * (2.0 * luck > 1.0)).sum() / count,
+    }
 
 
 def _calibration(
     scene: Scene, values: Values, predicted: Array, next_predicted: Array, scale: Array, gamma: float
-) -> tuple[Array, Array]:
+) -> dict[str, Array]:
     """Mean predicted variance, and the mean of (G − V)²; what lies behind a cut is taken from the prediction."""
     cut = (1.0 - scene.running).at[-1].set(1.0)
     behind = estimators.advantages(
@@ -165,4 +216,7 @@ def _calibration(
     )
     ahead = estimators.advantages(values.delta, scene.running, scene.valid, gamma, 1.0)
     count = jnp.maximum(scene.valid.sum(), 1.0) * scale**2
-    return (scene.valid * predicted).sum() / count, (scene.valid * (ahead**2 + behind)).sum() / count
+    return {
+        "predicted_variance": (scene.valid * predicted).sum() / count,
+        "measured_variance": (scene.valid * (ahead**2 + behind)).sum() / count,
+    }

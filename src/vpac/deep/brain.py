@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,6 +29,12 @@ class Networks(NamedTuple):
     policy_state: Any
     value_state: Any
     spread_state: Any
+    score: Critic | None = None
+    """The value with the discount of the variance, where that is another one."""
+    score_state: Any = None
+    luck: Critic | None = None
+    """The mean luck so far."""
+    luck_state: Any = None
 
 
 class Brain:
@@ -39,23 +45,29 @@ class Brain:
         interface: what they see and say.
         options: the settings.
         generators: random streams: "policy weights", "value weights" and "spread weights" for the first networks, "policy",
-            "value" and "spread" for their minibatches.
-        spread: whether there is a critic of the spread.
+            "value" and "spread" for their minibatches; likewise for the critics below.
+        critics: those beside the value's: "spread", "score" and "luck".
+        context: numbers that critics see and the policy does not.
     """
 
     def __init__(
-        self, interface: Interface, options: Options, generators: Mapping[str, np.random.Generator], spread: bool
+        self,
+        interface: Interface,
+        options: Options,
+        generators: Mapping[str, np.random.Generator],
+        critics: Collection[str] = (),
+        context: int = 0,
     ) -> None:
         self.options, self._generators = options, generators
         self._actor = Optimiser(options.max_grad_norm, options.weight_decay, options.adam_eps)
         self._critic = Optimiser(options.critic_max_grad_norm, options.weight_decay, options.adam_eps)
         policy = make_policy(generators["policy weights"], interface, options)
-        value = make_critic(generators["value weights"], interface, options, positive=False)
-        third = make_critic(generators["spread weights"], interface, options, positive=True) if spread else None
-        third_state = None if third is None else self._critic.start(third)
-        self.networks = Networks(
-            policy, value, third, self._actor.start(policy), self._critic.start(value), third_state
-        )
+        self._columns = policy.net.weights[0].shape[0]
+        made: dict[str, Any] = {"spread": None, "spread_state": None}
+        for name in ("value", *critics):
+            critic = make_critic(generators[f"{name} weights"], interface, options, name == "spread", context)
+            made |= {name: critic, f"{name}_state": self._critic.start(critic)}
+        self.networks = Networks(policy=policy, policy_state=self._actor.start(policy), **made)
         self._before = self.networks
         rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
         self._entropy = (
@@ -74,7 +86,7 @@ class Brain:
         """
         o, old = self.options, self.networks
         seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
-        lesson = Lesson(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
+        lesson = Lesson(seen[:, : self._columns], _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
         rate, critic_rate = (jnp.float32(rate * share) for rate in self._rates)
         learn = partial(
             self._thread.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic

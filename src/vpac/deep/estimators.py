@@ -46,14 +46,18 @@ def advantages(error: Array, running: Array, valid: Array, discount: float, lam:
 
 
 class Trace(NamedTuple):
-    """What an episode remembers from its start to step k, one number for each environment, in units of the raw reward."""
+    """What an episode carries from its start to step k, one number for each environment, in units of the raw reward."""
 
-    recent_luck: Array
-    """E_k = γ (E_{k−1} + δ_{k−1}): luck that fades."""
     luck: Array
-    """D_k = D_{k−1} + γ^{k−1} δ_{k−1}: luck since the start, as seen from there."""
+    """D_k = D_{k−1} + γ^{k−1} δ_{k−1}: the return so far against expectation, as seen from the start."""
     discount: Array
     """γ^k."""
+    recent_luck: Array
+    """E_k = γ (E_{k−1} + m_{k−1} δ_{k−1}): the same as seen from every state visited so far, added up."""
+    visits: Array
+    """n_k = 1 + γ n_{k−1}: the weight that the mean from all states visited so far gives to step k."""
+    squared_visits: Array
+    """m_k = 1 + γ² m_{k−1}: the weight that their variances give to it."""
     collected: Array
     """Ḡ_k = Σ_{j<k} γ^{2j} R_{j+1}, as published VAAC weighs the reward collected so far."""
     start_value: Array
@@ -64,28 +68,51 @@ class Trace(NamedTuple):
     @staticmethod
     def first(n: int) -> Trace:
         """Of `n` environments that begin an episode."""
-        zero = jnp.zeros(n, jnp.float32)
-        return Trace(zero, zero, zero + 1.0, zero, zero, zero)
+        zero, one = jnp.zeros(n, jnp.float32), jnp.ones(n, jnp.float32)
+        return Trace(zero, one, zero, one, one, zero, zero, zero)
+
+    def times(self, factor: Array) -> Trace:
+        """The same in other units of reward."""
+        return self._replace(
+            luck=self.luck * factor, recent_luck=self.recent_luck * factor, collected=self.collected * factor,
+            start_value=self.start_value * factor,
+        )  # fmt: skip
 
 
 def traces(
-    carried: Trace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float
+    carried: Trace,
+    delta: Array,
+    reward: Array,
+    value: Array,
+    running: Array,
+    valid: Array,
+    gamma: float,
+    reference: Array | None = None,
 ) -> tuple[Trace, Trace]:
-    """The traces at each row, and those carried into the next rollout; they begin anew with each episode."""
+    """The traces at each row, and those carried into the next rollout; they begin anew with each episode.
+
+    `reference` is J = E[V(S_0)]: with it D_0 = V(S_0) − J, so that the start state counts as luck; without it D_0 = 0.
+    """
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
         delta, reward, value, running, valid = row
-        here = trace._replace(start_value=jnp.where(trace.begun > 0.0, trace.start_value, value))
-        goes = Trace(
-            recent_luck=gamma * (here.recent_luck + delta),
+        first = 0.0 if reference is None else value - reference
+        here = trace._replace(
+            start_value=jnp.where(trace.begun > 0.0, trace.start_value, value),
+            luck=jnp.where(trace.begun > 0.0, trace.luck, first),
+        )
+        after = Trace(
             luck=here.luck + here.discount * delta,
             discount=here.discount * gamma,
+            recent_luck=gamma * (here.recent_luck + here.squared_visits * delta),
+            visits=1.0 + gamma * here.visits,
+            squared_visits=1.0 + gamma**2 * here.squared_visits,
             collected=here.collected + here.discount**2 * reward,
             start_value=here.start_value,
             begun=jnp.ones_like(here.begun),
         )
         keep = running * valid
-        after = jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), goes, Trace.first(len(delta)))
+        after = jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), after, Trace.first(len(delta)))
         return after, here
 
     last, rows = jax.lax.scan(on, carried, (delta, reward, value, running, valid))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vpac.deep.episodes import Episode
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, Multiplier, as_budget
 from vpac.risk.budget_report import PricePath, measured
@@ -16,7 +17,6 @@ __all__ = ["Holder", "holder_of", "price_path"]
 
 LEAST = 20
 """Fewer episodes say nothing."""
-Episode = tuple[float, float, float]
 
 
 class Holder:
@@ -34,10 +34,10 @@ class Holder:
 
         Args:
             timesteps: steps so far.
-            ended: episodes that ended in the iteration, (score, discounted return, length).
+            ended: episodes that ended in the iteration.
             recent: the last ones; where more than that have ended, all of those are looked at. Without a new one ψ stays.
         """
-        sample = np.array([episode[1] for episode in (ended if len(ended) > len(recent) else recent)])
+        sample = np.array([episode.priced for episode in (ended if len(ended) > len(recent) else recent)])
         variance, error = measured(sample, LEAST)
         if ended and timesteps >= self.budget.wait:
             self.state = self.budget.step(self.state, variance, min(1.0, len(ended) / len(sample)))

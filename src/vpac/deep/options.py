@@ -30,10 +30,18 @@ class Options:
     """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
     form: Literal["corrected", "published"] = "corrected"
     """The actor's formula: the gradient, or the paper's."""
-    weighting: Literal["uniform", "start"] = "uniform"
-    """Of the corrected form: the variance from every visited state alike, or from the start of the episode."""
+    weighting: Literal["uniform", "start"] = "start"
+    """Of the corrected form: the variance from the start of the episode, or from every visited state alike."""
+    variance_of: Literal["return", "state"] = "return"
+    """Of "start": the variance of the return, start states included, or the mean variance given the start state."""
+    luck_critic: bool = False
+    """Of the corrected form: a critic's mean of the luck so far in place of the luck itself."""
+    time_aware: bool = True
+    """Critics see the elapsed time; the policy does not."""
     gamma: float = 0.99
     """Discount factor."""
+    variance_gamma: float | None = None
+    """Discount of the return whose variance has a price, up to 1, the score; None: `gamma`. Time limits end it."""
     gae_lambda: float = 0.95
     """λ of the advantages."""
     target_lambda: float | None = None
@@ -69,7 +77,9 @@ class Options:
     critic_max_grad_norm: float | None = 0.5
     """Longest gradient of a critic; None: any."""
     hidden: tuple[int, ...] = (64, 64)
-    """Sizes of the hidden layers of each network."""
+    """Sizes of the hidden layers of the policy."""
+    critic_hidden: tuple[int, ...] | None = None
+    """Those of each critic; None: as the policy's."""
     closing_layer: bool = False
     """One more hidden layer of √(128·d) units, d the size of the action (policy) or of the observation (critics)."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
@@ -101,14 +111,9 @@ class Options:
                 raise UserError(f"{field.name} must be true or false, got {value!r}")
             elif field.name in RANGES and not (value is None and "None" in kind):
                 _check_range(field.name, value, "int" in kind)
-        hidden = self.hidden
-        if not (
-            isinstance(hidden, tuple | list)
-            and hidden
-            and all(_is_number(h) and h >= 1 and h == int(h) for h in hidden)
-        ):
-            raise UserError(f"hidden must be sizes of layers, e.g. (64, 64), got {hidden!r}")
-        object.__setattr__(self, "hidden", tuple(int(h) for h in hidden))
+        object.__setattr__(self, "hidden", _layers(self.hidden, "hidden"))
+        if self.critic_hidden is not None:
+            object.__setattr__(self, "critic_hidden", _layers(self.critic_hidden, "critic_hidden"))
         object.__setattr__(self, "budget", as_budget(self.budget))
         if (
             self.psi != 0.0
@@ -145,13 +150,17 @@ class Options:
         psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
         budget = self.budget.as_dict() if isinstance(self.budget, Budget) else None
         within = None if self.psi_range is None else list(self.psi_range)
-        return asdict(self) | {"psi": psi, "budget": budget, "psi_range": within, "hidden": list(self.hidden)}
+        critics = None if self.critic_hidden is None else list(self.critic_hidden)
+        return asdict(self) | {
+            "psi": psi, "budget": budget, "psi_range": within, "hidden": list(self.hidden), "critic_hidden": critics,
+        }  # fmt: skip
 
 
 RANGES: dict[str, tuple[float, float, str]] = {
     "gamma": (0.0, 1.0, "a number from 0 to 1"),
     "gae_lambda": (0.0, 1.0, "a number from 0 to 1"),
     "target_lambda": (0.0, 1.0, "a number from 0 to 1"),
+    "variance_gamma": (0.0, 1.0, "a number from 0 to 1"),
     **dict.fromkeys(
         ("envs", "steps", "epochs", "minibatch", "minibatches", "checkpoint_every"), (1, 1e9, "a whole number from 1 up")
     ),
@@ -169,6 +178,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _layers(sizes: Any, name: str) -> tuple[int, ...]:
+    """Sizes of layers, checked."""
+    if not (
+        isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)
+    ):
+        raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
+    return tuple(int(h) for h in sizes)
+
+
 def _check_range(name: str, value: Any, whole: bool) -> None:
     low, high, expected = RANGES[name]
     if not (_is_number(value) and low <= value <= high and (not whole or value == int(value))):
@@ -180,6 +198,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "psi_units": "scaled",
         "form": "published",
+        "time_aware": False,
         "target_lambda": 1.0,
         "envs": 8,
         "steps": 2048,

@@ -1,11 +1,17 @@
 """The weight of ∇log π(A_k|S_k) in each algorithm and form: all that tells PPO, VPAC and VAAC apart in the actor.
 
-PPO                        A_V
-VPAC, published            A_V − ψ · A_σ
-corrected, "uniform"       A_V − ψ/(1+γ) · ( A_σ + 2 · E_k · A_V )
-corrected, "start"         A_V − ψ · ( γ^k · A_σ + 2 · D_k · A_V )
-VAAC, published            A_V − ψ · ( A_M + 2γ · Ḡ_k · A_V − 2 · V(S_0) · A_V )
+Every weight is A_V − ψ · penalty:
+
+PPO                        0
+VPAC, published            A_σ
+corrected, "start"         γ^k · A_σ + 2 · D_k · A_V
+corrected, "uniform"       (m_k/n_k) · A_σ + 2 · (E_k/n_k) · A_V
+VAAC, published            A_M + 2 · (γ · Ḡ_k − V(S_0)) · A_V
 VAAC, corrected            as VPAC's, with A_σ = A_M − 2 · V(S_k) · A_V
+
+A_V, A_σ and the traces of a penalty are those of the discount of the variance; only the A_V in front has that of the mean.
+"start" times γ^k is the gradient of the mean minus ψ times the variance of the return; PPO drops the γ^k. "uniform" times n_k is
+the gradient of the same, summed over all visited states, their distribution held fixed.
 """
 
 from __future__ import annotations
@@ -14,28 +20,26 @@ import jax
 
 from vpac.deep.estimators import Trace
 
-__all__ = ["corrected", "published_vaac", "published_vpac", "variance_advantage"]
+__all__ = ["corrected", "luck_and_share", "published_vaac", "variance_advantage"]
 
 Array = jax.Array
 
 
-def published_vpac(advantage: Array, variance_advantage: Array, psi: Array) -> Array:
-    """A_V − ψ A_σ, as the paper adds its penalty to PPO."""
-    return advantage - psi * variance_advantage
-
-
-def corrected(
-    advantage: Array, variance_advantage: Array, trace: Trace, psi: Array, gamma: float, weighting: str
-) -> Array:
-    """The gradient of mean − ψ·variance: from every visited state alike ("uniform"), or from the start ("start")."""
+def luck_and_share(trace: Trace, weighting: str) -> tuple[Array, Array]:
+    """The luck so far that multiplies 2 A_V, and the share that multiplies A_σ."""
     if weighting == "uniform":
-        return advantage - psi / (1.0 + gamma) * (variance_advantage + 2.0 * trace.recent_luck * advantage)
-    return advantage - psi * (trace.discount * variance_advantage + 2.0 * trace.luck * advantage)
+        return trace.recent_luck / trace.visits, trace.squared_visits / trace.visits
+    return trace.luck, trace.discount
 
 
-def published_vaac(advantage: Array, moment_advantage: Array, trace: Trace, psi: Array, gamma: float) -> Array:
-    """A_V − ψ (A_M + 2γ Ḡ_k A_V − 2 V(S_0) A_V), Ḡ_k as the formula means it: accumulated."""
-    return advantage - psi * (moment_advantage + 2.0 * (gamma * trace.collected - trace.start_value) * advantage)
+def corrected(advantage: Array, variance_advantage: Array, luck: Array, share: Array) -> Array:
+    """share · A_σ + 2 · luck · A_V."""
+    return share * variance_advantage + 2.0 * luck * advantage
+
+
+def published_vaac(advantage: Array, moment_advantage: Array, trace: Trace, gamma: float) -> Array:
+    """A_M + 2 (γ Ḡ_k − V(S_0)) A_V, Ḡ_k as the formula means it: accumulated."""
+    return moment_advantage + 2.0 * (gamma * trace.collected - trace.start_value) * advantage
 
 
 def variance_advantage(moment_advantage: Array, value: Array, advantage: Array) -> Array:

@@ -14,6 +14,7 @@ from vpac.deep.vector import Step
 from vpac.envs.recipes import Recipe
 from vpac.envs.registration import NoisyTask
 from vpac.errors import UserError
+from vpac.typing import FloatArray
 
 __all__ = ["NoisyPool", "OfEnvPool", "on"]
 
@@ -39,6 +40,7 @@ class OfEnvPool:
     """
 
     same_step = False
+    critic_inputs = 0
 
     def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
         self.name, self.n = name, n
@@ -49,6 +51,7 @@ class OfEnvPool:
         self.pools = self._make(range(n))
         self.observation_space, self.action_space = self.pools[0].observation_space, self.pools[0].action_space
         self._dtype, self._names = self.action_space.dtype, self.pools[0]._state_keys
+        self.limit: int | None = int(self.pools[0].spec.config.max_episode_steps)
 
     def _make(self, seeds: Sequence[int]) -> list[Any]:
         """The pools, from one seed for each environment."""
@@ -73,6 +76,10 @@ class OfEnvPool:
         self.pools = self._make(seeds)
         return np.concatenate([pool.reset()[0] for pool in self.pools])
 
+    def first_extras(self) -> FloatArray:
+        """Nothing: EnvPool shows nothing to critics alone."""
+        return np.zeros((self.n, 0))
+
     def send(self, lane: int, actions: Any) -> None:
         """Let a lane begin a step. Past EnvPool's `send`, whose checks take longer than our networks."""
         self.pools[lane]._send([self._ids[lane], self._ids[lane], np.ascontiguousarray(actions, self._dtype)])
@@ -93,7 +100,7 @@ class OfEnvPool:
         """One step of each."""
         for k, lane in enumerate(self.lanes):
             self.send(k, actions[lane])
-        columns = zip(*(self.receive(k) for k in range(len(self.lanes))), strict=True)
+        columns = zip(*(self.receive(k)[:5] for k in range(len(self.lanes))), strict=True)
         return Step(*(np.concatenate(column) for column in columns))
 
     def close(self) -> None:

@@ -34,6 +34,12 @@ class Rollout(NamedTuple):
     """Observations before normalising, without the last row."""
     prices: Numbers | None = None
     """The price of variance of each step's episode, of a conditioned policy."""
+    elapsed: Numbers = np.zeros(())
+    """Steps of the episode before each row; one row more than there are steps."""
+    extras: Numbers | None = None
+    """What the environment shows to critics alone, one row more than there are steps."""
+    led_to_extras: Numbers | None = None
+    """The same of `successors`."""
 
 
 def paid(rollout: Rollout, floor: float | None, price: float) -> Numbers:
@@ -60,9 +66,11 @@ class Tape:
     valid: BoolArray
     after: Numbers | None
     prices: Numbers | None
+    extras: Numbers | None
+    after_extras: Numbers | None
 
     @classmethod
-    def blank(cls, steps: int, n: int, interface: Interface, priced: bool, same_step: bool) -> Tape:
+    def blank(cls, steps: int, n: int, interface: Interface, priced: bool, same_step: bool, extras: int) -> Tape:
         """For so many steps of `n` environments."""
         seen = np.empty((steps + 1, n, interface.inputs + priced), np.float32)
         choice = np.empty((steps, n), np.int64)
@@ -76,11 +84,23 @@ class Tape:
             valid=np.empty((steps, n), bool),
             after=np.empty_like(seen[1:]) if same_step else None,
             prices=np.empty((steps, n)) if priced else None,
+            extras=np.empty((steps + 1, n, extras)) if extras else None,
+            after_extras=np.empty((steps, n, extras)) if extras and same_step else None,
         )
 
-    def rollout(self) -> Rollout:
-        """As the networks take it."""
+    def rollout(self, elapsed: Numbers) -> Rollout:
+        """As the networks take it; `elapsed` is how many steps each episode underway had before the first row."""
         continues, running, acted = (x.astype(np.float32) for x in (~self.terminated, ~self.over, self.valid))
         return Rollout(
-            self.seen, self.after, self.actions, self.rewards, continues, running, acted, self.raw[:-1], self.prices
-        )
+            self.seen, self.after, self.actions, self.rewards, continues, running, acted, self.raw[:-1], self.prices,
+            self._elapsed(elapsed), self.extras, self.after_extras,
+        )  # fmt: skip
+
+    def _elapsed(self, first: Numbers) -> Numbers:
+        """Steps of the episode before each row; the row after an episode's last step shows where that step led."""
+        rows = np.empty(self.raw.shape[:2])
+        rows[0] = first
+        begins = ~self.valid if self.after is None else self.over
+        for t, begun in enumerate(begins):
+            rows[t + 1] = np.where(begun, 0.0, rows[t] + 1.0)
+        return rows

@@ -11,8 +11,8 @@ from vpac.sealing import LARGEST, check_format, parse
 
 __all__ = ["AGENT", "FORMAT", "read_agent"]
 
-FORMAT, OLDER = 2, (1,)
-"""Since the second, agent.json is sealed."""
+FORMAT, OLDER = 3, (1, 2)
+"""Since the second, agent.json is sealed; since the third, critics see the time."""
 AGENT = "agent.json"
 EXPECTED = {
     "algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict, "counters": dict, "generators": dict,

@@ -28,17 +28,28 @@ class Stepper:
         interface: how their observations are written as numbers.
         gamma: discount of the returns that it keeps.
         prices: of a conditioned policy; every episode has its own.
+        variance_gamma: discount of the returns whose variance has a price; default: `gamma`.
     """
 
-    def __init__(self, envs: Environments, interface: Interface, gamma: float, prices: Prices | None = None) -> None:
+    def __init__(
+        self,
+        envs: Environments,
+        interface: Interface,
+        gamma: float,
+        prices: Prices | None = None,
+        variance_gamma: float | None = None,
+    ) -> None:
         self.envs, self.interface, self.prices = envs, interface, prices
-        self.episodes = Episodes.of(envs.n, gamma)
+        self.episodes = Episodes.of(envs.n, gamma, variance_gamma)
         self._rows = np.zeros((envs.n, interface.inputs), np.float32)
         self._over = np.zeros(envs.n, bool)
+        self._extras = np.zeros((envs.n, envs.critic_inputs))
 
     def restart(self, seeds: Any) -> None:
         """All environments begin anew; episodes underway are forgotten."""
         self._rows = self.interface.rows(self.envs.reset(seeds))
+        if self.envs.critic_inputs:
+            self._extras = self.envs.first_extras()
         self._over = np.zeros(self.envs.n, bool)
         self.episodes.restart()
         if self.prices is not None:
@@ -54,8 +65,12 @@ class Stepper:
         """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages."""
         n = self.envs.n
         noise = policy.noise(generator, (steps, n))
-        tape = Tape.blank(steps, n, self.interface, self.prices is not None, self.envs.same_step)
+        tape = Tape.blank(
+            steps, n, self.interface, self.prices is not None, self.envs.same_step, self.envs.critic_inputs
+        )
         tape.raw[0] = self._rows
+        if tape.extras is not None:
+            tape.extras[0] = self._extras
         self._look(self._rows, np.zeros(n), slice(None), done)
         for t in range(steps):
             for k, lane in enumerate(self.envs.lanes):
@@ -69,9 +84,12 @@ class Stepper:
             self._receive(policy, tape, steps - 1, k, lane, done)
             tape.seen[steps, lane] = self._view(policy, tape.raw[steps, lane], lane)
         self._rows = tape.raw[steps]
+        if tape.extras is not None:
+            self._extras = tape.extras[steps]
+        elapsed = self.episodes.lengths.copy()
         for t in range(steps):
             self.episodes.add(tape.rewards[t], tape.over[t], tape.valid[t])
-        return tape.rollout()
+        return tape.rollout(elapsed)
 
     def _receive(self, policy: NumpyPolicy, tape: Tape, t: int, k: int, lane: slice, done: int) -> None:
         """Write down what a lane's step t returned."""
@@ -81,6 +99,10 @@ class Stepper:
         self._look(rows, step.rewards, lane, done + t * self.envs.n)
         tape.raw[t + 1, lane], tape.rewards[t, lane] = rows, step.rewards
         tape.terminated[t, lane], tape.over[t, lane], tape.valid[t, lane] = step.terminated, over, valid
+        if tape.extras is not None:
+            tape.extras[t + 1, lane] = step.extras
+        if tape.after_extras is not None:
+            tape.after_extras[t, lane] = step.successor_extras
         if tape.after is None:
             self._over[lane] = over
         else:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vpac.deep.episodes import Episode
 from vpac.deep.estimators import Trace
 from vpac.deep.history import History
 from vpac.deep.normaliser import RunningMoments
@@ -31,6 +32,8 @@ T = TypeVar("T", bound="PPO")
 __all__ = ["load", "save"]
 
 WEIGHTS = "weights.safetensors"
+BEFORE = {"time_aware": False, "variance_of": "state"}
+"""Settings that agents of formats 1 and 2 do not name, as they were then."""
 
 
 def save(agent: PPO, folder: Path) -> Path:
@@ -72,7 +75,8 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"trace.{name}": value for name, value in agent.trace._asdict().items()}
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
-    found["rewards.sums"] = agent.rewards.sums
+    found |= {f"context.{name}": value for name, value in agent.context.moments.as_arrays().items()}
+    found |= {"rewards.sums": agent.rewards.sums, "drift": agent.drift.sums, "starts": agent.starts.sums}
     return {name: np.array(value, order="C") for name, value in found.items()}
 
 
@@ -88,7 +92,7 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
     try:
         numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
         made, arguments = remade(data, env, folder, word)
-        agent = kind(made, seed=data["seed"], arguments=arguments or None, **data["options"])
+        agent = kind(made, seed=data["seed"], arguments=arguments or None, **(BEFORE | data["options"]))
         agent.preset = str(data.get("preset"))
         _restore(agent, data, numbers, folder)
     except UserError:
@@ -111,10 +115,15 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     agent.brain.networks = jax.tree.unflatten(
         shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))]
     )
-    agent.trace = Trace(*(jnp.asarray(numbers[f"trace.{name}"]) for name in Trace._fields))
+    begun = Trace.first(agent.environments.n)._asdict()  # what an earlier version did not have
+    agent.trace = Trace(**{name: jnp.asarray(numbers.get(f"trace.{name}", x)) for name, x in begun.items()})
     agent.seen = RunningMoments.read({name: numbers[f"seen.{name}"] for name in ("mean", "variance", "count")})
     agent.rewards.moments = RunningMoments.read({n: numbers[f"rewards.{n}"] for n in ("mean", "variance", "count")})
     agent.rewards.sums = np.array(numbers["rewards.sums"])
+    if "drift" in numbers:
+        parts = {name: numbers[f"context.{name}"] for name in ("mean", "variance", "count")}
+        agent.context.moments = RunningMoments.read(parts)
+        agent.drift.sums, agent.starts.sums = np.array(numbers["drift"]), np.array(numbers["starts"])
     counters = data["counters"]
     agent.timesteps, agent.iteration, agent.episodes = (
         int(counters[n]) for n in ("timesteps", "iteration", "episodes")
@@ -127,4 +136,5 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     columns = data["history"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     agent.history = History.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
-    agent.recent.extend((float(a), float(b), float(c)) for a, b, c in data["recent"])
+    for score, discounted, length, *priced in data["recent"]:  # once the third was the last
+        agent.recent.append(Episode(*(float(x) for x in (score, discounted, length, *(priced or [discounted])))))

@@ -41,6 +41,10 @@ class Step(NamedTuple):
     truncated: BoolArray
     successors: Any
     """What the steps led to; other than `observations` only where an environment starts anew within the same step."""
+    extras: FloatArray | None = None
+    """What critics alone see beside `observations`, [n, numbers]."""
+    successor_extras: FloatArray | None = None
+    """What they see beside `successors`."""
 
 
 class Environments(Protocol):
@@ -54,9 +58,16 @@ class Environments(Protocol):
     """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
     recipe: Recipe | None
     """How one is made again; None: plain data cannot say."""
+    limit: int | None
+    """Steps after which an episode is cut off, if that is known."""
+    critic_inputs: int
+    """Numbers that they show to critics alone, in info["critic"]."""
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew, from one seed for each; returns the observations."""
+
+    def first_extras(self) -> FloatArray:
+        """What critics alone see after `reset`."""
 
     def step(self, actions: Any) -> Step:
         """One step of each."""
@@ -78,7 +89,13 @@ class OneLane(ABC):
     """Environments that are stepped together, while nothing else is done."""
 
     lanes: tuple[slice, ...] = (slice(None),)
+    critic_inputs: int = 0
     _asked: Any
+    _extras: FloatArray
+
+    def first_extras(self) -> FloatArray:
+        """What critics alone see after `reset`."""
+        return self._extras
 
     @abstractmethod
     def step(self, actions: Any) -> Step:
@@ -143,6 +160,28 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), recipe_of(env, **given))
 
 
+def critic_inputs_of(env: Any, name: str) -> int:
+    """How many numbers an environment says it shows to critics alone: the size of its `critic_space`, a Box."""
+    space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
+    if space is None:
+        return 0
+    if not isinstance(space, spaces.Box):
+        raise UserError(f"{name}: critic_space must be a Box of what info['critic'] holds, got {space!r:.80}")
+    return int(np.prod(space.shape))
+
+
+def critic_row(info: Any, size: int, name: str) -> FloatArray:
+    """info["critic"] as numbers."""
+    try:
+        row = np.asarray(info["critic"], np.float64).ravel()
+    except (KeyError, TypeError, ValueError):
+        row = np.zeros(0)
+    if row.size != size or not np.isfinite(row).all():
+        found = info.get("critic", "nothing") if isinstance(info, dict) else info
+        raise UserError(f"{name}: info['critic'] must hold {size} finite numbers, as critic_space says, got {found!r:.80}")
+    return row
+
+
 def name_of(env: gymnasium.Env[Any, Any]) -> str:
     """What it is called."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
@@ -160,12 +199,16 @@ class Loop(OneLane):
         box = isinstance(self.observation_space, spaces.Box)
         self._shape = (self.observation_space.shape if box else ()) or ()
         self._seen = np.zeros((self.n, *self._shape), self.observation_space.dtype)
+        self.limit = envs[0].spec.max_episode_steps if envs[0].spec else None
+        self.critic_inputs = critic_inputs_of(envs[0], name)
+        self._extras = np.zeros((self.n, self.critic_inputs))
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew."""
         self._over[:] = False
         for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
-            self._keep(i, env.reset(seed=int(seed))[0], "reset")
+            seen, info = env.reset(seed=int(seed))
+            self._keep(i, seen, info, by="reset")
         return self._seen.copy()
 
     def step(self, actions: Any) -> Step:
@@ -173,15 +216,15 @@ class Loop(OneLane):
         rewards, terminated, truncated = np.zeros(self.n), np.zeros(self.n, bool), np.zeros(self.n, bool)
         for i, env in enumerate(self.envs):
             if self._over[i]:
-                self._keep(i, env.reset()[0], "reset")
+                self._keep(i, *env.reset(), by="reset")
             else:
-                seen, rewards[i], terminated[i], truncated[i], _ = five(env, actions[i], self.name)
-                self._keep(i, seen, "step")
+                seen, rewards[i], terminated[i], truncated[i], info = five(env, actions[i], self.name)
+                self._keep(i, seen, info, by="step")
         self._over = terminated | truncated
-        found = self._seen.copy()
-        return Step(found, rewards, terminated, truncated, found)
+        found, extras = self._seen.copy(), self._extras.copy() if self.critic_inputs else None
+        return Step(found, rewards, terminated, truncated, found, extras, extras)
 
-    def _keep(self, i: int, seen: Any, by: str) -> None:
+    def _keep(self, i: int, seen: Any, info: Any, by: str) -> None:
         """Write an observation down; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
         space = self.observation_space
         if isinstance(space, spaces.Discrete):
@@ -191,6 +234,8 @@ class Loop(OneLane):
         if not fits and not (self._shape and np.shape(seen) == self._shape and np.asarray(seen).dtype.kind in "fiub"):
             check_observation(seen, space, f"{self.name}: {by}", [])
         self._seen[i] = seen
+        if self.critic_inputs:
+            self._extras[i] = critic_row(info, self.critic_inputs, self.name)
 
     def close(self) -> None:
         """Let go of them."""
@@ -213,6 +258,7 @@ class OfGymnasium(OneLane):
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self.same_step = self._mode != AutoresetMode.NEXT_STEP
+        self.limit = env.spec.max_episode_steps if env.spec else None
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Begin anew."""
