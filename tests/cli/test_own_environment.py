@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 
 import vpac
@@ -60,11 +62,62 @@ def test_check_says_yes(capsys, folder):
     code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--set", "flips=5")
     assert code == 0
     assert "coin_for_tests:Coin can be learned from" in " ".join(out.split())
-    assert "5, 5, 5" in out
+    assert "20, of 5 steps" in out
     code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--json")
     assert code == 0
-    assert json.loads(out)["lengths"] == [3, 3, 3]
+    assert json.loads(out)["lengths"] == [3] * 20
     assert json.loads(out)["actions"] == "Discrete(2)"
+
+
+def shown(out):
+    """The text of a table, whatever its width."""
+    return " ".join(re.sub("[│┌┐└┘─┬┴]", " ", out).split())
+
+
+def test_check_tells_the_scale_of_psi(capsys, folder):
+    found = json.loads(run(capsys, "check", "coin_for_tests:Coin", "--set", "stake=50", "--json")[1])
+    for scale, gamma, field in zip(found["random_play"], (1.0, 0.99), ("returns", "discounted"), strict=True):
+        assert scale["gamma"] == gamma
+        assert scale["mean"] == pytest.approx(np.mean(found[field]))
+        assert scale["std"] == pytest.approx(np.std(found[field], ddof=1))
+        assert scale["psi"] == pytest.approx([0.1 / scale["std"], 3.0 / scale["std"]])
+    text = shown(run(capsys, "check", "coin_for_tests:Coin", "--set", "stake=50")[1])
+    undiscounted = found["random_play"][0]
+    low, high = (f"{psi:.2g}" for psi in undiscounted["psi"])
+    assert f"return mean {undiscounted['mean']:.4g}, standard deviation {undiscounted['std']:.4g}; " in text
+    assert f"try ψ from {low} (R = 0.1) to {high} (R = 3)" in text
+    assert "R = ψ · standard deviation" in text
+    assert "γ" not in text  # three steps: the discount makes no difference
+
+
+def test_check_tells_both_scales_where_the_discount_matters(capsys, folder):
+    """100 steps of independent gains: the variance at γ = 0.99 is 0.43 times that at γ = 1."""
+    words = ("check", "coin_for_tests:Coin", "--set", "flips=100", "stake=2")
+    one, discounted = json.loads(run(capsys, *words, "--json")[1])["random_play"]
+    text = shown(run(capsys, *words)[1])
+    for scale, gamma in ((one, "1"), (discounted, "0.99")):
+        assert f"return, γ = {gamma} mean {scale['mean']:.4g}, standard deviation {scale['std']:.4g}" in text
+
+
+def test_check_suggests_no_psi_without_variance(capsys, folder):
+    words = ("check", "coin_for_tests:Coin", "--set", "stake=0")
+    (one, discounted) = json.loads(run(capsys, *words, "--json")[1])["random_play"]
+    assert (one["std"], one["psi"], discounted["psi"]) == (0.0, None, None)
+    text = shown(run(capsys, *words)[1])
+    assert "without variance there is no ψ to suggest" in text
+    assert "R = " not in text
+    assert json.loads(run(capsys, *words, "--steps", 5, "--json")[1])["random_play"] == []  # one episode
+
+
+def test_check_says_that_the_time_is_hidden_and_how_to_show_it(capsys, folder):
+    """Of five flips the last three look alike; the words of the remark are a command that mends it."""
+    code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--set", "flips=5")
+    words = ("max_episode_steps=5", "--wrap", "gymnasium.wrappers:TimeAwareObservation")
+    assert code == 0
+    assert "remark all 20 random episodes ended after 5 steps, and the observation does not show the time" in shown(out)
+    assert " ".join(("--set", *words)) in shown(out)
+    code, out, _ = run(capsys, "check", "coin_for_tests:Coin", "--set", "flips=5", *words, "--json")
+    assert (code, json.loads(out)["remarks"]) == (0, [])
 
 
 def test_check_says_what_to_change(capsys, folder):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
+if TYPE_CHECKING:
+    from vpac.envs.checking import Findings
+
 __all__ = ["Check"]
+
+AVERSIONS = (0.1, 3.0)
+"""Risk aversions between which policies change, as a rule."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +53,13 @@ class Check:
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
         spaces = {"observations": str(env.observation_space), "actions": str(env.action_space)}
         table = Table(title=f"{self.env} can be learned from", title_justify="left", show_header=False)
-        for name, value in {**spaces, **_summary(found.steps, found.lengths)}.items():
+        scales = _scales(found)
+        for name, value in {**spaces, **_summary(found), **_prices(scales)}.items():
             table.add_row(name, value)
         for remark in found.remarks:
             table.add_row("remark", remark)
         if self.json:
-            show({"env": self.env, **spaces, **asdict(found)})
+            show({"env": self.env, **spaces, **asdict(found), "random_play": scales})
         elif not found.errors:
             show(None, table)
         if found.errors:
@@ -62,6 +70,46 @@ class Check:
         return 0
 
 
-def _summary(steps: int, lengths: list[int]) -> dict[str, Any]:
-    ended = ", ".join(str(length) for length in lengths) or "none"
-    return {"random steps": str(steps), "lengths of episodes": ended}
+def _summary(found: Findings) -> dict[str, str]:
+    lengths = (
+        " to ".join(str(length) for length in sorted({min(found.lengths), max(found.lengths)})) if found.lengths else ""
+    )
+    return {
+        "random steps": str(found.steps),
+        "episodes": f"{len(found.lengths)}, of {lengths} steps" if lengths else "none",
+    }
+
+
+def _scales(found: Findings) -> list[dict[str, Any]]:
+    """Mean and standard deviation of returns for each γ, and ψ at the two `AVERSIONS`; no ψ if returns do not vary."""
+    from statistics import fmean, stdev
+
+    from vpac.envs.checking import GAMMA
+    from vpac.risk.frontier import psi_of
+
+    scales = list[dict[str, Any]]()
+    for gamma, returns in ((1.0, found.returns), (GAMMA, found.discounted)):
+        if len(returns) > 1 and all(map(isfinite, returns)):
+            std = stdev(returns)
+            varies = std > 1e-9 * max(map(abs, returns))
+            psi = [psi_of(aversion, std) for aversion in AVERSIONS] if varies else None
+            scales.append({"gamma": gamma, "mean": fmean(returns), "std": std, "psi": psi})
+    return scales
+
+
+def _prices(scales: list[dict[str, Any]]) -> dict[str, str]:
+    """What to say of the scales; of the discounted one only if its standard deviation differs by more than a tenth."""
+    shown = {f"return, γ = {scale['gamma']:g}": scale for scale in scales}
+    if scales and abs(scales[-1]["std"] - scales[0]["std"]) <= 0.1 * scales[0]["std"]:
+        shown = {"return": scales[0]}
+    rows = {}
+    for name, scale in shown.items():
+        at = [f"{psi:.2g} (R = {r:g})" for psi, r in zip(scale["psi"] or (), AVERSIONS, strict=False)]
+        price = f"try ψ from {at[0]} to {at[1]}" if at else "without variance there is no ψ to suggest"
+        rows[name] = f"mean {scale['mean']:.4g}, standard deviation {scale['std']:.4g}; {price}"
+    if any(scale["psi"] for scale in scales):
+        rows["R"] = (
+            "R = ψ · standard deviation, the risk aversion without a unit. Random play shows the scale only; "
+            "vpac frontier --risk-aversion 0.1,0.5,3 takes the standard deviation of a trained policy"
+        )
+    return rows

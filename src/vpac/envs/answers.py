@@ -33,6 +33,8 @@ class Step(NamedTuple):
     observation: Any
     reward: float
     over: bool
+    cut: bool
+    """By a time limit."""
 
 
 def read_reset(env: gymnasium.Env[Any, Any], seed: int, remarks: list[str], seen: bool = True) -> Any:
@@ -57,7 +59,8 @@ def read_step(env: gymnasium.Env[Any, Any], action: Any, remarks: list[str], see
         raise Broken(f"step returned the info {info!r}: return a dictionary, {{}} if there is nothing to say")
     if seen:
         check_observation(observation, env.observation_space, "step", remarks)
-    return Step(observation, _reward(reward), bool(terminated) or bool(truncated))
+    over = bool(terminated) or bool(truncated)
+    return Step(observation, _reward(reward), over, over and not terminated)
 
 
 def five(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:

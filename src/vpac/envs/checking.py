@@ -6,6 +6,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -14,13 +15,21 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, PassiveEnvChecker
 
 from vpac.envs.answers import Broken, read_reset, read_step, same
+from vpac.envs.elapsed import as_row, tells_time
 from vpac.envs.flattening import why_not_flat
 from vpac.errors import UserError
+from vpac.typing import FloatArray
 
 __all__ = ["Findings", "check_env", "look_over", "refuse", "seen_without_a_step"]
 
 EPISODES = 3
 """Episodes that are looked at, if they end soon enough."""
+MORE_EPISODES, MORE_STEPS = 20, 5000
+"""If nothing is wrong, further episodes begin while there are fewer of both, so that returns have a standard deviation."""
+GAMMA = 0.99
+"""The learners' default discount factor."""
+Path = tuple[list[FloatArray], bool]
+"""The observations of an episode, as rows, and whether a time limit ended it."""
 AGAIN = 200
 """Steps of the first episode that are repeated with the same seed and actions."""
 
@@ -37,6 +46,10 @@ class Findings:
     """Steps that were taken."""
     lengths: list[int] = field(default_factory=list)
     """Lengths of the episodes that ended, with random actions."""
+    returns: list[float] = field(default_factory=list)
+    """Their undiscounted returns."""
+    discounted: list[float] = field(default_factory=list)
+    """Their returns discounted with γ = 0.99, the learners' default."""
 
 
 def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seconds: float = 5.0, seed: int = 0) -> Findings:
@@ -83,7 +96,8 @@ def look_over(
         if isinstance(inner, PassiveEnvChecker):
             inner.checked_reset = inner.checked_step = inner.checked_data_reuse = True
     try:
-        _play(env, found, steps, time.monotonic() + seconds, seed, learning)
+        play = partial(_play, env, found, np.random.default_rng(seed), steps, time.monotonic() + seconds, learning)
+        paths = play(EPISODES, steps)
         limit = env.spec.max_episode_steps if env.spec else None
         if ends and not found.lengths and limit is None:
             found.errors.append(
@@ -91,6 +105,8 @@ def look_over(
                 "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
             )
         _play_again(env, found, seed, learning)
+        if not found.errors:
+            _look_at_time(found, paths + play(MORE_EPISODES, MORE_STEPS), limit)
     except Broken as error:
         found.errors.append(str(error))
     return found
@@ -146,29 +162,55 @@ def _reset_signature(env: gymnasium.Env[Any, Any]) -> list[str]:
     ]
 
 
-def _play(env: gymnasium.Env[Any, Any], found: Findings, steps: int, until: float, seed: int, learning: bool) -> None:
-    """Random actions until a few episodes have ended or time is up."""
-    random = np.random.default_rng(seed)
+def _play(
+    env: gymnasium.Env[Any, Any], found: Findings, random: np.random.Generator, steps: int, until: float, learning: bool,
+    episodes: int, begun: int,
+) -> list[Path]:  # fmt: skip
+    """Random actions until so many episodes have ended, the last one begun before so many steps, or steps or time are up."""
     if isinstance(env.action_space, spaces.Box) and not env.action_space.is_bounded():
         _remark(
             found,
             f"action_space is {env.action_space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled "
             "inside step, are easier to learn",
         )
-    while len(found.lengths) < EPISODES and found.steps < steps and time.monotonic() < until:
+    paths = list[Path]()
+    while len(found.lengths) < episodes and found.steps < min(begun, steps) and time.monotonic() < until:
         last = read_reset(env, int(random.integers(2**31)), found.remarks, learning)
-        length = 0
+        rows, rewards = list[FloatArray](), list[float]()
         while found.steps < steps and time.monotonic() < until:
+            rows += [as_row(last)] if learning else []
             step = read_step(env, _action(env, random), found.remarks, learning)
-            found.steps, length = found.steps + 1, length + 1
+            found.steps += 1
+            rewards.append(step.reward)
             if step.observation is last and isinstance(last, np.ndarray):
                 _remark(
                     found, "step returns the same array every time and changes it: return a copy, observation.copy()"
                 )
             last = step.observation
             if step.over:
-                found.lengths.append(length)
+                found.lengths.append(len(rewards))
+                found.returns.append(sum(rewards))
+                found.discounted.append(sum(GAMMA**k * reward for k, reward in enumerate(rewards)))
+                paths.append((rows, step.cut))
                 break
+    return paths
+
+
+def _look_at_time(found: Findings, paths: list[Path], limit: int | None) -> None:
+    """Whether all episodes have the same length and no observation tells how much of it is left."""
+    played, length = len(paths), max(found.lengths, default=0)
+    rows = [path for path, _ in paths]
+    if played < EPISODES or {len(path) for path in rows} != {length} or length == 1 or tells_time(np.array(rows)):
+        return
+    cut = all(cut for _, cut in paths)
+    ended = f"reached the time limit of {length} steps" if cut else f"ended after {length} steps"
+    words = f"{'' if limit else f'--set max_episode_steps={length} '}--wrap gymnasium.wrappers:TimeAwareObservation"
+    _remark(
+        found,
+        f"all {played} random episodes {ended}, and the observation does not show the time: a policy cannot plan for the end. "
+        "The critics of vpac-ppo see the elapsed time by default; to show it to the policy, add it to the observation "
+        f"({words})",
+    )
 
 
 def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
