@@ -35,7 +35,7 @@ from vpac.errors import UserError
 from vpac.learners.checks import MOST_STEPS, whole
 from vpac.oracle.threads import one_blas_thread
 from vpac.risk.budget_report import PricePath
-from vpac.risk.schedules import as_schedule
+from vpac.risk.schedules import Constant, as_schedule
 
 __all__ = ["PPO"]
 
@@ -139,7 +139,19 @@ class PPO:
             return self.holder.state.psi
         if self.conditions is not None:
             return float(self.conditions.now.mean())
+        return self.full_psi * self._warmth()
+
+    @property
+    def full_psi(self) -> float:
+        """ψ without its warm-up."""
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
+
+    def _warmth(self) -> float:
+        """The share of ψ that is asked now."""
+        rise = self.options.psi_warm_up * self.span[1]
+        given = self.options.psi
+        steady = self.conditions is not None or (not isinstance(given, str) and isinstance(as_schedule(given), Constant))
+        return min(1.0, self.timesteps / rise) if steady and rise else 1.0
 
     @property
     def prices(self) -> PricePath:
@@ -284,7 +296,7 @@ class PPO:
             scene = scene._replace(continues=scene.running)
             priced = assess_value(old.score, scene, **how)
             targets["score"] = priced.target
-        psi = self.psi if rollout.prices is None else rollout.prices
+        psi = self.psi if rollout.prices is None else rollout.prices * self._warmth()
         psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
         spread = assess_spread(
             old.spread, scene, values.advantage, priced, self.trace, self.starts.before, jnp.asarray(psi, jnp.float32),
@@ -296,7 +308,9 @@ class PPO:
         self.drift.add(np.asarray(spread.luck, np.float64) / scale, rollout.elapsed[:-1], rollout.valid)
         self._lived |= {**self.starts.numbers, "luck_drift": self.drift.worst[0]}
         if rollout.prices is None:
-            self._lived["objective"] = self._lived["return_mean"] - self.psi * self._lived["priced_variance"]
+            price = self.psi if self.holder is not None else self.full_psi
+            price *= 1.0 if o.psi_units == "raw" or self.holder is not None else scale
+            self._lived["objective"] = self._lived["return_mean"] - price * self._lived["priced_variance"]
         targets["spread"] = spread.target
         if old.luck is not None:
             targets["luck"] = spread.luck

@@ -71,7 +71,7 @@ class Brain:
         self._before = self.networks
         rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
         self._entropy = (
-            (0.01 if interface.discrete_observations else 0.0) if options.entropy is None else options.entropy
+            (0.1 if interface.discrete_observations else 0.0) if options.entropy is None else options.entropy
         )
         self._rates = rate, options.critic_learning_rate or rate
         self._thread = ThreadPoolExecutor(1, "critics")
@@ -95,8 +95,8 @@ class Brain:
             critic, state = getattr(old, name), getattr(old, f"{name}_state")
             self._learning[name] = learn(critic, state, targets=_flat(target), rows=self._rows(name, len(valid)))
         policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, optimiser=self._actor, clip=o.clip,
-            entropy=self._entropy, target_kl=o.target_kl, normalise=o.normalise_advantages,
+            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, jnp.float32(self._entropy * share**2),
+            optimiser=self._actor, clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages,
         )  # fmt: skip
         self._before = old
         self.networks = old._replace(policy=policy, policy_state=policy_state)

@@ -21,6 +21,9 @@ class Options:
     psi: float | str | Schedule = 0.0
     """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
     "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
+    psi_warm_up: float = 0.3
+    """Share of `learn` in which a ψ that is a number rises from 0 in a straight line: a high price put on a poor policy at once
+    is best paid by standing still. 0: the whole price at once. A schedule or a budget is taken as it is."""
     budget: Budget | str | Mapping[str, Any] | None = None
     """The largest variance of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2) or
     "std:2": ψ is then found and not given."""
@@ -34,7 +37,7 @@ class Options:
     """Of the corrected form: the variance from the start of the episode, or from every visited state alike."""
     variance_of: Literal["return", "state"] = "return"
     """Of "start": the variance of the return, start states included, or the mean variance given the start state."""
-    luck_critic: bool = False
+    luck_critic: bool = True
     """Of the corrected form: a critic's mean of the luck so far in place of the luck itself."""
     time_aware: bool = True
     """Critics see the elapsed time; the policy does not."""
@@ -69,7 +72,8 @@ class Options:
     clip: float = 0.2
     """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
     entropy: float | None = None
-    """Bonus for the entropy of the policy; None: 0, or 0.01 with Discrete observations, each to be tried for itself."""
+    """Bonus for the entropy of the policy, which falls with the square of the learning rate; None: 0, or 0.1 with Discrete
+    observations, each to be tried for itself."""
     target_kl: float | None = None
     """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
     max_grad_norm: float | None = 0.5
@@ -86,7 +90,7 @@ class Options:
     """Between the layers."""
     initialisation: Literal["orthogonal", "uniform"] = "orthogonal"
     """Orthogonal with gain √2 (0.01 for the policy's last layer, 1 for a critic's), or uniform in ±1/√inputs."""
-    log_std: float = 0.0
+    log_std: float = -0.7
     """Logarithm of the spread of Box actions at the start."""
     normalise_observations: bool = True
     """Subtract the running mean and divide by the running standard deviation; kept within ±10. Discrete observations stay
@@ -161,6 +165,7 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "gae_lambda": (0.0, 1.0, "a number from 0 to 1"),
     "target_lambda": (0.0, 1.0, "a number from 0 to 1"),
     "variance_gamma": (0.0, 1.0, "a number from 0 to 1"),
+    "psi_warm_up": (0.0, 1.0, "a number from 0 to 1"),
     **dict.fromkeys(
         ("envs", "steps", "epochs", "minibatch", "minibatches", "checkpoint_every"), (1, 1e9, "a whole number from 1 up")
     ),
@@ -197,6 +202,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
         "psi_units": "scaled",
+        "psi_warm_up": 0.0,
         "form": "published",
         "time_aware": False,
         "target_lambda": 1.0,

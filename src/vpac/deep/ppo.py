@@ -54,7 +54,7 @@ class Lesson(NamedTuple):
     valid: Array
 
 
-def surrogate(policy: Policy, lesson: Lesson, clip: float, entropy: float) -> tuple[Array, tuple[Array, ...]]:
+def surrogate(policy: Policy, lesson: Lesson, clip: float, entropy: Array | float) -> tuple[Array, tuple[Array, ...]]:
     """−E[min(ρ w, clip(ρ) w)] − c·H, ρ = π/π_old; with KL(π_old‖π), the share of clipped ratios and the entropy."""
     log_ratio = policy.log_prob(lesson.observations, lesson.actions) - lesson.log_probs
     ratio = jnp.exp(log_ratio)
@@ -74,17 +74,17 @@ def policy_gradient(policy: Policy, lesson: Lesson) -> Any:
     return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, lesson, jnp.inf, 0.0)[0])(policy))
 
 
-@partial(jax.jit, static_argnames=("optimiser", "clip", "entropy", "target_kl", "normalise"))
+@partial(jax.jit, static_argnames=("optimiser", "clip", "target_kl", "normalise"))
 def improve_policy(
     policy: Policy,
     state: Any,
     lesson: Lesson,
     rows: Array,
     rate: Array,
+    entropy: Array,
     *,
     optimiser: Optimiser,
     clip: float,
-    entropy: float,
     target_kl: float | None,
     normalise: bool,
 ) -> tuple[Policy, Any, dict[str, Array]]:

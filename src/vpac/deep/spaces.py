@@ -132,8 +132,7 @@ class Interface:
         if self.first_observation is None:
             found = np.asarray(observations, np.float32)
             return found.reshape(len(found), -1)
-        one_hot: Numbers = np.eye(self.inputs, dtype=np.float32)[np.asarray(observations) - self.first_observation]
-        return one_hot
+        return self._one_hot[np.asarray(observations) - self.first_observation]
 
     def commands(self, actions: Numbers) -> Any:
         """A batch of the policy's actions as the environment takes them; Box actions within their bounds."""
@@ -143,6 +142,11 @@ class Interface:
         bounded = np.minimum(np.maximum(actions, low), high)  # np.clip takes twice as long
         found = np.rint(bounded).astype(self.integers) if self.integers else bounded
         return found.reshape(len(actions), *self.shape)
+
+    @cached_property
+    def _one_hot(self) -> Numbers:
+        """A row of zeros and a one for each Discrete observation."""
+        return np.eye(self.inputs, dtype=np.float32)
 
     @cached_property
     def _bounds(self) -> tuple[Numbers, Numbers]:

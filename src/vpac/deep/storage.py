@@ -32,7 +32,7 @@ T = TypeVar("T", bound="PPO")
 __all__ = ["load", "save"]
 
 WEIGHTS = "weights.safetensors"
-BEFORE = {"time_aware": False, "variance_of": "state"}
+BEFORE = {"time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0}
 """Settings that agents of formats 1 and 2 do not name, as they were then."""
 
 

@@ -1,0 +1,317 @@
+"""How much of what there is to gain does each learner gain? U = mean − ψ · variance against PPO and against the best there is.
+
+    python benchmarks/objective.py                                  everything: hours on two cores; resumes where it was stopped
+    python benchmarks/objective.py --tasks bandit catch-up --seeds 5 --steps 0.5
+    python benchmarks/objective.py --only-table                     print the table of what has been measured
+
+Every task is a finite process, so the policy that was learned, with its noise, is judged exactly, and exact ascent knows the
+best U of policies that see the whole state. ψ = R / standard deviation of the best risk-neutral policy, R = 0.1, 0.3, 1, 3. All
+learners have the same networks, steps and rates. The share of the possible gain is (U − U_PPO) / (U* − U_PPO), of means over
+seeds; where the best gain is less than a hundredth of a standard deviation there is nothing to gain, and no share.
+Results are lines of JSON in docs/data/objective.jsonl, the best U in docs/data/objective-best.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from vpac import FiniteMDP, oracle
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "docs" / "data" / "objective.jsonl"
+BEST = HERE.parent / "docs" / "data" / "objective-best.json"
+AVERSIONS = (0.1, 0.3, 1.0, 3.0)
+COMMON = {"envs": 32, "steps": 64, "epochs": 8, "minibatch": 256, "hidden": (64,), "learning_rate": 2.5e-3, "entropy": 0.1}
+COMMON |= {"normalise_observations": False}
+
+
+class Table(VectorEnv):
+    """Copies of a finite process, all stepped at once; an observation is a row of `features`."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, mdp: FiniteMDP, features: np.ndarray, n: int, limit: int | None = None) -> None:
+        self.mdp, self.features, self.num_envs, self.limit = mdp, features.astype(np.float32), n, limit
+        self.single_observation_space = spaces.Box(-np.inf, np.inf, features.shape[1:], np.float32)
+        self.single_action_space = spaces.Discrete(mdp.n_actions)
+        width = int(np.diff(mdp.indptr).max())
+        place = np.minimum(mdp.indptr[:-1, None] + np.arange(width), len(mdp.probability) - 1)
+        there = np.arange(width) < np.diff(mdp.indptr)[:, None]
+        self._entry, self._sums = place, np.cumsum(np.where(there, mdp.probability[place], 0.0), axis=1)
+        self._last = np.diff(mdp.indptr) - 1
+        self._starts = np.cumsum(mdp.start)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin anew."""
+        self._rng = np.random.default_rng(seed)
+        self._state, self._elapsed = self._begin(self.num_envs), np.zeros(self.num_envs, np.int64)
+        return self.features[self._state], {}
+
+    def _begin(self, n: int) -> np.ndarray:
+        drawn = np.searchsorted(self._starts, self._rng.random(n) * self._starts[-1], side="right")
+        return np.minimum(drawn, self.mdp.n_states - 1)
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """A step of each; what ends begins anew within it."""
+        mdp, rng = self.mdp, self._rng
+        row = self._state * mdp.n_actions + np.asarray(actions)
+        which = (self._sums[row] <= rng.random(self.num_envs)[:, None]).sum(axis=1)
+        entry = self._entry[row, np.minimum(which, self._last[row])]
+        reward = mdp.reward[entry] + np.sqrt(mdp.noise[entry]) * rng.standard_normal(self.num_envs)
+        state = mdp.successor[entry]
+        self._elapsed += 1
+        over = mdp.terminal[state]
+        cut = ~over & (self._elapsed >= self.limit) if self.limit else np.zeros_like(over)
+        final, ended = self.features[state], over | cut
+        self._state = np.array(state)
+        self._state[ended] = self._begin(int(ended.sum()))
+        self._elapsed[ended] = 0
+        return self.features[self._state], reward, over, cut, {"final_obs": final}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A finite process, what of it can be seen, and how long to learn."""
+
+    name: str
+    mdp: FiniteMDP
+    gamma: float
+    steps: int
+    features: np.ndarray
+    limit: int | None = None
+    """Steps after which training episodes are cut off."""
+    hidden: bool = False
+    """Whether the policy does not see the whole state; then the best U is that of policies that do."""
+
+    def make(self) -> Table:
+        """Its environments."""
+        return Table(self.mdp, self.features, COMMON["envs"], self.limit)
+
+    def judge(self, agent: Any) -> tuple[float, float]:
+        """Exact mean and variance of the return of an agent's policy, with its noise."""
+        policy = agent.policy()
+        logits = policy.outputs(policy.normalise(self.features.astype(np.float32))).astype(np.float64)
+        found = oracle.evaluate(self.mdp, oracle.softmax(logits), self.gamma)
+        return float(found.mean), float(found.total_variance)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the return of the best risk-neutral policy."""
+        policy = oracle.optimal_policy(self.mdp, self.gamma)
+        return float(np.sqrt(oracle.evaluate(self.mdp, policy, self.gamma).total_variance))
+
+    def psi(self, aversion: float) -> float:
+        """R / std, to two digits."""
+        return float(f"{aversion / self.std:.2g}")
+
+
+def bandit() -> Task:
+    """One step: a safe arm that pays 1, a risky one that pays 1.5 with variance 1; the risky one is better for ψ < ½."""
+    P, pay, noise = np.zeros((2, 2, 2)), np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+    P[:, :, 1], pay[0, :, 1], noise[0, 1, 1] = 1.0, (1.0, 1.5), 1.0
+    mdp = FiniteMDP(P, pay, noise, np.array([1.0, 0.0]), np.array([False, True]))
+    return Task("bandit", mdp, 0.99, 20_000, np.eye(2))
+
+
+def world(name: str, env: str, gamma: float, steps: int, limit: int | None = None) -> Task:
+    """A registered finite world, its states visible."""
+    mdp = FiniteMDP.from_gymnasium(env)
+    return Task(name, mdp, gamma, steps, np.eye(mdp.n_states), limit)
+
+
+def timed(
+    horizon: int, n: int, actions: int, outcomes: Callable[[int, int, int], Iterator[tuple[int, float, float, float]]], first: np.ndarray
+) -> FiniteMDP:
+    """A process of fixed length; `outcomes(t, x, a)` yields (next x, probability, mean and variance of the reward)."""
+    rows = [
+        (t * n + x, a, (t + 1) * n + y if t + 1 < horizon else horizon * n, p, mean, noise)
+        for t in range(horizon)
+        for x in range(n)
+        for a in range(actions)
+        for y, p, mean, noise in outcomes(t, x, a)
+    ]
+    state, action, after, chance, pay, noise = (np.array(column) for column in zip(*rows, strict=True))
+    size = horizon * n + 1
+    start = np.zeros(size)
+    start[:n] = first
+    return FiniteMDP.from_transitions(
+        size, actions, state, action, after, chance, pay, noise, start=start, terminal=np.arange(size) == size - 1
+    )
+
+
+def columns(horizon: int, n: int, time_too: bool) -> np.ndarray:
+    """Features of a process of fixed length: x as zeros and a one and, if it is visible, the time as well."""
+    x = np.tile(np.eye(n), (horizon, 1))
+    t = np.repeat(np.eye(horizon), n, axis=0)
+    rows = np.hstack([x, t]) if time_too else x
+    return np.vstack([rows, np.zeros((1, rows.shape[1]))])
+
+
+def poisson(mean: float, count: int) -> np.ndarray:
+    """Probabilities of 0 … count − 1."""
+    return np.array([math.exp(-mean) * mean**k / math.factorial(k) for k in range(count)])
+
+
+def shop(name: str, visible: bool) -> Task:
+    """The shop of docs/your-environment.md, 12 weeks at a price of 9: order 0, 4 or 8, sell to Poisson(5) customers."""
+    chances = poisson(5.0, 80)
+
+    def outcomes(t: int, stock: int, action: int) -> Iterator[tuple[int, float, float, float]]:
+        ordered = min((0, 4, 8)[action], 20 - stock)
+        for sold in range(stock + ordered + 1):
+            left = stock + ordered - sold
+            yield left, chances[sold:].sum() if left == 0 else chances[sold], 9.0 * sold - 6.0 * ordered - 0.5 * left, 0.0
+
+    mdp = timed(12, 21, 3, outcomes, np.eye(21)[0])
+    return Task(name, mdp, 1.0, 200_000, columns(12, 21, visible), hidden=not visible)
+
+
+def inventory() -> Task:
+    """The season of examples/inventory.py."""
+    sys.path.insert(0, str(HERE.parent / "examples"))
+    from inventory import Inventory
+
+    made = Inventory()
+    return Task("inventory", made.mdp, 1.0, 100_000, columns(made.weeks, made.shelf + 1, True))
+
+
+def portfolio() -> Task:
+    """Two years of examples/portfolio.py, with the market's mood on a grid: stocks pay 2 % more and vary, from 2 to 12 %."""
+    n = 11
+    moods = np.linspace(0.0, 1.0, n)
+    near = np.exp(-0.5 * ((moods[:, None] - moods) / 0.15) ** 2)
+    near /= near.sum(axis=1, keepdims=True)
+
+    def outcomes(t: int, x: int, action: int) -> Iterator[tuple[int, float, float, float]]:
+        share = action / 4.0
+        for y in range(n):
+            yield y, near[x, y], 0.5 + 2.0 * share, (share * (2.0 + 10.0 * moods[x])) ** 2
+
+    return Task("portfolio", timed(8, n, 5, outcomes, np.full(n, 1 / n)), 1.0, 100_000, columns(8, n, True))
+
+
+def two_sided() -> Task:
+    """Walk left or right for 20 steps; a step pays |x|, on the right a quarter more and with noise. The time is hidden."""
+    n, middle = 11, 5
+
+    def outcomes(t: int, x: int, action: int) -> Iterator[tuple[int, float, float, float]]:
+        y = int(np.clip(x + (1 if action else -1), 0, n - 1))
+        right = y > middle
+        yield y, 1.0, abs(y - middle) / 5.0 * (1.25 if right else 1.0), 1.0 * right
+
+    return Task("two-sided, time hidden", timed(20, n, 2, outcomes, np.eye(n)[middle]), 0.99, 100_000,
+                columns(20, n, False), hidden=True)  # fmt: skip
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "bandit": bandit,
+    "catch-up": lambda: world("catch-up", "vpac/CatchUp-v0", 0.95, 100_000, 100),
+    "risky shortcut": lambda: world("risky shortcut", "vpac/RiskyShortcut-v0", 0.95, 100_000, 200),
+    "frozen lake": lambda: world("frozen lake", "FrozenLake-v1", 0.99, 150_000, 100),
+    "four rooms": lambda: world("four rooms", "vpac/FourRooms-v0", 0.99, 200_000, 500),
+    "inventory": inventory,
+    "shop, week visible": lambda: shop("shop, week visible", True),
+    "shop, week hidden": lambda: shop("shop, week hidden", False),
+    "portfolio": portfolio,
+    "two-sided, time hidden": two_sided,
+}
+get_task = cache(lambda name: TASKS[name]())
+
+
+def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
+    arms: dict[str, tuple[str, dict[str, Any]]] = {"PPO": ("PPO", {})}
+    for aware in (True, False):
+        word = "" if aware else ", no time"
+        arms[f"published{word}"] = ("VPACPPO", {"form": "published", "time_aware": aware})
+        for weighting in ("start", "uniform"):
+            for luck in (False, True):
+                settings = {"weighting": weighting, "time_aware": aware, "luck_critic": luck}
+                arms[f"{weighting}{', luck critic' if luck else ''}{word}"] = ("VPACPPO", settings)
+    return arms | {"VAAC": ("VAACPPO", {}), "MVPI": ("MVPIPPO", {})}
+
+
+ARMS = _forms()
+
+
+def learn(task: str, arm: str, psi: float, seed: int, share: float) -> dict[str, float]:
+    """Train one agent and judge it."""
+    from vpac import deep
+
+    begun, where = time.process_time(), get_task(task)
+    kind, settings = ARMS[arm]
+    price = {} if kind == "PPO" else {"psi": psi}
+    common = {name: value for name, value in COMMON.items() if name != "envs"}
+    try:
+        agent = getattr(deep, kind)(where.make(), gamma=where.gamma, seed=seed, **common, **settings, **price)
+        mean, variance = where.judge(agent.learn(int(where.steps * share)))
+    except deep.NotFinite:
+        mean = variance = float("nan")
+    return {"mean": mean, "variance": variance, "seconds": round(time.process_time() - begun, 2)}
+
+
+def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:
+    """What is to be done: for each task PPO, then every arm at every price; PPO has no price."""
+    found = []
+    for task in tasks:
+        for arm in arms:
+            for aversion in (0.0,) if arm == "PPO" else AVERSIONS:
+                psi = get_task(task).psi(aversion) if aversion else 0.0
+                found += [(task, arm, psi, seed) for seed in range(seeds)]
+    return found
+
+
+Key = tuple[str, str, float, int]
+
+
+def read() -> dict[Key, dict[str, float]]:
+    """What has been measured, by task, arm, ψ and seed."""
+    if not RESULTS.exists():
+        return {}
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    return {(row["task"], row["arm"], row["psi"], row["seed"]): row for row in rows}
+
+
+def _one(job: tuple[Key, float]) -> tuple[Key, dict[str, float]]:
+    key, share = job
+    return key, learn(*key, share)
+
+
+def measure(todo: list[Key], share: float, workers: int) -> None:
+    """Do what is to be done; every result is a line as soon as there is one."""
+    begun = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(workers) as pool, RESULTS.open("a") as file:
+        for done, (key, found) in enumerate(pool.imap(_one, [(key, share) for key in todo], chunksize=10), 1):
+            row = dict(zip(("task", "arm", "psi", "seed"), key, strict=True)) | found
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            if done % 20 == 0 or done == len(todo):
+                left = (time.monotonic() - begun) / done * (len(todo) - done)
+                print(f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({key[0]}, {key[1]})", file=sys.stderr, flush=True)
+
+
+def best(task: str) -> list[float]:
+    """The best U at each aversion, by exact ascent; kept in a file, because it takes minutes."""
+    known = json.loads(BEST.read_text()) if BEST.exists() else {}
+    if task not in known:
+        print(f"the best U of {task} ...", file=sys.stderr, flush=True)
+        where = get_task(task)
+        found = oracle.frontier(where.mdp, [where.psi(aversion) for aversion in AVERSIONS], where.gamma)
+        known[task] = [round(float(u), 6) for u in found.objectives]
+        BEST.write_text(json.dumps(known, indent=1) + "\n")
+    return [float(u) for u in known[task]]
