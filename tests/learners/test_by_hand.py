@@ -75,7 +75,8 @@ def test_published_returns_carry_the_ratios_from_the_start():
 def test_the_trace_is_its_definition(variance_of, baseline, offset):
     """Three steps from Q̂ = 3 and V̂ = 5 at the start, Ĵ = 7: every number is the sum or the product that names it."""
     choice = settings(on_policy=False, variance_of=variance_of, baseline=baseline)
-    reward, delta, delta_v, rho, actor = [2.0, -1.0, 3.0], [1.0, 4.0, -2.0], [-3.0, 2.0, 5.0], [2.0, 3.0, 0.5], [0.5, 2, 5]
+    reward, delta, delta_v = [2.0, -1.0, 3.0], [1.0, 4.0, -2.0], [-3.0, 2.0, 5.0]
+    rho, actor = [2.0, 3.0, 0.5], [0.5, 2.0, 5.0]
     trace = begin(choice, 3.0, 5.0, 7.0, rho[0], actor[0])
     for k in range(3):
         t_bar = [rho[0] * np.prod([0.25 * r**2 for r in rho[1 : j + 1]]) for j in range(k + 1)]
@@ -171,7 +172,12 @@ def test_ratios_and_what_clipping_takes_away():
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [(codes.UNIFORM, [0.5, 0.5]), (codes.TABLE, [0.1, 0.9]), (codes.EPSILON_GREEDY, [0.1, 0.9]), (codes.TARGET, [0.6, 0.4])],
+    [
+        (codes.UNIFORM, [0.5, 0.5]),
+        (codes.TABLE, [0.1, 0.9]),
+        (codes.EPSILON_GREEDY, [0.1, 0.9]),
+        (codes.TARGET, [0.6, 0.4]),
+    ],
 )
 def test_behaviour_policies(kind, expected):
     """ε = 0.2 of two actions: 0.1 for each, and 0.8 more for the preferred one."""

@@ -98,9 +98,7 @@ def ascent_of(choice, weights, policy, acting, steps):
         return ascent
     first = steps[0]
     state_value = float(policy[first.state] @ weights.w[first.state])
-    trace = begin(
-        choice, float(weights.w[first.state, first.action]), state_value, float(weights.mean[0]), *rho[0][:2]
-    )
+    trace = begin(choice, float(weights.w[first.state, first.action]), state_value, float(weights.mean[0]), *rho[0][:2])
     for k, now in enumerate(steps):
         over = k + 1 == len(steps)
         then, ahead = (now, (1.0, 1.0)) if over else (steps[k + 1], rho[k + 1][:2])
