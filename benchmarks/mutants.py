@@ -80,6 +80,9 @@ SPECS = Tests(("tests/experiments/test_specs.py",))
 TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("learners/penalty.py", BY_HAND): (
         ("x-with-advantage", "psi * 2.0 * trace.x * q", "psi * 2.0 * trace.x * (q - v)"),
+        ("baseline-added", "_corrected(settings, trace, psi, q - v, sigma)", "_corrected(settings, trace, psi, q + v, sigma)"),
+        ("vaac-baseline-added", "_vaac_published(settings, trace, psi, q - v,", "_vaac_published(settings, trace, psi, q + v,"),
+        ("off-policy-baseline-added", "trace, psi, q - v, s)", "trace, psi, q + v, s)"),
         ("x-left-out", " - psi * 2.0 * trace.x * q", ""),
         ("no-squared-advantage", "trace.i_sigma * (sigma + a * a)", "trace.i_sigma * sigma"),
         ("luck-once", "2.0 * trace.i_q * luck * a", "trace.i_q * luck * a"),
@@ -242,6 +245,7 @@ def run(tests: Tests, source: Path, scratch: Path, timeout: float) -> tuple[int 
         "PYTHONPATH": str(source),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": str(scratch),
+        "JAX_COMPILATION_CACHE_DIR": str(scratch),
         "NUMBA_DISABLE_JIT": "0" if tests.compiled else "1",
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests.arguments]

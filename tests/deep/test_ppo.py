@@ -59,9 +59,9 @@ def lesson_of(ratios, weights, valid, policy):
 def test_the_clipped_surrogate():
     """Gains beyond 1 ± 0.2 stop counting where they would be gains: of good actions above, of bad ones below."""
     policy = categorical(np.zeros((5, 2)))
-    ratios, weights = [1.5, 0.5, 1.5, 0.5, 9.0], [1.0, 1.0, -1.0, -1.0, 1e3]
+    ratios, weights = [1.5, 0.5, 1.7, 0.6, 9.0], [1.0, 1.0, -1.0, -1.0, 1e3]
     loss, (kl, clipped, spread) = surrogate(policy, lesson_of(ratios, weights, [1, 1, 1, 1, 0], policy), 0.2, 0.0)
-    assert float(loss) == near(-(1.2 + 0.5 - 1.5 - 0.8) / 4.0)
+    assert float(loss) == near(-(1.2 + 0.5 - 1.7 - 0.8) / 4.0)
     assert float(kl) == near(np.mean([r - 1.0 - math.log(r) for r in ratios[:4]]))
     assert float(clipped) == 1.0
     assert float(spread) == near(math.log(2.0))

@@ -8,11 +8,12 @@ import pytest
 from vpac.learners import settings as codes
 from vpac.learners.behaviour import fill_behaviour, ratios
 from vpac.learners.monte_carlo import Tape, learn_from_tape, record
+from vpac.learners.penalty import actor_weight
 from vpac.learners.settings import Settings
 from vpac.learners.softmax import add_score, greedy_action, mean_value, value
 from vpac.learners.state import GOOD, Weights
 from vpac.learners.step import learn_step
-from vpac.learners.trace import advance, begin
+from vpac.learners.trace import Trace, advance, begin
 from vpac.learners.volatility import augment, prices
 
 HALF = np.array([0.5, 0.5])
@@ -92,6 +93,38 @@ def test_the_trace_is_its_definition(variance_of, baseline, offset):
         assert trace.x == pytest.approx(sum(x))
         if k < 2:
             trace = advance(choice, trace, reward[k], delta[k], delta_v[k], rho[k + 1], actor[k + 1])
+
+
+LATER = Trace(
+    i_q=0.5, i_sigma=0.25, collected=7.0, collected_bar=6.0, luck=3.0, offset=-1.0, value_0=5.0, rho=2.0, t_bar=0.75,
+    x=1.5, first=False,
+)  # fmt: skip
+"""The second step of an episode at γ = 1/2."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reward", "penalty"),
+    [
+        ({}, 0.5 * 3, 0.25 * 20),
+        ({"critic": codes.INDIRECT}, 2 * 0.5 * 3, 2 * (0.25 * 20 + 2 * 0.5 * (0.5 * 6 - 5) * 3)),
+        ({"on_policy": False}, 2 * 0.5 * 3, 2 * 0.75 * 30),
+        ({"form": codes.CORRECTED}, 2 * 0.5 * 3, 2 * (0.25 * (30 + 3**2) + 2 * 0.5 * (3 - 1) * 3)),
+        (
+            {"form": codes.CORRECTED, "critic": codes.INDIRECT},
+            2 * 0.5 * 3,
+            2 * (0.25 * (5 + 3**2) + 2 * 0.5 * (3 - 1) * 3),
+        ),
+        ({"form": codes.CORRECTED, "on_policy": False}, 2 * 0.5 * 3, 2 * 0.75 * 30 + 2 * 1.5 * 5),
+    ],
+    ids=["published", "published VAAC", "off-policy", "corrected", "corrected VAAC", "off-policy corrected"],
+)
+def test_weights_with_a_baseline(changes, reward, penalty):
+    """Q̂ = 5 beside V̂ = 2, so A = 3; the spread 30 beside its mean 10, which only the published on-policy forms subtract.
+
+    A baseline of the wrong sign or size is right on average: enumeration does not see it, these numbers do.
+    """
+    choice = settings(baseline=True, **changes)
+    assert actor_weight(choice, LATER, 0.5, 5.0, 2.0, 30.0, 10.0) == pytest.approx(reward - 0.5 * penalty)
 
 
 def stepped(choice, weights, trace, *, here, action, reward, there, terminated=False, rates=(0.25, 0.5, 0.5)):
