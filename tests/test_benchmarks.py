@@ -103,3 +103,41 @@ def test_exponents_and_where_growth_is_linear(monkeypatch):
     ):
         assert scaling.where(scaling.Growth("x", sizes, costs, "")) == words
     assert scaling.where(scaling.Growth("x", sizes, [1.0, 0.1, 0.01, 0.001], "", -1.0)) == "linear throughout"
+
+
+def test_every_mutant_still_changes_the_source(monkeypatch):
+    """The table cannot rot: each text occurs exactly once in its file, each name and change is there once, each test exists."""
+    mutants = script("mutants", monkeypatch)
+    rows = mutants.MUTANTS
+    assert len(rows) >= 60
+    assert len({row.name for row in rows}) == len({row[1:4] for row in rows}) == len(rows)
+    sources = {row.file: (mutants.SOURCE / "vpac" / row.file).read_text(encoding="utf-8") for row in rows}
+    stale = [row.name for row in rows if row.applied(sources[row.file]) in (None, sources[row.file])]
+    assert not stale
+    for row in rows:
+        compile(row.applied(sources[row.file]), row.file, "exec")
+        assert all((mutants.ROOT / path).exists() for path in row.tests.arguments if path.endswith(".py"))
+
+
+def test_what_became_of_a_mutant(monkeypatch, tmp_path):
+    mutants = script("mutants", monkeypatch)
+    assert mutants.judged(0, "1 passed") == ("survived", "")
+    assert mutants.judged(1, "x\nFAILED tests/deep/test_ppo.py::test_a - y") == ("killed", "test_ppo.py::test_a")
+    assert mutants.judged(4, "no such file") == ("broken", "pytest ended with 4")
+    assert mutants.judged(None, "") == ("broken", "took too long")
+    row = mutants.MUTANTS[0]
+    assert row.applied(f"{row.text} {row.text}") is None
+    assert row.applied(f"a {row.text} b") == f"a {row.replacement} b"
+    found = mutants.tried(row._replace(text="not in the file"), 1.0)
+    assert found.verdict == "stale"
+
+
+@pytest.mark.parametrize("verdicts", [["killed"], ["killed", "survived"], ["stale"], ["broken"]], ids=str)
+def test_only_killed_mutants_are_a_success(monkeypatch, capsys, verdicts):
+    mutants = script("mutants", monkeypatch)
+    rows, fate = mutants.MUTANTS[: len(verdicts)], dict(zip(mutants.MUTANTS, verdicts, strict=False))
+    monkeypatch.setattr(mutants, "baseline", lambda chosen, _: dict.fromkeys((row.tests for row in chosen), 1.0))
+    monkeypatch.setattr(mutants, "tried", lambda row, _: mutants.Result(row, fate[row], 1.0, ""))
+    monkeypatch.setattr(sys, "argv", ["mutants.py", "--jobs", "2", "--only", *(row.name for row in rows)])
+    assert mutants.main() == (verdicts != ["killed"])
+    assert f"{verdicts.count('killed')} of {len(rows)} killed" in capsys.readouterr().out

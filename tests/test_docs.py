@@ -35,7 +35,7 @@ def test_the_table_of_presets_has_every_setting_with_its_words_and_both_values()
     assert [row[0].strip("`") for row in rows] == [field.name for field in fields(Options)]
     assert all(len(row) == 4 and len(row[1]) > 5 for row in rows)
     changed = {row[0].strip("`") for row in rows if row[3] != "the same"}
-    assert changed == set(PRESETS["paper"])
+    assert changed <= set(PRESETS["paper"])
     found = {row[0].strip("`"): row[2:] for row in rows}
     assert found["steps"] == ["128", "2048"]
     assert found["critic_max_grad_norm"] == ["0.5", "none"]

@@ -41,6 +41,21 @@ def test_the_corrected_twin_differs_in_the_form_only():
     assert changed == {"form", "baseline", "variance_of"}
 
 
+@pytest.mark.parametrize(("task", "psi"), [("halfcheetah", 0.15), ("hopper", 0.2), ("walker2d", 0.15)])
+def test_todays_prices_are_the_papers_per_unit_of_the_raw_reward(task, psi):
+    """The paper's rewards are multiplied by 0.01: 0.15 per unit of those is 0.0015 per unit of the task's own."""
+
+    def prices(name):
+        return {arm.label: arm.settings.get("psi", 0.0) for arm in EXPERIMENTS[f"mujoco/{name}"].arms}
+
+    paper = {"PPO": 0.0, "VAAC": 0.15, "VPAC": psi, "VPAC corrected": psi}
+    raw = {label: pytest.approx(0.01 * price) for label, price in paper.items()}
+    assert prices(task) == paper
+    assert prices(f"{task}-today") == raw
+    if task == "hopper":
+        assert prices("hopper-horizon") == raw
+
+
 def test_experiments_share_their_runs():
     performance, qualitative = (plan(EXPERIMENTS[f"four-rooms/{name}"]) for name in ("performance", "qualitative"))
     names = {run.name for run in performance.all()}

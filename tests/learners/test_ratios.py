@@ -8,7 +8,7 @@ import pytest
 
 import reference
 from simulate import assert_mean
-from vpac import oracle
+from vpac import FiniteMDP, oracle
 from vpac.learners import VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVPAC
 
 STEPS = 12
@@ -91,3 +91,31 @@ def test_what_was_recorded_is_saved(tmp_path, endless):
     for mine, theirs in zip(learner.history, loaded.history, strict=True):
         assert np.array_equal(mine, theirs)
     assert learner.history.clipped.any()
+
+
+@pytest.mark.parametrize("stepped", [False, True], ids=["compiled", "stepped"])
+@pytest.mark.parametrize("form", ["published", "corrected"])
+def test_a_cut_carries_the_ratio_of_the_action_that_would_come_next(form, stepped):
+    """One cell, one step, then a cut: G = R + γ ρ' Q̂(A') or, with ratios from the start, ρ (R + γ ρ' Q̂(A')).
+
+    π = (3/4, 1/4) against (1/2, 1/2) makes ρ = (3/2, 1/2). Each of the four pairs of actions has its own result.
+    """
+    mdp = FiniteMDP(np.ones((1, 2, 1)), [[1.0, 3.0]], 0.0, [1.0])
+    first_w, first_z, rho, gamma = np.array([5.0, 7.0]), np.array([30.0, 60.0]), np.array([1.5, 0.5]), 0.8
+    seen = set()
+    for seed in range(24):
+        learner = OffPolicyVAAC(
+            Hidden(mdp.to_gymnasium()) if stepped else mdp, seed=seed, max_episode_steps=1, critics="importance", form=form,
+            gamma=gamma, alpha_theta=0.0, alpha_z=1.0, alpha_w=1.0,
+        )  # fmt: skip
+        learner.weights.theta[:], learner.weights.w[:], learner.weights.z[:] = np.log([3.0, 1.0]), first_w, first_z
+        learner.learn(1)
+        (action,) = np.flatnonzero(learner.weights.w[0] != first_w)
+        reward, scale = (1.0, 3.0)[action], rho[action] if form == "published" else 1.0
+        ahead = gamma * rho
+        means = scale * (reward + ahead * first_w)
+        squares = scale**2 * (reward**2 + 2.0 * reward * ahead * first_w + ahead**2 * first_z)
+        (then,) = np.flatnonzero(np.isclose(learner.weights.w[0, action], means))
+        assert learner.weights.z[0, action] == pytest.approx(squares[then])
+        seen.add((int(action), int(then)))
+    assert len(seen) == 4

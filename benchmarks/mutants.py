@@ -1,0 +1,365 @@
+"""Mutation testing of the arithmetic: small errors put into a copy of the source, each of which a test must find.
+
+    python benchmarks/mutants.py                          all of them, about ten minutes on one core
+    python benchmarks/mutants.py --only x-without-ratio   one, while a test is written for it
+    python benchmarks/mutants.py --list                   names, files and changes
+
+Each mutant replaces one piece of text in a temporary copy of src; the nearest tests then run against the copy. It is killed if
+a test fails, and survives if all pass. It is stale if its text does not occur exactly once in the file, and broken if the tests
+could not be run or took too long. The exit code is 0 only if all are killed. First the unmutated copy must pass the same tests.
+
+Rows are grouped by the file they change and by the tests that are nearest to it: add new ones to `TABLE`. Tests that need no
+compiled code run with NUMBA_DISABLE_JIT=1: Numba takes half a minute to compile the learners' loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+
+
+class Tests(NamedTuple):
+    """Arguments of pytest that name tests, from the repository's root."""
+
+    arguments: tuple[str, ...]
+    compiled: bool = True
+    """Whether Numba compiles; False where the functions under test run as plain Python, too."""
+
+
+class Mutant(NamedTuple):
+    """An error: in a file of `vpac`, a text that occurs once, and what takes its place."""
+
+    name: str
+    file: str
+    text: str
+    replacement: str
+    tests: Tests
+
+    def applied(self, source: str) -> str | None:
+        """The file's content with the error; None if the text does not occur exactly once."""
+        return source.replace(self.text, self.replacement) if source.count(self.text) == 1 else None
+
+
+class Result(NamedTuple):
+    """What became of a mutant."""
+
+    mutant: Mutant
+    verdict: str
+    """"killed", "survived", "stale" or "broken"."""
+    seconds: float
+    detail: str
+    """The test that killed it, or why it could not be tried."""
+
+
+BY_HAND = Tests(("tests/learners/test_by_hand.py", "tests/learners/test_enumeration.py"), compiled=False)
+SOFTMAX = Tests(("tests/learners/test_softmax.py",))
+CUT = Tests(("tests/learners/test_ratios.py", "-k", "cut_carries or two_actions_by_hand"))
+ON_POLICY_LOOP = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "tables_on_policy and VPAC and published"))
+OFF_POLICY_LOOP = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "tables_off_policy and VPAC and clipped"))
+TILES = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "test_tiles and VPAC and not OffPolicy"))
+MVPI = Tests(("tests/learners/test_mvpi.py", "-k", "finds_what_exact"))
+BOOKKEEPING = Tests(("tests/deep/test_bookkeeping.py",))
+PPO = Tests(("tests/deep/test_ppo.py",))
+PRESETS = Tests(("tests/deep/test_presets.py",))
+SPECS = Tests(("tests/experiments/test_specs.py",))
+
+TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
+    ("learners/penalty.py", BY_HAND): (
+        ("x-with-advantage", "psi * 2.0 * trace.x * q", "psi * 2.0 * trace.x * (q - v)"),
+        ("baseline-added", "_corrected(settings, trace, psi, q - v, sigma)", "_corrected(settings, trace, psi, q + v, sigma)"),
+        ("vaac-baseline-added", "_vaac_published(settings, trace, psi, q - v,", "_vaac_published(settings, trace, psi, q + v,"),
+        ("off-policy-baseline-added", "trace, psi, q - v, s)", "trace, psi, q + v, s)"),
+        ("x-left-out", " - psi * 2.0 * trace.x * q", ""),
+        ("no-squared-advantage", "trace.i_sigma * (sigma + a * a)", "trace.i_sigma * sigma"),
+        ("luck-once", "2.0 * trace.i_q * luck * a", "trace.i_q * luck * a"),
+        ("luck-not-discounted", "2.0 * trace.i_q * luck * a", "2.0 * luck * a"),
+        ("luck-is-collected", "trace.luck if settings.baseline else trace.collected", "trace.collected"),
+        ("first-action-not-free", "settings.variance_of == ACTION and trace.first", "False"),
+        ("corrected-without-ratio", "trace.rho * (trace.i_q * a - psi * penalty)", "trace.i_q * a - psi * penalty"),
+        ("published-i-sigma", "psi * trace.i_sigma * sigma", "psi * trace.i_q * sigma"),
+        ("moment-for-variance", "s if settings.critic == DIRECT else s - q * q", "s"),
+        ("vaac-collected-not-discounted", "settings.gamma * trace.collected_bar", "trace.collected_bar"),
+        ("vaac-without-value", "settings.gamma * trace.collected_bar - trace.value_0", "settings.gamma * trace.collected_bar"),
+        ("off-policy-price-once", "psi if trace.first else 2.0 * psi", "psi"),
+        ("off-policy-price-always-twice", "psi if trace.first else 2.0 * psi", "2.0 * psi"),
+    ),
+    ("learners/trace.py", BY_HAND): (
+        ("x-without-ratio", "gamma * rho_next * (x + t_bar * delta)", "gamma * (x + t_bar * delta)"),
+        ("x-forgets", "gamma * rho_next * (x + t_bar * delta)", "gamma * rho_next * t_bar * delta"),
+        ("t-bar-ratio-once", "gamma * gamma * rho_next * rho_next", "gamma * gamma * rho_next"),
+        ("t-bar-gamma-once", "gamma * gamma * rho_next * rho_next", "gamma * rho_next * rho_next"),
+        ("i-sigma-gamma-once", "trace.i_sigma * (gamma * gamma)", "trace.i_sigma * gamma"),
+        ("collected-not-discounted", "trace.collected + trace.i_q * reward", "trace.collected + reward"),
+        ("collected-bar-without-ratio", "trace.i_sigma * rho * reward", "trace.i_sigma * reward"),
+        ("collected-bar-gamma-once", "trace.i_sigma * rho * reward", "trace.i_q * rho * reward"),
+        ("luck-sum-not-discounted", "trace.luck + trace.i_q * delta_v", "trace.luck + delta_v"),
+        ("offset-without-value", "state_value - reference if settings.baseline else -reference", "-reference"),
+        ("reference-of-state", "reference = state_value", "reference = mean"),
+        ("reference-of-action", "reference = action_value", "reference = state_value"),
+    ),
+    ("learners/critics.py", BY_HAND): (
+        ("variance-ratio-once", "delta * delta + ahead * ahead * s_next", "delta * delta + settings.gamma * ahead * s_next"),
+        ("variance-gamma-once", "delta * delta + ahead * ahead * s_next", "delta * delta + ahead * rho * s_next"),
+        ("moment-cross-term-once", "2.0 * reward * ahead * q_next", "reward * ahead * q_next"),
+        ("moment-cross-term-here", "2.0 * reward * ahead * q_next", "2.0 * reward * ahead * q"),
+        ("value-without-ratio", "reward + ahead * q_next - q", "reward + settings.gamma * q_next - q"),
+        ("expected-with-chance", "q_next, s_next, 1.0)", "q_next, s_next, policy_next[action])"),
+        ("end-is-bootstrapped", "reward, q, s, 0.0, 0.0, 1.0", "reward, q, s, q, s, 1.0"),
+    ),
+    ("learners/step.py", BY_HAND): (
+        ("luck-without-gamma", "settings.gamma * mean_value(w, there, policy_next)", "mean_value(w, there, policy_next)"),
+        ("actor-before-critics", "action, policy, q_after, s_after)", "action, policy, q, s)"),
+        ("score-without-temperature", "alpha_theta * settings.score * weight", "alpha_theta * weight"),
+        ("baseline-of-wrong-critic", "s_mean = mean_value(weights.z,", "s_mean = mean_value(weights.w,"),
+        ("spread-with-value-rate", "+= alpha_z * delta_bar", "+= alpha_w * delta_bar"),
+        ("tiles-not-counted", "q + len(here) * alpha_w * delta", "q + alpha_w * delta"),
+    ),
+    ("learners/monte_carlo.py", BY_HAND): (
+        ("published-targets-without-ratio", "reward * tape.product[step] if from_start else reward", "reward"),
+        ("published-targets-ratio-twice", "(rho_next if back == 0 or not from_start else 1.0)", "rho_next"),
+        ("cut-without-ratio", "if from_start else rho_after", "if from_start else 1.0"),
+        ("published-cut-without-ratio", "product * rho_after if from_start", "product if from_start"),
+        ("published-cut-without-past", "product * rho_after if from_start", "rho_after if from_start"),
+        ("square-cross-term-once", "2.0 * paid * discount * rest", "paid * discount * rest"),
+        ("square-gamma-once", "discount * discount * rest_square", "discount * rest_square"),
+        ("returns-with-actors-ratio", "rho_next = tape.rho[step]", "rho_next = tape.actor_rho[step]"),
+        ("actors-error-without-ratio", "settings.gamma * rho * q_next - q", "settings.gamma * q_next - q"),
+        ("taped-luck-without-gamma", "+ settings.gamma * mean_value(weights.w, there", "+ mean_value(weights.w, there"),
+    ),
+    ("learners/softmax.py", BY_HAND): (
+        ("mean-of-actions", "policy[action] * value(weights, active, action)", "value(weights, active, action) / len(policy)"),
+        ("score-without-policy", " - policy[other])", ")"),
+    ),
+    ("learners/softmax.py", SOFTMAX): (
+        ("temperature-ignored", "value(theta, active, action) * coldness", "value(theta, active, action)"),
+        ("fours-not-summed", "total += exponentiate_four(", "total = exponentiate_four("),
+    ),
+    ("learners/exponential.py", SOFTMAX): (
+        ("short-polynomial", "DEGREE = 13", "DEGREE = 9"),
+        ("score-of-four-added", "score = builder.fsub(ones,", "score = builder.fadd(ones,"),
+    ),
+    ("learners/behaviour.py", BY_HAND): (
+        ("clipped-at-two", "min(1.0, rho)", "min(2.0, rho)"),
+        ("actors-ratio-unclipped", "clipped if settings.clip_actor else rho", "rho"),
+        ("greedy-share", "+= 1.0 - settings.epsilon", "= 1.0 - settings.epsilon"),
+    ),
+    ("risk/volatility.py", BY_HAND): (
+        ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),
+    ),
+    ("learners/volatility.py", BY_HAND): (
+        ("volatility-paid-by-actor", "return 0.0, psi", "return psi, 0.0"),
+    ),
+    ("learners/actor_critic.py", CUT): (
+        ("cut-ratio-not-passed", "tape, steps, rho, ahead, ahead_square", "tape, steps, 1.0, ahead, ahead_square"),
+        ("cut-square-of-value", "0.0 if terminated else value(weights.z,", "0.0 if terminated else value(weights.w,"),
+    ),
+    ("learners/actor_critic.py", ON_POLICY_LOOP): (
+        ("return-not-discounted", "discount *= settings.gamma", "discount *= 1.0"),
+    ),
+    ("learners/actor_critic.py", OFF_POLICY_LOOP): (
+        ("effective-share", "square_sum += product * product", "square_sum += product"),
+    ),
+    ("learners/actor_critic.py", TILES): (
+        ("spread-rate-not-shared", "rates.alpha_z[episode] / world.n_active", "rates.alpha_z[episode]"),
+    ),
+    ("learners/actor_critic.py", MVPI): (
+        ("mean-of-return-not-step", "((1.0 - settings.gamma) * total", "(total"),
+    ),
+    ("deep/normaliser.py", BOOKKEEPING): (
+        ("moments-without-cross-term", " + shift**2 * self.count * n / total", ""),
+        ("mean-of-pieces", "self.mean + shift * n / total", "self.mean + shift / 2.0"),
+        ("scale-not-reset-at-ends", "self.sums * (running[t] * valid[t])", "self.sums * valid[t]"),
+        ("scale-not-reset-when-idle", "self.sums * (running[t] * valid[t])", "self.sums * running[t]"),
+        ("scale-not-discounted", "self.gamma * self.sums + rewards[t]", "self.sums + rewards[t]"),
+        ("scale-of-variance", "1.0 / np.sqrt(self.moments.variance + 1e-8)", "1.0 / (self.moments.variance + 1e-8)"),
+        ("scale-counts-idle-steps", "sums[valid > 0.0]", "sums.ravel()"),
+        ("scale-not-restarted", "self.sums = np.zeros_like(self.sums)", "self.sums = self.sums.copy()"),
+    ),
+    ("deep/rollout.py", BOOKKEEPING): (
+        ("floor-is-ceiling", "np.maximum(rollout.rewards, floor)", "np.minimum(rollout.rewards, floor)"),
+        ("mean-reward-of-idle-steps", "float(rewards[rollout.valid > 0.0].mean())", "float(rewards.mean())"),
+    ),
+    ("deep/episodes.py", BOOKKEEPING): (
+        ("episode-discounted-early", "self.gamma**self.lengths * rewards", "self.gamma ** (self.lengths + 1.0) * rewards"),
+        ("episode-counts-idle-steps", "self.lengths += valid", "self.lengths += 1.0"),
+        ("episode-scores-idle-steps", "self.score += rewards * valid", "self.score += rewards"),
+        ("variance-of-scores", '"return_variance": float(sums.var())', '"return_variance": float(score.var())'),
+    ),
+    ("deep/conditioning.py", BOOKKEEPING): (
+        ("prices-even", "share * (self.high**0.5 - self.low**0.5)) ** 2", "share * (self.high - self.low)) ** 2"),
+        ("price-shown-from-zero", "2.0 * share - 1.0", "share"),
+        ("price-shown-even", "(np.sqrt(psi) - self.low**0.5)", "(psi - self.low**0.5)"),
+        ("all-prices-drawn", "self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))",
+         "self.now[:] = self.within.drawn(self.generator.random(len(which)))"),
+    ),
+    ("deep/ppo.py", PPO): (
+        ("weight-decay-ignored", "if self.weight_decay else []", "if False else []"),
+        ("gradient-not-clipped", "[] if self.max_grad_norm is None else", "[] if True else"),
+        ("surrogate-of-best", "jnp.minimum(ratio * lesson.weights", "jnp.maximum(ratio * lesson.weights"),
+        ("surrogate-not-clipped-below", "jnp.clip(ratio, 1.0 - clip, 1.0 + clip)", "jnp.clip(ratio, 0.0, 1.0 + clip)"),
+        ("surrogate-counts-idle-steps", "(lesson.valid * rows).sum() / count", "rows.mean()"),
+        ("entropy-is-a-loss", "-mean(gain) - entropy * spread", "-mean(gain) + entropy * spread"),
+        ("divergence-without-ratio", "mean(ratio - 1.0 - log_ratio)", "mean(-log_ratio)"),
+        ("advantages-not-divided", "(weights - mean) / (std + 1e-8)", "weights - mean"),
+        ("advantages-of-idle-steps", "mean = (lesson.valid * weights).sum() / count", "mean = weights.mean()"),
+        ("divergence-at-target", "kl <= 1.5 * target_kl", "kl <= target_kl"),
+        ("regression-on-idle-steps", "weight = valid[which]", "weight = jnp.ones_like(valid[which])"),
+    ),
+    ("deep/options.py", PRESETS): (
+        ("preset-reward-scale", '"reward_scale": 0.01', '"reward_scale": 0.1'),
+        ("preset-target-lambda", '"target_lambda": 1.0,', '"target_lambda": 0.95,'),
+        ("preset-discount", '"gamma": 0.99,', '"gamma": 0.999,'),
+        ("preset-weight-decay", '"weight_decay": 0.01,', '"weight_decay": 0.0,'),
+    ),
+    ("experiments/mujoco.py", SPECS): (
+        ("todays-prices", "SCALED = 100.0", "SCALED = 10.0"),
+        ("todays-vaac-price", "arms=_arms(psi / SCALED, 0.15 / SCALED, {})", "arms=_arms(psi / SCALED, 0.15, {})"),
+    ),
+}  # fmt: skip
+"""(file, nearest tests): (name, text, replacement) of each error."""
+
+MUTANTS = tuple(
+    Mutant(name, file, text, replacement, tests)
+    for (file, tests), rows in TABLE.items()
+    for name, text, replacement in rows
+)
+
+
+def run(tests: Tests, source: Path, scratch: Path, timeout: float) -> tuple[int | None, str]:
+    """Pytest's exit code and output for the tests against a copy of src; None if it takes too long."""
+    env = os.environ | {
+        "PYTHONPATH": str(source),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(scratch),
+        "JAX_COMPILATION_CACHE_DIR": str(scratch),
+        "NUMBA_DISABLE_JIT": "0" if tests.compiled else "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests.arguments]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None, output
+        raise
+    return process.returncode, output
+
+
+def copied(folder: Path) -> Path:
+    """A copy of src in a folder."""
+    return Path(shutil.copytree(SOURCE, folder / "src", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def tried(mutant: Mutant, timeout: float) -> Result:
+    """Make the mutant and run its tests."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        source = copied(Path(folder))
+        path = source / "vpac" / mutant.file
+        content = mutant.applied(path.read_text(encoding="utf-8")) if path.exists() else None
+        if content is None:
+            return Result(mutant, "stale", 0.0, "text not found exactly once")
+        path.write_text(content, encoding="utf-8")
+        code, output = run(mutant.tests, source, Path(folder), timeout)
+    verdict, detail = judged(code, output)
+    return Result(mutant, verdict, time.monotonic() - began, detail)
+
+
+def judged(code: int | None, output: str) -> tuple[str, str]:
+    """What pytest's exit code means: 1, tests failed; 0, all passed; else they could not be run."""
+    if code == 0:
+        return "survived", ""
+    if code == 1:
+        found = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py::\w+)", output, re.MULTILINE)
+        return "killed", found[1] if found else ""
+    return "broken", "took too long" if code is None else f"pytest ended with {code}"
+
+
+def baseline(mutants: list[Mutant], timeout: float) -> dict[Tests, float]:
+    """Seconds that each group of tests takes on the unmutated copy; exits if one does not pass."""
+    seconds = {}
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        source = copied(Path(folder))
+        where = subprocess.run(
+            [sys.executable, "-c", "import vpac; print(vpac.__file__)"],
+            env=os.environ | {"PYTHONPATH": str(source)}, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        if not where.startswith(str(source)):
+            raise SystemExit(f"tests would import {where.strip()} and not the copy")
+        for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+            began = time.monotonic()
+            code, output = run(tests, source, Path(folder), timeout)
+            if code != 0:
+                raise SystemExit(f"the unmutated source fails: {' '.join(tests.arguments)}\n{output}")
+            seconds[tests] = time.monotonic() - began
+            print(f"unmutated, passed     {seconds[tests]:6.1f} s  {' '.join(tests.arguments)}", flush=True)
+    return seconds
+
+
+def results(mutants: list[Mutant], expected: dict[Tests, float], jobs: int, timeout: float) -> Iterator[Result]:
+    """Try them all, and print a line for each as it ends."""
+    began, done, total = time.monotonic(), 0.0, sum(expected[mutant.tests] for mutant in mutants)
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(tried, mutant, timeout) for mutant in mutants]
+        try:
+            for number, future in enumerate(as_completed(waiting), 1):
+                result = future.result()
+                done += expected[result.mutant.tests]
+                left = (time.monotonic() - began) * (total - done) / done
+                print(
+                    f"[{number:3}/{len(mutants)}] {result.verdict:8} {result.seconds:6.1f} s  {result.mutant.file:25} "
+                    f"{result.mutant.name:33} {result.detail}  ({left / 60.0:.1f} min left)",
+                    flush=True,
+                )
+                yield result
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="these mutants and no others")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time (default: 1)")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="S", help="seconds for one run of tests (default: 300)"
+    )
+    parser.add_argument("--list", action="store_true", help="print the table and run nothing")
+    options = parser.parse_args()
+    unknown = set(options.only) - {mutant.name for mutant in MUTANTS}
+    if unknown:
+        parser.error(f"unknown mutant {', '.join(sorted(unknown))}; see --list")
+    chosen = [mutant for mutant in MUTANTS if not options.only or mutant.name in options.only]
+    if options.list:
+        for mutant in chosen:
+            print(f"{mutant.name}: {mutant.file}\n    − {mutant.text}\n    + {mutant.replacement}")
+        return 0
+    expected = baseline(chosen, options.timeout)
+    found = list(results(chosen, expected, max(1, options.jobs), options.timeout))
+    alive = [result for result in found if result.verdict != "killed"]
+    print(f"\n{len(found) - len(alive)} of {len(found)} killed")
+    for result in alive:
+        print(f"{result.verdict}: {result.mutant.name} ({result.mutant.file}) {result.detail}".rstrip())
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
