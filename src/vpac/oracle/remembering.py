@@ -80,7 +80,9 @@ class Remembering:
     horizon: int
     """Steps after which an episode is over."""
     _layers: tuple[_Layer, ...]
+    """The nodes, by step."""
     _actions: tuple[IntArray, ...]
+    """The action of each node, by step."""
 
     def act(self, step: int, state: Any, collected: Any) -> Any:
         """The action after `step` steps in `state` with the discounted return `collected` so far; arrays give an array.
