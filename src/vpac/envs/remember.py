@@ -2,8 +2,8 @@
 
 Mean − ψ · variance is not time-consistent: the best policy depends on both. `RememberReturn` adds them to the observations of
 an environment, `remembering` to the states of a finite process. On a grid both round the return at random to one of two
-neighbouring points so that the mean of G_{0:k} stays, and go on from the rounded one: they are the same process. Rewards are
-not touched, so the moments of the return are those of the process itself.
+neighbouring points and go on from there: they are the same process. Away from the edges of the grid this keeps the mean of
+G_{0:k}. Rewards are not touched, so the moments of the return are those of the process itself.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class ReturnGrid:
     bins: int
 
     def __post_init__(self) -> None:
+        if not all(isinstance(x, int | float | np.number) for x in (self.gamma, self.low, self.high)):
+            raise UserError(f"gamma, low and high must be numbers, got {self.gamma!r}, {self.low!r}, {self.high!r}")
         if not 0.0 <= self.gamma <= 1.0:
             raise UserError(f"gamma must be a number from 0 to 1, got {self.gamma!r}")
         for name, least in (("horizon", 1), ("bins", 2)):

@@ -136,14 +136,20 @@ def _remembering(env: Any, options: Options) -> Any:
     if isinstance(made.observation_space, spaces.Discrete):
         limits = (options.max_episode_steps, getattr(made.spec, "max_episode_steps", None), REMEMBERED)
         horizon = min(limit for limit in limits if limit)
+        inner = made
+        while isinstance(inner, TRANSPARENT):
+            inner = inner.env
         try:
-            low, high = return_range(FiniteMDP.from_gymnasium(made), options.gamma, horizon)
+            if isinstance(inner, gymnasium.Wrapper):
+                raise UserError("it may change rewards")
+            low, high = return_range(FiniteMDP.from_gymnasium(inner), options.gamma, horizon)
         except UserError:
             raise UserError(
                 f"{made} does not say which returns are possible, so that no grid can be laid: wrap it by hand, "
                 "RememberReturn with gamma=… bins=… low=… high=… horizon=…"
             ) from None
-        given |= {"bins": POINTS, "low": low, "high": high if high > low else low + 1.0, "horizon": horizon}
+        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # or nothing is paid before the end
+        given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
     return (
         RememberReturn(made, **given) if isinstance(env, gymnasium.Env) else spec_of(env, [("RememberReturn", given)])
     )
