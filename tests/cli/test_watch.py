@@ -51,7 +51,7 @@ def test_a_learner_that_remembers_is_shown_its_memory_whatever_is_around_the_env
     agent.weights.theta[:11, 2] = 99.0
     agent.save(tmp_path / "run-0")
     for wrap in ([], ["--wrap", "none"]):
-        command = ("watch", tmp_path, "--set", "max_episode_steps=15", "--out", tmp_path / "a.gif", "--json", *wrap)
+        command = ("watch", tmp_path, "--out", tmp_path / "a.gif", "--json", *wrap)
         code, text, _ = run(capsys, *command)
         assert code == 0
         assert [e["ended"] for e in json.loads(text)["episodes"]] == ["terminated"]
