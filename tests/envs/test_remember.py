@@ -124,5 +124,7 @@ class Pictures(gymnasium.Env):
 def test_mistakes_are_named(change, message):
     with pytest.raises(UserError, match=message):
         RememberReturn(shop().to_gymnasium(), **{**GRID, **change})
+    with pytest.raises(UserError, match="fewer bins"):
+        remembering(shop(), **{**GRID, "bins": 10_000})
     with pytest.raises(UserError, match="image"):
         RememberReturn(Pictures())

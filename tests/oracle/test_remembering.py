@@ -69,6 +69,12 @@ def test_too_many_returns_are_put_on_a_grid(monkeypatch):
     assert found.objective == pytest.approx(exact.objective, abs=1e-2)
 
 
+def test_what_does_not_fit_the_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(remembering, "MOST_ON_GRID", 1000)
+    with pytest.raises(UserError, match="fewer points"):
+        oracle.best_remembering(shop(), 0.05, 1.0, horizon=4, grid=50)
+
+
 def test_without_a_price_it_is_the_optimal_value():
     mdp = FiniteMDP.from_gymnasium("vpac/CatchUp-v0")
     best = oracle.evaluate(mdp, oracle.optimal_policy(mdp, 0.95), 0.95)
@@ -117,6 +123,8 @@ def test_a_process_that_surely_ends_needs_no_horizon():
     mdp = FiniteMDP(transition, 1.0, start=[1, 0, 0, 0], terminal=np.arange(4) == 3)
     found = oracle.best_remembering(mdp, 1.0, 1.0)
     assert (found.horizon, found.mean, found.variance) == (3, 2.5, 0.25)
+    longer = oracle.best_remembering(mdp, 1.0, 1.0, horizon=9)
+    assert (longer.horizon, longer.mean, longer.variance) == (3, 2.5, 0.25)
     with pytest.raises(UserError, match="give a horizon"):
         oracle.best_remembering(shop(), 1.0, 1.0)
 

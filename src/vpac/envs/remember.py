@@ -24,6 +24,8 @@ from vpac.typing import FloatArray, IntArray
 __all__ = ["RememberReturn", "memory_of", "remembering", "return_range"]
 
 AnyEnv = gymnasium.Env[Any, Any]
+MOST_TRANSITIONS = 10_000_000
+"""A process that remembers and would have more is refused: it would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: fl
         bins: points of the grid.
     """
     grid, n, times = ReturnGrid(gamma, horizon, low, high, bins), mdp.n_states, horizon + 1
+    if (size := times * len(mdp.row) * bins) > MOST_TRANSITIONS:
+        raise UserError(
+            f"to remember the return takes {size:,} transitions here, expected at most {MOST_TRANSITIONS:,}: use fewer bins or a "
+            "shorter horizon"
+        )
     k, entry, point = (x.ravel() for x in np.meshgrid(*map(np.arange, (times, len(mdp.row), bins)), indexing="ij"))
     state, action = divmod(mdp.row[entry], mdp.n_actions)
     lower, share = grid.below(grid.points[point] + gamma**k * mdp.reward[entry])

@@ -36,6 +36,8 @@ EQUAL = 1e-9
 """Returns that differ by less are the same node."""
 MOST_TRANSITIONS = 12_000_000
 """Processes that need more are put on a grid."""
+MOST_ON_GRID = 40_000_000
+"""More are refused: they would take gigabytes."""
 POINTS = 401
 """Points of that grid in each layer."""
 TOLERANCE, MOST_SPLITS = 1e-9, 500
@@ -78,7 +80,7 @@ class Remembering:
     reference: float
     """The c whose dynamic program found the policy; c = `mean` would give the same objective."""
     horizon: int
-    """Steps after which an episode is over."""
+    """Steps after which every episode is over."""
     _layers: tuple[_Layer, ...]
     """The nodes, by step."""
     _actions: tuple[IntArray, ...]
@@ -132,7 +134,15 @@ def best_remembering(
     mean, variance = _moments(layers, actions, mdp.start[layers[0].state])
     objective = mean - psi * variance
     return Remembering(
-        mean, variance, objective, max(bound, objective), exact, reference, steps, tuple(layers), tuple(actions)
+        mean,
+        variance,
+        objective,
+        max(bound, objective),
+        exact,
+        reference,
+        len(layers) - 1,
+        tuple(layers),
+        tuple(actions),
     )
 
 
@@ -163,6 +173,10 @@ def _unroll(mdp: FiniteMDP, gamma: float, horizon: int, grid: int | None) -> lis
         total += int(size.sum())
         if grid is None and total > MOST_TRANSITIONS:
             return None
+        if total > MOST_ON_GRID:
+            raise UserError(
+                f"more than {MOST_ON_GRID:,} transitions: use fewer points of the grid or a shorter horizon"
+            )
         row, ends = np.repeat(np.arange(len(rows)), size), np.cumsum(size)
         entry = np.arange(len(row)) + np.repeat(mdp.indptr[rows] - ends + size, size)
         chance, paid, head = mdp.probability[entry], gamma**k * mdp.reward[entry], mdp.successor[entry]
@@ -176,6 +190,8 @@ def _unroll(mdp: FiniteMDP, gamma: float, horizon: int, grid: int | None) -> lis
         step = csr_array((chance, child, np.append(0, ends)), shape=(len(rows), len(next_state)))
         layers.append(_Layer(state, value, leaf, step, paid, noise, rounding))
         state, value = next_state, next_value
+        if not len(state):
+            break
     return layers
 
 
@@ -187,7 +203,7 @@ def _rounded(values: FloatArray, grid: int) -> tuple[FloatArray, FloatArray, Flo
     """The grid points below and above each value, [N, 2], their shares, which keep the mean, and the variance that they add."""
     first, last = float(values.min()), float(values.max())
     width = max(last - first, EQUAL) / (grid - 1)
-    place = (values - first) / width
+    place = np.clip((values - first) / width, 0.0, grid - 1)
     below = np.clip(np.floor(place), 0, grid - 2)
     share = np.stack([below + 1.0 - place, place - below], axis=-1)
     return first + width * np.stack([below, below + 1.0], axis=-1), share, width**2 * share.prod(axis=-1)
