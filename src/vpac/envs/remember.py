@@ -81,7 +81,7 @@ def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: fl
     grid, n, times = ReturnGrid(gamma, horizon, low, high, bins), mdp.n_states, horizon + 1
     if (size := times * len(mdp.row) * bins) > MOST_TRANSITIONS:
         raise UserError(
-            f"to remember the return takes {size:,} transitions here, expected at most {MOST_TRANSITIONS:,}: use fewer bins or a "
+            f"to remember the return takes {size:,} transitions, expected at most {MOST_TRANSITIONS:,}: use fewer bins or a "
             "shorter horizon"
         )
     k, entry, point = (x.ravel() for x in np.meshgrid(*map(np.arange, (times, len(mdp.row), bins)), indexing="ij"))
