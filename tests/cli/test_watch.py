@@ -45,6 +45,18 @@ def frames(path):
         return film.n_frames, film.size
 
 
+def test_a_learner_that_remembers_is_shown_its_memory_whatever_is_around_the_environment(capsys, tmp_path):
+    agent = VPAC("vpac/CatchUp-v0", gamma=0.95, remember="return")
+    agent.weights.theta[:, 1] = 50.0  # it runs, and would wait if states without memory were taken for its own
+    agent.weights.theta[:11, 2] = 99.0
+    agent.save(tmp_path / "run-0")
+    for wrap in ([], ["--wrap", "none"]):
+        command = ("watch", tmp_path, "--out", tmp_path / "a.gif", "--json", *wrap)
+        code, text, _ = run(capsys, *command)
+        assert code == 0
+        assert [e["ended"] for e in json.loads(text)["episodes"]] == ["terminated"]
+
+
 def test_a_tabular_learner_is_filmed(capsys, tmp_path):
     VPAC("vpac/FourRooms-v0", seed=0).save(tmp_path / "fr" / "run-0")
     out = tmp_path / "rooms.gif"

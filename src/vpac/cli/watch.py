@@ -47,6 +47,7 @@ class Watch:
         """Load, play, film."""
         from vpac.cli.output import say, show
         from vpac.cli.reading import wanted
+        from vpac.evaluation.environments import as_remembered
         from vpac.execution.agents import find_trained
         from vpac.execution.watching import make_watched, shots
         from vpac.report.video import film_kind, pace, write_film
@@ -65,7 +66,7 @@ class Watch:
         played: list[dict[str, Any]] = []
         try:
             agent = self._priced(trained.load(made, recipe), trained.name)
-            moments = shots(made, agent, self.episodes, self.seed, self.deterministic, every)
+            moments = shots(as_remembered(made, agent), agent, self.episodes, self.seed, self.deterministic, every)
             frames = write_film(path, _noting(moments, played), fps)
         finally:
             made.close()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vpac.envs.noise import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise
     from vpac.envs.puddle_world import PuddleWorld
     from vpac.envs.registration import register
+    from vpac.envs.remember import RememberReturn, remembering
     from vpac.envs.risky_shortcut import RiskyShortcut
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "RandomFirstSteps",
     "RandomStart",
     "RegionalRewardNoise",
+    "RememberReturn",
     "RewardNoise",
     "RiskyShortcut",
     "check_env",
@@ -42,6 +44,7 @@ __all__ = [
     "look_over",
     "make_env",
     "register",
+    "remembering",
     "spec_of",
 ]
 
@@ -60,6 +63,7 @@ __getattr__, __dir__ = lazily(
         "RandomFirstSteps": "vpac.envs.noise",
         "RandomStart": "vpac.envs.noise",
         "RegionalRewardNoise": "vpac.envs.noise",
+        "RememberReturn": "vpac.envs.remember",
         "RewardNoise": "vpac.envs.noise",
         "RiskyShortcut": "vpac.envs.risky_shortcut",
         "check_env": "vpac.envs.checking",
@@ -69,6 +73,7 @@ __getattr__, __dir__ = lazily(
         "look_over": "vpac.envs.checking",
         "make_env": "vpac.envs.making",
         "register": "vpac.envs.registration",
+        "remembering": "vpac.envs.remember",
         "spec_of": "vpac.envs.making",
     },
 )

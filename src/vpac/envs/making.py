@@ -16,12 +16,16 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
-from vpac.envs import naming
+from vpac.envs import naming, noise
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = ["Wrap", "as_given", "make_env", "spec_of"]
+__all__ = ["OWN", "Wrap", "as_given", "make_env", "spec_of"]
 
+OWN = {name: f"{noise.__name__}:{name}" for name in noise.__all__} | {
+    "RememberReturn": "vpac.envs.remember:RememberReturn"
+}
+"""Where the wrappers are that have short names."""
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
@@ -193,16 +197,14 @@ def _wrappers(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
 
 
 def _wrapper_path(path: str) -> str:
-    from vpac.envs import noise
-
     module, colon, name = path.rpartition(":")
     if not colon:
-        if path not in noise.__all__:
+        if path not in OWN:
             raise UserError(
-                f"unknown wrapper {path!r}: expected {', '.join(noise.__all__)} or an import path package.module:Wrapper"
-                f"{suggestion(path, noise.__all__)}"
+                f"unknown wrapper {path!r}: expected {', '.join(OWN)} or an import path package.module:Wrapper"
+                f"{suggestion(path, OWN)}"
             )
-        return f"{noise.__name__}:{path}"
+        return OWN[path]
     naming.name(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):

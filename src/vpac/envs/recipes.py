@@ -13,13 +13,13 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from vpac.envs import naming
-from vpac.envs.making import make_env, spec_of
+from vpac.envs.making import OWN, make_env, spec_of
 from vpac.errors import UserError
 
 __all__ = ["Recipe", "Wanted", "noted", "recipe_of", "remade"]
 
-OURS = "vpac.envs.noise:"
-"""Where the wrappers are that have short names."""
+SHORT = {path: name for name, path in OWN.items()}
+"""The short names of our wrappers, by import path."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _is_found_by_name(spec: EnvSpec) -> bool:
 
 
 def _pair(wrapper: WrapperSpec) -> tuple[str, dict[str, Any]]:
-    return wrapper.entry_point.removeprefix(OURS), dict(wrapper.kwargs or {})
+    return SHORT.get(wrapper.entry_point, wrapper.entry_point), dict(wrapper.kwargs or {})
 
 
 def _with_module(given: str | None, stored: str) -> str | None:

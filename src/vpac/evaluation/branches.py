@@ -14,7 +14,7 @@ from vpac.envs.answers import five
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor
-from vpac.evaluation.environments import check_first, is_users, one_environment, what_it_is
+from vpac.evaluation.environments import as_remembered, check_first, is_users, one_environment, what_it_is
 from vpac.evaluation.episodes import LONGEST
 from vpac.evaluation.fitting import takes_vectors
 from vpac.learners.learner import Learner
@@ -48,7 +48,8 @@ class Walker:
                 "sources of variance need a single environment, or a way to make one, not a vector environment"
             )
         check_first(env, callable(getattr(agent, "act", None)))
-        self.given, self.env, self.gamma = env, one_environment(env, takes_vectors(agent)), gamma
+        self.given, self.gamma = env, gamma
+        self.env = one_environment(as_remembered(env, agent), takes_vectors(agent))
         self.seen, self.acts = self.env.observation_space, self.env.action_space
         self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
         self._room = create_empty_array(self.seen, 1)

@@ -16,10 +16,11 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.first_look import look_first
 from vpac.envs.flattening import flattened
 from vpac.envs.making import as_given
+from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError
 from vpac.learners.sight import remake
 
-__all__ = ["Several", "check_first", "is_users", "one_environment", "several", "what_it_is"]
+__all__ = ["Several", "as_remembered", "check_first", "is_users", "one_environment", "several", "what_it_is"]
 
 COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
 """Where environments come from whose deep copies are independent of them and keep what a user has changed."""
@@ -123,6 +124,18 @@ def _one(env: Any) -> gymnasium.Env[Any, Any]:
             f"got {found}"
         )
     return made
+
+
+def as_remembered(env: Any, agent: Any) -> Any:
+    """The environment with the memory of a learner that remembers its return; itself if it has one or needs none."""
+    memory = getattr(getattr(agent, "sight", None), "memory", None)
+    if memory is None or isinstance(env, VectorEnv):
+        return env
+
+    def wrapped(made: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        return made if memory_of(made) is not None else RememberReturn(made, **memory)
+
+    return wrapped(env) if isinstance(env, gymnasium.Env) else lambda: wrapped(_one(env))
 
 
 def what_it_is(env: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from vpac.envs.first_look import global_noise_kept
 from vpac.evaluation.actors import Actor, gamma_of
-from vpac.evaluation.environments import check_first, is_users, several, what_it_is
+from vpac.evaluation.environments import as_remembered, check_first, is_users, several, what_it_is
 from vpac.evaluation.episodes import play
 from vpac.evaluation.fitting import takes_vectors
 from vpac.evaluation.progress import shown
@@ -52,7 +52,7 @@ def evaluate(
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
-    made = several(env, min(envs, episodes), takes_vectors(agent))
+    made = several(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
     about = {
         "agent": _name(agent), "env": what_it_is(env), "episodes": episodes, "seed": seed, "envs": made.env.num_envs,
         "deterministic": bool(deterministic),

@@ -12,7 +12,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.making import make_env
 from vpac.execution.deep import DEEP
-from vpac.execution.making import process_of, recipe_of, world_of
+from vpac.execution.making import learner_of, process_of, recipe_of, world_of
 from vpac.execution.run import Run
 from vpac.execution.store import Record
 from vpac.learners.learner import Learner
@@ -48,12 +48,15 @@ class Squared(gymnasium.RewardWrapper[Any, Any]):
 def measure_tabular(learner: Learner, run: Run) -> dict[str, Any]:
     """Discounted returns of so many episodes as the task asks for, and discounted sums of squared rewards of the same ones."""
     from vpac.evaluation import evaluate
+    from vpac.evaluation.environments import as_remembered
 
     env, arguments = recipe_of(run.task)
     seed = int(np.random.SeedSequence(run.seed, spawn_key=(1000,)).generate_state(1)[0])
     how = {"seed": seed, "deterministic": run.task["policy"] == "greedy"}
     plain = evaluate(learner, lambda: make_env(env, **arguments), run.task["measure"], **how)
-    squared = evaluate(learner, lambda: Squared(make_env(env, **arguments)), run.task["measure"], **how)
+    squared = evaluate(
+        learner, lambda: Squared(as_remembered(make_env(env, **arguments), learner)), run.task["measure"], **how
+    )
     return {"returns": plain.discounted_returns, "squares": squared.discounted_returns}
 
 
@@ -76,7 +79,9 @@ def measurement(record: Record) -> Measurement:
         volatility = max(0.0, second - ((1.0 - gamma) * float(returns.mean())) ** 2) ** 0.5 if gamma < 1.0 else None
         return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
     mean, variance = float(final["mean"] or 0.0), float(final["variance"] or 0.0)  # exact: never unknown
-    return Measurement(mean, variance**0.5, _exact_volatility(process_of(task), task, arrays["theta"], gamma), None)
+    remembers = bool(task.get("wrappers")) or "remember" in task["settings"]
+    mdp = (learner_of(task, 0).sight.mdp if remembers else None) or process_of(task)
+    return Measurement(mean, variance**0.5, _exact_volatility(mdp, task, arrays["theta"], gamma), None)
 
 
 def _exact_deep(record: Record) -> Measurement | None:

@@ -58,6 +58,9 @@ class Options:
     baseline: bool = True
     """Subtract state averages from the actor's weights: much less noise, and the same on average if the actor's ratios are
     on-policy or plain. With clipped ratios the average changes, too: Σ_a b min(1, π/b) ∇log π is not zero."""
+    remember: Literal["nothing", "return"] = "nothing"
+    """"return": observations also say the step and the return collected so far (`vpac.envs.RememberReturn`), on a grid that is
+    laid where the process is finite. `predict` and `act` take such observations, `vpac.evaluate` gives them."""
     max_episode_steps: int | None = None
     """Cut episodes off after so many steps; default: the environment's own limit."""
     start_policy: Literal["zero", "uniform"] = "zero"

@@ -16,8 +16,9 @@ from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.first_look import look_first
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.making import make_env
+from vpac.envs.making import make_env, spec_of
 from vpac.envs.recipes import Recipe, recipe_of
+from vpac.envs.remember import RememberReturn, memory_of, return_range
 from vpac.errors import UserError
 from vpac.learners.compiled import compiled
 from vpac.learners.features import Tiles, fill_tiles, squash, tile_coder, unbounded
@@ -29,6 +30,8 @@ __all__ = ["Sight", "look_at", "remake"]
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
 """Wrappers that do not change what an environment does."""
+REMEMBERED, POINTS = 30, 31
+"""Steps that a learner remembers at most, and points of its grid of returns."""
 LONGEST = 1_000_000
 """An episode of more steps than this, in an environment without a limit, is taken for one that never ends."""
 
@@ -65,6 +68,8 @@ class Sight:
     """Which coordinates of point observations have no bounds."""
     recipe: Recipe | None = None
     """How it is made again; None: plain data cannot say."""
+    memory: dict[str, Any] | None = None
+    """Arguments of the `RememberReturn` around it; None: nothing is remembered."""
 
     def features(self, observation: Any) -> IntArray:
         """The active features of an observation, which compiled code takes as they are: so they are checked here."""
@@ -107,6 +112,8 @@ def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
 
 def look_at(env: Any, options: Options) -> Sight:
     """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
+    if options.remember == "return":
+        env = _remembering(env, options)
     if isinstance(env, FiniteMDP):
         return _see_finite(env, repr(env), options.max_episode_steps, options)
 
@@ -115,7 +122,37 @@ def look_at(env: Any, options: Options) -> Sight:
 
     made = make()
     look_first(env, make)
-    return replace(_see(made, options), recipe=recipe_of(env))
+    return replace(_see(made, options), recipe=recipe_of(env), memory=memory_of(made))
+
+
+def _remembering(env: Any, options: Options) -> Any:
+    """What a learner that remembers its return sees in place of an environment."""
+    if isinstance(env, FiniteMDP):
+        env = env.to_gymnasium(max_episode_steps=options.max_episode_steps)
+    made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
+    if memory_of(made) is not None:
+        return env
+    given: dict[str, Any] = {"gamma": float(options.gamma)}
+    if isinstance(made.observation_space, spaces.Discrete):
+        limits = (options.max_episode_steps, getattr(made.spec, "max_episode_steps", None), REMEMBERED)
+        horizon = min(limit for limit in limits if limit)
+        inner = made
+        while isinstance(inner, TRANSPARENT):
+            inner = inner.env
+        try:
+            if isinstance(inner, gymnasium.Wrapper):
+                raise UserError("it may change rewards")
+            low, high = return_range(FiniteMDP.from_gymnasium(inner), options.gamma, horizon)
+        except UserError:
+            raise UserError(
+                f"{made} does not say which returns are possible, so that no grid can be laid: wrap it by hand, "
+                "RememberReturn with gamma=… bins=… low=… high=… horizon=…"
+            ) from None
+        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # or nothing is paid before the end
+        given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
+    return (
+        RememberReturn(made, **given) if isinstance(env, gymnasium.Env) else spec_of(env, [("RememberReturn", given)])
+    )
 
 
 def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
@@ -131,18 +168,24 @@ def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
 
 def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:
     limit, inner = options.max_episode_steps, env
-    while isinstance(inner, TRANSPARENT):
+    memory: RememberReturn | None = None
+    while isinstance(inner, TRANSPARENT) or (memory is None and isinstance(inner, RememberReturn)):
+        if isinstance(inner, RememberReturn):
+            memory = inner
         if isinstance(inner, TimeLimit):
             limit = limit or inner._max_episode_steps
         inner = inner.env
     name = env.spec.id if env.spec else type(inner).__name__
-    if isinstance(inner, FiniteMDPEnv):
-        return _see_finite(inner.mdp, name, limit, options)
+    mdp = inner.mdp if isinstance(inner, FiniteMDPEnv) else None
+    if mdp is not None and memory is not None:
+        mdp = memory.process(mdp)
+    if mdp is not None:
+        return _see_finite(mdp, name, limit, options)
     if not isinstance(env.action_space, spaces.Discrete):
         raise UserError(
             f"{name} has {env.action_space} actions: these learners need Discrete actions; the PPO family takes Box"
         )
-    if isinstance(inner, ContinuousPuddleWorld):
+    if isinstance(inner, ContinuousPuddleWorld) and memory is None:
         tiles = tile_coder(np.zeros(2), np.ones(2), options.tilings, options.tiles, options.hash_size)
         world = compile_puddle(inner, tiles)
         return Sight(name, tiles.size, len(tiles.offset), 4, *_limit(limit), tiles, 0, None, world, None)

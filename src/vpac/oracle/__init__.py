@@ -8,6 +8,7 @@ from vpac.oracle.moments import Moments, evaluate
 from vpac.oracle.off_policy import OffPolicyMoments, evaluate_off_policy
 from vpac.oracle.optimal import optimal_policy
 from vpac.oracle.policies import greedy, softmax, uniform
+from vpac.oracle.remembering import Remembering, best_remembering
 from vpac.oracle.sources import VarianceSources, variance_sources
 from vpac.oracle.state_critics import state_critic_gradient, stationary_distribution
 from vpac.oracle.volatility import StepReward, step_reward
@@ -17,9 +18,11 @@ __all__ = [
     "Moments",
     "OffPolicyMoments",
     "OracleError",
+    "Remembering",
     "StepReward",
     "VarianceSources",
     "best_policy",
+    "best_remembering",
     "complex_step_gradient",
     "evaluate",
     "evaluate_off_policy",

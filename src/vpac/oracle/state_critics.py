@@ -5,10 +5,15 @@ With W(s,a) = E[(δ^V)² + γ² Var(G|S') | s,a] and A_σ = W − Var(G|s):
     weighting "start":    every step counts γ^k, from the start distribution on
         published   γ^k A_V − ψ γ^{2k} A_σ
         exact       γ^k A_V − ψ (γ^{2k} A_σ + 2 γ^k D_k A_V)              the gradient of mean − ψ E[Var(G|S_0)]
-    weighting "uniform":  every visited state counts alike; for processes that never end
-        published   A_V − ψ A_σ
-        exact       A_V − ψ/(1+γ) (A_σ + 2 E_k A_V),  E_k = γ (E_{k−1} + δ^V_{k−1})
-                    (1−γ) times the gradient for a start distribution that is the stationary one, held fixed
+    weighting "uniform":  every visited state counts alike
+        published   A_V − ψ A_σ, averaged over the visited states
+        exact       n_k A_V − ψ (m_k A_σ + 2 E_k A_V),  n_k = 1 + γ n_{k−1},  m_k = 1 + γ² m_{k−1},
+                    E_k = γ (E_{k−1} + m_{k−1} δ^V_{k−1}),  n_0 = m_0 = 1,  E_0 = 0
+
+Let x(s) be how often s is visited. The exact "uniform" form is the gradient of Σ_s x(s) [V(s) − ψ Var(G|s)] with x held
+fixed, that is, the "start" form from x in place of the start distribution. In a process that ends, x counts the expected
+visits of an episode. In one that never ends, x is the stationary distribution and the gradient is multiplied by 1−γ: n_k
+and m_k have reached their limits, and the weight is A_V − ψ/(1+γ) (A_σ + 2 E_k A_V) with E_k = γ (E_{k−1} + δ^V_{k−1}).
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from vpac.errors import UserError, one_of
 from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import check_gamma, evaluate
+from vpac.oracle.occupancy import visits as visits_of
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
@@ -42,7 +48,7 @@ def state_critic_gradient(
     """The mean direction of A_V − ψ A_σ (published) or of its correction, with exact state critics, [S, A].
 
     Args:
-        mdp: the process; for "uniform" one that never ends.
+        mdp: the process; for "uniform" one that never ends, or one that surely ends under the policy.
         theta: parameters of the softmax policy, [S, A].
         gamma: discount factor in [0, 1].
         psi: price of variance.
@@ -64,18 +70,31 @@ def state_critic_gradient(
     ahead = backup(mdp, error**2 + mdp.noise + gamma**2 * variance[mdp.successor])
     variance_advantage = ahead - variance[:, None]
 
-    chain = Chain(mdp, policy)
-    if weighting == "uniform":
-        visits = visits_bar = stationary_distribution(mdp, policy)
-        price = psi / (1.0 + gamma) if form == "exact" else psi
-    else:
-        visits, visits_bar, price = chain.flow(gamma, mdp.start), chain.flow(gamma**2, mdp.start), psi
+    chain, price, ends = Chain(mdp, policy), psi, bool(mdp.terminal.any())
+    origin = mdp.start if weighting == "start" else visited(mdp, policy)
+    visits = visits_bar = origin
+    if weighting == "start" or (form == "exact" and ends):
+        visits, visits_bar = chain.flow(gamma, origin), chain.flow(gamma**2, origin)
+    elif form == "exact":
+        price = psi / (1.0 + gamma)
     penalty = visits_bar[:, None] * variance_advantage
     if form == "exact":
         luck = chain.flow(gamma, gamma * chain.push(visits_bar[:, None] * policy, error))
         penalty = penalty + 2.0 * luck[:, None] * advantage
     total = policy * (visits[:, None] * advantage - price * penalty)
     return np.asarray((total - policy * total.sum(axis=-1, keepdims=True)) / temperature, np.float64)
+
+
+def visited(mdp: FiniteMDP, policy: FloatArray) -> FloatArray:
+    """Expected visits of an episode or, if there are no terminal states, the stationary distribution, [S]."""
+    if not mdp.terminal.any():
+        return stationary_distribution(mdp, policy)
+    found = visits_of(mdp, policy, 1.0, None)
+    if not np.isfinite(found).all():
+        raise OracleError(
+            f"the policy can reach state {int(np.argmax(np.isinf(found)))} and never ends from there: visits have no mean"
+        )
+    return found
 
 
 def stationary_distribution(mdp: FiniteMDP, policy: ArrayLike) -> FloatArray:
