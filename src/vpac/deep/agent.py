@@ -18,7 +18,7 @@ from vpac.deep.context import Context
 from vpac.deep.episodes import Episode, recently
 from vpac.deep.estimators import Trace
 from vpac.deep.finiteness import NotFinite, finite
-from vpac.deep.guards import Drift, LuckDrift, StartMeans
+from vpac.deep.guards import Drift, StartMeans
 from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -30,7 +30,7 @@ from vpac.deep.rollout import Rollout, paid
 from vpac.deep.spaces import Interface
 from vpac.deep.stepping import Stepper
 from vpac.deep.streams import starts, streams
-from vpac.deep.vector import Backend, environments
+from vpac.deep.vector import Backend, environments, remembering
 from vpac.errors import UserError
 from vpac.learners.checks import MOST_STEPS, whole
 from vpac.oracle.threads import one_blas_thread
@@ -78,6 +78,11 @@ class PPO:
         if self.options.psi not in (0, "conditioned") and self.spread is None and not self.volatility:
             raise UserError(f"{type(self).__name__} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
         self.seed, self.preset = whole(seed, "seed"), preset
+        self.memory: dict[str, Any] | None = None
+        """Arguments of the `RememberReturn` around its environments, if it remembers."""
+        if self.options.remember == "return":
+            self.memory = {"gamma": self.variance_gamma}
+            env, arguments = remembering(env, arguments, self.variance_gamma)
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
             self.environments.observation_space, self.environments.action_space, self.environments.name
@@ -127,6 +132,11 @@ class PPO:
         return self.brain.networks
 
     @property
+    def variance_gamma(self) -> float:
+        """Discount of the return whose variance has a price."""
+        return self.options.gamma if self.options.variance_gamma is None else self.options.variance_gamma
+
+    @property
     def per_iteration(self) -> int:
         """Environment steps of an iteration."""
         return self.environments.n * self.options.steps
@@ -150,7 +160,9 @@ class PPO:
         """The share of ψ that is asked now."""
         rise = self.options.psi_warm_up * self.span[1]
         given = self.options.psi
-        steady = self.conditions is not None or (not isinstance(given, str) and isinstance(as_schedule(given), Constant))
+        steady = self.conditions is not None or (
+            not isinstance(given, str) and isinstance(as_schedule(given), Constant)
+        )
         return min(1.0, self.timesteps / rise) if steady and rise else 1.0
 
     @property
@@ -289,8 +301,7 @@ class PPO:
         o, old = self.options, self.networks
         assert old.spread is not None
         assert self.spread is not None
-        gamma = o.gamma if o.variance_gamma is None else o.variance_gamma
-        how = {"gamma": gamma, "lam": o.gae_lambda, "target_lam": lam}
+        how = {"gamma": self.variance_gamma, "lam": o.gae_lambda, "target_lam": lam}
         targets, priced = {}, values
         if old.score is not None:  # a score ends at the time limit
             scene = scene._replace(continues=scene.running)
@@ -306,7 +317,9 @@ class PPO:
         self.trace = spread.trace
         self.starts.add(spread.starts)
         self.drift.add(np.asarray(spread.luck, np.float64) / scale, rollout.elapsed[:-1], rollout.valid)
-        self._lived |= {**self.starts.numbers, "luck_drift": self.drift.worst[0]}
+        self._lived |= {**self.starts.numbers, "luck_drift": self.drift.worst.share}
+        if o.form == "corrected" and not self._warned and 2 * self.timesteps > self.span[1]:
+            self._warned = self.drift.warn(float(np.mean(psi)) * scale)
         if rollout.prices is None:
             price = self.psi if self.holder is not None else self.full_psi
             price *= 1.0 if o.psi_units == "raw" or self.holder is not None else scale

@@ -75,7 +75,7 @@ class Spread(NamedTuple):
 class Starts(NamedTuple):
     """How many episodes began, and the sums of both critics' predictions from there, in units of the raw reward."""
 
-    count: Array
+    episodes: Array
     value: Array
     variance: Array
 
@@ -161,7 +161,7 @@ def assess_spread(
     first = valid * (1.0 - begun)
     predicted = spread if kind == "variance" else spread - value**2
     starts = Starts(first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2)
-    mean_value = scale * (before.value + starts.value) / jnp.maximum(before.count + starts.count, 1e-6)
+    mean_value = scale * (before.value + starts.value) / jnp.maximum(before.episodes + starts.episodes, 1e-6)
     reference = mean_value if variance_of == "return" else None
     rows, carried = estimators.traces(
         trace.times(scale), values.delta, scene.rewards, value, running, valid, gamma, reference

@@ -86,7 +86,9 @@ class Brain:
         """
         o, old = self.options, self.networks
         seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
-        lesson = Lesson(seen[:, : self._columns], _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
+        lesson = Lesson(
+            seen[:, : self._columns], _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid
+        )
         rate, critic_rate = (jnp.float32(rate * share) for rate in self._rates)
         learn = partial(
             self._thread.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic

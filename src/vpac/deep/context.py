@@ -1,7 +1,7 @@
 """What critics see beside the policy: the elapsed time, and what an environment offers to critics alone.
 
-A value depends on the time that is left wherever episodes end after a fixed number of steps. A policy that does not see the time
-stays as it is; critics that do not see it are wrong, and every sum of their errors has a drift.
+Where episodes end after a fixed number of steps, the value depends on the time that is left. Critics that do not see it are
+wrong, and sums of their errors have a drift. The policy does not change: it sees what the environment shows.
 """
 
 from __future__ import annotations

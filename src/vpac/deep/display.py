@@ -22,6 +22,9 @@ def numbers(agent: PPO) -> dict[str, str]:
     }
     if "measured_variance" in row:
         found |= {"ψ": f"{row['psi']:.3g}"}
+        if "objective" in row:
+            found["U"] = f"{row['objective']:.4g}"
+        found["penalty ÷ advantage"] = f"{row['penalty_share']:.2g}"
         found |= {"predicted ÷ measured": f"{row['predicted_variance'] / max(row['measured_variance'], 1e-30):.2f}"}
     return found
 

@@ -1,6 +1,9 @@
-"""What warns of a learner that climbs something else than it should: luck with a drift, critics that are wrong from the start."""
+"""Diagnostics of the critics: luck that has a drift, and what they predict where episodes begin."""
 
 from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +16,23 @@ BINS = 16
 """Of elapsed time: 1, 2–3, 4–7, … steps."""
 LEAST = 20.0
 """Fewer samples of a bin say nothing."""
-LARGE, SURE = 0.5, 5.0
-"""A mean luck of half a standard deviation is a drift, if it is five standard errors from nothing."""
+LARGE, SURE, FELT = 0.5, 5.0, 0.2
+"""A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
 
 
 class LuckDrift(UserWarning):
     """The luck of an episode, a sum of TD errors, has a mean that depends on the time: the value critic misses something."""
+
+
+class Worst(NamedTuple):
+    """The largest mean luck of a bin of elapsed time."""
+
+    mean: float
+    """In units of the raw reward."""
+    share: float
+    """In standard deviations of the luck."""
+    errors: float
+    """In standard errors."""
 
 
 class Drift:
@@ -47,26 +61,33 @@ class Drift:
                 self.sums[:, k] += len(means), means.sum(), (means**2).sum()
 
     @property
-    def worst(self) -> tuple[float, float]:
-        """The largest drift of a bin in standard deviations of luck, with its sign, and in standard errors."""
+    def worst(self) -> Worst:
+        """The bin whose mean luck is the most standard deviations from 0."""
         count, total, squares = self.sums[:, self.sums[0] >= LEAST]
         if not len(count):
-            return 0.0, 0.0
+            return Worst(0.0, 0.0, 0.0)
         mean = total / count
-        std = np.sqrt(np.maximum(squares / count - mean**2, 0.0)) + 1e-12
-        which = int(np.argmax(np.abs(mean / std)))
-        drift = float(mean[which] / std[which])
-        return drift, drift * float(np.sqrt(count[which]))
+        share = mean / (np.sqrt(np.maximum(squares / count - mean**2, 0.0)) + 1e-12)
+        which = int(np.argmax(np.abs(share)))
+        return Worst(float(mean[which]), float(share[which]), float(share[which] * np.sqrt(count[which])))
 
-    @property
-    def found(self) -> bool:
-        """Whether there is one beyond chance that is large enough to matter."""
-        drift, errors = self.worst
-        return abs(drift) > LARGE and abs(errors) > SURE
+    def warn(self, psi: float) -> bool:
+        """Warn of a drift that is beyond chance and, at the price ψ per unit of the raw reward, changes what is learned."""
+        mean, share, errors = self.worst
+        if not (abs(share) > LARGE and abs(errors) > SURE and abs(2.0 * psi * mean) > FELT):
+            return False
+        warnings.warn(
+            f"the luck of episodes has a drift (mean {mean:.3g}, {abs(share):.1f} standard deviations from 0): the critics do "
+            "not see what the value depends on. Keep time_aware=True, show critics more (info['critic']), or use "
+            'form="published"',
+            LuckDrift,
+            stacklevel=2,
+        )
+        return True
 
 
 class StartMeans:
-    """Means of both critics' predictions where episodes begin, in units of the raw reward; older rollouts count less and less."""
+    """Mean V(S_0) and σ(S_0) in units of the raw reward; older rollouts count less and less."""
 
     keep = 0.9
     """What is left of a rollout's weight after the next one."""

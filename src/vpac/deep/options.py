@@ -41,6 +41,8 @@ class Options:
     """Of the corrected form: a critic's mean of the luck so far in place of the luck itself."""
     time_aware: bool = True
     """Critics see the elapsed time; the policy does not."""
+    remember: Literal["nothing", "return"] = "nothing"
+    """"return": the policy also sees the elapsed steps and the return collected so far (`vpac.envs.RememberReturn`)."""
     gamma: float = 0.99
     """Discount factor."""
     variance_gamma: float | None = None
@@ -90,7 +92,7 @@ class Options:
     """Between the layers."""
     initialisation: Literal["orthogonal", "uniform"] = "orthogonal"
     """Orthogonal with gain √2 (0.01 for the policy's last layer, 1 for a critic's), or uniform in ±1/√inputs."""
-    log_std: float = -0.7
+    log_std: float = -1.0
     """Logarithm of the spread of Box actions at the start."""
     normalise_observations: bool = True
     """Subtract the running mean and divide by the running standard deviation; kept within ±10. Discrete observations stay
@@ -185,9 +187,7 @@ def _is_number(value: Any) -> bool:
 
 def _layers(sizes: Any, name: str) -> tuple[int, ...]:
     """Sizes of layers, checked."""
-    if not (
-        isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)
-    ):
+    if not (isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)):
         raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
     return tuple(int(h) for h in sizes)
 

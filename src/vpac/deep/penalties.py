@@ -10,8 +10,8 @@ VAAC, published            A_M + 2 · (γ · Ḡ_k − V(S_0)) · A_V
 VAAC, corrected            as VPAC's, with A_σ = A_M − 2 · V(S_k) · A_V
 
 A_V, A_σ and the traces of a penalty are those of the discount of the variance; only the A_V in front has that of the mean.
-"start" times γ^k is the gradient of the mean minus ψ times the variance of the return; PPO drops the γ^k. "uniform" times n_k is
-the gradient of the same, summed over all visited states, their distribution held fixed.
+"start" times γ^k is the gradient of mean − ψ · variance of the return; PPO drops γ^k. "uniform" times n_k is the gradient of
+the same, summed over all visited states, their distribution held fixed.
 """
 
 from __future__ import annotations

@@ -34,6 +34,13 @@ TAGS = {
     "variance/predicted": "predicted_variance",
     "variance/measured": "measured_variance",
     "variance/loss": "spread_loss",
+    "variance/objective": "objective",
+    "variance/penalty_share": "penalty_share",
+    "variance/weight_share": "weight_share",
+    "variance/reversed_share": "reversed_share",
+    "variance/luck_drift": "luck_drift",
+    "variance/start_value": "start_value",
+    "variance/start_variance": "start_variance",
 }
 """TensorBoard's names of our numbers; those of the first eight are Stable-Baselines3's, as are the ones written below."""
 

@@ -132,7 +132,8 @@ class Interface:
         if self.first_observation is None:
             found = np.asarray(observations, np.float32)
             return found.reshape(len(found), -1)
-        return self._one_hot[np.asarray(observations) - self.first_observation]
+        one_hot: Numbers = self._one_hot[np.asarray(observations) - self.first_observation]
+        return one_hot
 
     def commands(self, actions: Numbers) -> Any:
         """A batch of the policy's actions as the environment takes them; Box actions within their bounds."""

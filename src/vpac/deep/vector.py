@@ -20,14 +20,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from vpac.envs.answers import as_numbers, check_observation, five
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.first_look import look_first
-from vpac.envs.making import make_env
+from vpac.envs.making import make_env, spec_of
 from vpac.envs.recipes import Recipe, recipe_of
 from vpac.envs.registration import NOISY_TASKS
+from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
 from vpac.learners.sight import remake
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = ["Environments", "Step", "environments", "has_envpool", "misses_envpool"]
+__all__ = ["Environments", "Step", "environments", "has_envpool", "misses_envpool", "remembering"]
 
 Backend = Literal["auto", "envpool", "gymnasium"]
 
@@ -160,6 +161,22 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), recipe_of(env, **given))
 
 
+def remembering(env: Any, arguments: dict[str, Any] | None, gamma: float) -> tuple[Any, dict[str, Any] | None]:
+    """An environment, and its arguments, whose observations also say the elapsed steps and the return collected so far."""
+    if isinstance(env, VectorEnv):
+        raise UserError(
+            'a vector environment does not remember: wrap its parts in RememberReturn, or pass remember="nothing"'
+        )
+    if isinstance(env, FiniteMDP):
+        env = env.to_gymnasium()
+    made = make_env(env, **(arguments or {}))
+    if memory_of(made) is not None:
+        return env, arguments
+    if isinstance(env, gymnasium.Env):
+        return RememberReturn(made, gamma), None
+    return spec_of(env, [("RememberReturn", {"gamma": float(gamma)})], **(arguments or {})), None
+
+
 def critic_inputs_of(env: Any, name: str) -> int:
     """How many numbers an environment says it shows to critics alone: the size of its `critic_space`, a Box."""
     space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
@@ -178,7 +195,9 @@ def critic_row(info: Any, size: int, name: str) -> FloatArray:
         row = np.zeros(0)
     if row.size != size or not np.isfinite(row).all():
         found = info.get("critic", "nothing") if isinstance(info, dict) else info
-        raise UserError(f"{name}: info['critic'] must hold {size} finite numbers, as critic_space says, got {found!r:.80}")
+        raise UserError(
+            f"{name}: info['critic'] must hold {size} finite numbers, as critic_space says, got {found!r:.80}"
+        )
     return row
 
 
