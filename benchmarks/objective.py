@@ -13,9 +13,11 @@ Results are lines of JSON in docs/data/objective.jsonl, the best U in docs/data/
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
+from scipy import stats
 
 from vpac import FiniteMDP, oracle
 
@@ -302,14 +305,16 @@ def _one(job: tuple[Key, float]) -> tuple[Key, dict[str, float]]:
     return key, learn(*key, share)
 
 
-def measure(todo: list[Key], share: float, workers: int) -> None:
-    """Do what is to be done; every result is a line as soon as there is one."""
-    begun = time.monotonic()
+def measure(todo: list[Key], share: float, workers: int) -> dict[Key, dict[str, float]]:
+    """Do what is to be done; every result of full length is a line in the file as soon as there is one."""
+    begun, measured = time.monotonic(), {}
     with multiprocessing.get_context("spawn").Pool(workers) as pool, RESULTS.open("a") as file:
         for done, (key, found) in enumerate(pool.imap(_one, [(key, share) for key in todo], chunksize=10), 1):
-            row = dict(zip(("task", "arm", "psi", "seed"), key, strict=True)) | found
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+            measured[key] = found
+            if share == 1.0:
+                row = dict(zip(("task", "arm", "psi", "seed"), key, strict=True)) | found
+                file.write(json.dumps(row) + "\n")
+                file.flush()
             if done % 20 == 0 or done == len(todo):
                 left = (time.monotonic() - begun) / done * (len(todo) - done)
                 print(
@@ -317,6 +322,7 @@ def measure(todo: list[Key], share: float, workers: int) -> None:
                     file=sys.stderr,
                     flush=True,
                 )
+    return measured
 
 
 def best(task: str) -> list[float]:
@@ -329,3 +335,142 @@ def best(task: str) -> list[float]:
         known[task] = [round(float(u), 6) for u in found.objectives]
         BEST.write_text(json.dumps(known, indent=1) + "\n")
     return [float(u) for u in known[task]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One arm on one task at one price."""
+
+    u: np.ndarray
+    """U of each seed."""
+    ppo: np.ndarray
+    """U of PPO at the same price, seed by seed."""
+    best: float
+    worth: float
+    """The smallest gain that counts."""
+
+    @property
+    def mean(self) -> float:
+        """Mean U over seeds; a run that diverged makes it NaN."""
+        return float(self.u.mean())
+
+    @property
+    def error(self) -> float:
+        """Half of the 95 % interval of the mean, by Student's t."""
+        return half_width(self.u)
+
+    @property
+    def share(self) -> float:
+        """(U − U_PPO) / (U* − U_PPO); NaN where there is nothing to gain."""
+        gain = self.best - float(self.ppo.mean())
+        return (self.mean - float(self.ppo.mean())) / gain if gain > self.worth else math.nan
+
+    @property
+    def below(self) -> bool:
+        """Whether it is below PPO beyond the 95 % interval of the difference of means, and by more than counts."""
+        spread = math.hypot(self.error, half_width(self.ppo))
+        return float(self.ppo.mean()) - self.mean > max(spread, self.worth)
+
+
+def half_width(sample: np.ndarray) -> float:
+    """t · standard error."""
+    return float(stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / math.sqrt(len(sample)))
+
+
+def cells(found: dict[Key, dict[str, float]], task: str) -> dict[tuple[str, float], Cell]:
+    """What was measured on a task, by arm and aversion; arms with fewer than two seeds are left out."""
+    where, known = get_task(task), best(task)
+
+    def column(arm: str, key: float, psi: float) -> np.ndarray:
+        rows = [row for (t, a, p, _), row in sorted(found.items()) if (t, a, p) == (task, arm, key)]
+        return np.array([row["mean"] - psi * row["variance"] for row in rows])
+
+    table = {}
+    for place, aversion in enumerate(AVERSIONS):
+        psi = where.psi(aversion)
+        ppo = column("PPO", 0.0, psi)
+        for arm in ARMS:
+            u = column(arm, 0.0 if arm == "PPO" else psi, psi)
+            if len(u) > 1:
+                table[arm, aversion] = Cell(u, ppo, known[place], where.std / 100.0)
+    return table
+
+
+def show(found: dict[Key, dict[str, float]]) -> bool:
+    """Print the tables in Markdown; returns whether the default is nowhere below PPO and among the best on average."""
+    tasks = [task for task in TASKS if any(key[0] == task for key in found)]
+    shares: dict[str, dict[tuple[str, float], float]] = {arm: {} for arm in ARMS}
+    losses: dict[str, list[str]] = {arm: [] for arm in ARMS}
+    for task in tasks:
+        table = cells(found, task)
+        where = get_task(task)
+        seeds = min(len(cell.u) for cell in table.values())
+        bound = ", an upper bound: it sees what is hidden here" if where.hidden else ""
+        print(f"\n**{task}** (γ = {where.gamma:g}, {where.steps:,} steps, {seeds} seeds; U* is the oracle's{bound})\n")
+        print("| | " + " | ".join(f"R = {r:g} (ψ = {where.psi(r):g})" for r in AVERSIONS) + " |")
+        print("|---|" + "---|" * len(AVERSIONS))
+        print("| U* | " + " | ".join(f"{u:.4g}" for u in best(task)) + " |")
+        for arm in ARMS:
+            texts = []
+            for aversion in AVERSIONS:
+                cell = table.get((arm, aversion))
+                if cell is None:
+                    texts.append("")
+                    continue
+                share = "" if arm == "PPO" or math.isnan(cell.share) else f", {100 * cell.share:.0f} %"
+                texts.append(f"{cell.mean:.4g} ± {cell.error:.2g}{share}{' ↓' if cell.below else ''}")
+                if not math.isnan(cell.share):
+                    shares[arm][task, aversion] = cell.share
+                if cell.below:
+                    losses[arm].append(f"{task} at R = {aversion:g}")
+            if any(texts):
+                print(f"| {arm} | " + " | ".join(texts) + " |")
+    return _summary(tasks, shares, losses)
+
+
+def _summary(tasks: list[str], shares: dict[str, dict[tuple[str, float], float]], losses: dict[str, list[str]]) -> bool:
+    """Average shares over the cells that every time-aware arm has; an arm is as good if the paired interval holds 0."""
+    full = [arm for arm in ARMS if arm != "PPO" and "no time" not in arm]
+    common = sorted(set.intersection(*(set(shares[arm]) for arm in full)))
+    means = {arm: float(np.mean([shares[arm][key] for key in common])) for arm in full}
+    print(f"\n**Average share of the possible gain** over {len(common)} cells with something to gain\n")
+    print("| learner | share | below PPO in |\n|---|---|---|")
+    for arm in sorted(full, key=lambda arm: -means[arm]):
+        print(f"| {arm} | {100 * means[arm]:.0f} % | {'; '.join(losses[arm]) or 'no cell'} |")
+    winner = max(full, key=lambda arm: means[arm])
+    gap = np.array([shares[winner][key] - shares[DEFAULT][key] for key in common])
+    alike = winner == DEFAULT or float(gap.mean()) <= half_width(gap)
+    finite = [shares[DEFAULT][key] for key in common if not get_task(key[0]).hidden]
+    print(
+        f"\nThe default, {DEFAULT!r}: {100 * np.mean(finite):.0f} % on tasks whose state is visible; "
+        f"{'the best or as good as it' if alike else f'behind {winner!r}'} on average."
+    )
+    return alike and not losses[DEFAULT]
+
+
+DEFAULT = "start, luck critic"
+"""The arm that `VPACPPO` is by default."""
+
+
+def main() -> int:
+    """Measure what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK")
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--steps", type=float, default=1.0, help="share of each task's steps; below 1 nothing is kept")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only-table", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    if not asked.only_table:
+        done = read() if asked.steps == 1.0 else {}
+        todo = [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in done]
+        os.environ |= {"PJRT_NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        done |= measure(todo, asked.steps, asked.jobs)
+    else:
+        done = read()
+    return 0 if show({key: row for key, row in done.items() if key[0] in asked.tasks}) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

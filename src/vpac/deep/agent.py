@@ -18,7 +18,7 @@ from vpac.deep.context import Context
 from vpac.deep.episodes import Episode, recently
 from vpac.deep.estimators import Trace
 from vpac.deep.finiteness import NotFinite, finite
-from vpac.deep.guards import Drift, StartMeans
+from vpac.deep.guards import Drift, Episodic
 from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -106,7 +106,7 @@ class PPO:
         """One row of numbers for each iteration; of a long run for every second, fourth, … and the last one."""
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         """The last episodes."""
-        self.drift, self.starts = Drift(), StartMeans()
+        self.drift, self.ledger = Drift(), Episodic()
         self._warned = False
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
@@ -310,14 +310,15 @@ class PPO:
         psi = self.psi if rollout.prices is None else rollout.prices * self._warmth()
         psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
         spread = assess_spread(
-            old.spread, scene, values.advantage, priced, self.trace, self.starts.before, jnp.asarray(psi, jnp.float32),
+            old.spread, scene, values.advantage, priced, self.trace, self.ledger.before(), jnp.asarray(psi, jnp.float32),
             jnp.float32(scale), old.luck, kind=self.spread, form=o.form, weighting=o.weighting, variance_of=o.variance_of,
             **how,
         )  # fmt: skip
         self.trace = spread.trace
-        self.starts.add(spread.starts)
-        self.drift.add(np.asarray(spread.luck, np.float64) / scale, rollout.elapsed[:-1], rollout.valid)
-        self._lived |= {**self.starts.numbers, "luck_drift": self.drift.worst.share}
+        self.ledger.add(spread.ledger)
+        before, after = (np.asarray(luck, np.float64) for luck in spread.walk)
+        self.drift.add(before, after, rollout.elapsed[:-1], rollout.valid, rollout.running)
+        self._lived |= {**self.ledger.numbers, "luck_drift": self.drift.worst.share}
         if o.form == "corrected" and not self._warned and 2 * self.timesteps > self.span[1]:
             self._warned = self.drift.warn(float(np.mean(psi)) * scale)
         if rollout.prices is None:

@@ -15,7 +15,7 @@ from vpac.deep.networks import Critic
 from vpac.deep.rollout import Rollout
 from vpac.typing import Numbers
 
-__all__ = ["Scene", "Spread", "Starts", "Values", "assess_spread", "assess_value"]
+__all__ = ["Ledger", "Scene", "Spread", "Values", "assess_spread", "assess_value"]
 
 Array = jax.Array
 
@@ -64,20 +64,36 @@ class Spread(NamedTuple):
     """Of the critic of the spread."""
     luck: Array
     """The luck so far as it was sampled; the target of its critic."""
+    walk: tuple[Array, Array]
+    """D_k before each step and after it, in units of the raw reward."""
     trace: Trace
     """Carried into the next rollout."""
-    starts: Starts
-    """Of the episodes that began here."""
+    ledger: Ledger
+    """Of the episodes that began or ended here."""
     numbers: dict[str, Array]
     """For people to look at."""
 
 
-class Starts(NamedTuple):
-    """How many episodes began, and the sums of both critics' predictions from there, in units of the raw reward."""
+class Ledger(NamedTuple):
+    """Episodes that began and that ended, and sums over them in units of the raw reward."""
 
-    episodes: Array
+    begun: Array
     value: Array
+    """V(S_0) of those that began."""
     variance: Array
+    """σ(S_0) of those that began."""
+    ended: Array
+    total: Array
+    """G of those that ended; what lies behind a cut is taken from V."""
+    expected: Array
+    """V(S_0) of those that ended."""
+
+    def means(self) -> tuple[Array, Array]:
+        """J = E[G], and the mean of V(S_0) of the same episodes; of none that ended, V(S_0) of those that began."""
+        first = self.value / jnp.maximum(self.begun, 1e-6)
+        count = jnp.maximum(self.ended, 1e-6)
+        some = self.ended > 1e-3
+        return jnp.where(some, self.total / count, first), jnp.where(some, self.expected / count, first)
 
 
 def now_and_next(critic: Critic, scene: Scene) -> tuple[Array, Array]:
@@ -118,7 +134,7 @@ def assess_spread(
     advantage: Array,
     values: Values,
     trace: Trace,
-    before: Starts,
+    before: Ledger,
     psi: Array,
     scale: Array,
     luck_critic: Critic | None = None,
@@ -139,7 +155,7 @@ def assess_spread(
         advantage: A_V with the discount of the mean.
         values: of the value critic with the discount of the variance, which is `gamma`.
         trace: carried from the rollout before.
-        before: episodes that began before, fewer and fewer of older ones; they say what J is.
+        before: episodes of earlier rollouts, fewer and fewer of older ones; with those of this one they say what J is.
         psi: price of variance per unit of the scaled reward.
         scale: of the reward.
         luck_critic: E[luck | state], to be used in place of the luck that was sampled.
@@ -157,16 +173,13 @@ def assess_spread(
     def gae(error: Array, discount: float, lam: float) -> Array:
         return estimators.advantages(error, running, valid, discount, lam)
 
-    begun = jnp.concatenate([trace.begun[None], running[:-1] * valid[:-1]])
-    first = valid * (1.0 - begun)
+    rows, carried = estimators.traces(trace.times(scale), values.delta, scene.rewards, value, running, valid, gamma)
     predicted = spread if kind == "variance" else spread - value**2
-    starts = Starts(first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2)
-    mean_value = scale * (before.value + starts.value) / jnp.maximum(before.episodes + starts.episodes, 1e-6)
-    reference = mean_value if variance_of == "return" else None
-    rows, carried = estimators.traces(
-        trace.times(scale), values.delta, scene.rewards, value, running, valid, gamma, reference
-    )
-    luck, share = penalties.luck_and_share(rows, weighting)
+    after = rows.luck + rows.discount * values.delta
+    ledger = _ledger(scene, value, predicted, rows, after, scale)
+    mean, expected = Ledger(*(old + new for old, new in zip(before, ledger, strict=True))).means()
+    stale = 0.0 if variance_of == "return" else rows.start_value - scale * expected
+    luck, share = penalties.luck_and_share(rows, weighting, scale * mean + stale)
     if kind == "variance":
         error = estimators.variance_error(values.delta, spread, next_spread, scene.continues, gamma)
         spread_advantage = variance_advantage = gae(error, gamma**2, lam)
@@ -187,7 +200,17 @@ def assess_spread(
     next_predicted = next_spread if kind == "variance" else next_spread - values.next_value**2
     numbers = _calibration(scene, values, predicted, next_predicted, scale, gamma)
     numbers |= _sizes(advantage, psi * penalty, weights, psi * used * (form == "corrected"), valid)
-    return Spread(weights, target, luck, carried.times(1.0 / scale), starts, numbers)
+    walk = rows.luck / scale, after / scale
+    return Spread(weights, target, luck, walk, carried.times(1.0 / scale), ledger, numbers)
+
+
+def _ledger(scene: Scene, value: Array, predicted: Array, rows: Trace, after: Array, scale: Array) -> Ledger:
+    """The episodes that began or ended in a rollout."""
+    first, last = scene.valid * (1.0 - rows.begun), scene.valid * (1.0 - scene.running)
+    return Ledger(
+        first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2, last.sum(),
+        (last * (rows.start_value + after)).sum() / scale, (last * rows.start_value).sum() / scale,
+    )  # fmt: skip
 
 
 def _sizes(advantage: Array, penalty: Array, weights: Array, luck: Array, valid: Array) -> dict[str, Array]:

@@ -49,7 +49,7 @@ class Trace(NamedTuple):
     """What an episode carries from its start to step k, one number for each environment, in units of the raw reward."""
 
     luck: Array
-    """D_k = D_{k−1} + γ^{k−1} δ_{k−1}: the return so far against expectation, as seen from the start."""
+    """D_k = D_{k−1} + γ^{k−1} δ_{k−1} = G_{0:k} + γ^k V(S_k) − V(S_0): the return so far against what was expected."""
     discount: Array
     """γ^k."""
     recent_luck: Array
@@ -87,20 +87,12 @@ def traces(
     running: Array,
     valid: Array,
     gamma: float,
-    reference: Array | None = None,
 ) -> tuple[Trace, Trace]:
-    """The traces at each row, and those carried into the next rollout; they begin anew with each episode.
-
-    `reference` is J = E[V(S_0)]: with it D_0 = V(S_0) − J, so that the start state counts as luck; without it D_0 = 0.
-    """
+    """The traces at each row, and those carried into the next rollout; they begin anew with each episode."""
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
         delta, reward, value, running, valid = row
-        first = 0.0 if reference is None else value - reference
-        here = trace._replace(
-            start_value=jnp.where(trace.begun > 0.0, trace.start_value, value),
-            luck=jnp.where(trace.begun > 0.0, trace.luck, first),
-        )
+        here = trace._replace(start_value=jnp.where(trace.begun > 0.0, trace.start_value, value))
         after = Trace(
             luck=here.luck + here.discount * delta,
             discount=here.discount * gamma,

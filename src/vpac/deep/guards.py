@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from vpac.deep.assessment import Starts
+from vpac.deep.assessment import Ledger
 from vpac.typing import FloatArray, Numbers
 
-__all__ = ["Drift", "LuckDrift", "StartMeans"]
+__all__ = ["Drift", "Episodic", "LuckDrift"]
 
 BINS = 16
-"""Of elapsed time: 1, 2–3, 4–7, … steps."""
+"""How many numbers of steps are looked at: 1, 2, 4, …"""
 LEAST = 20.0
-"""Fewer samples of a bin say nothing."""
+"""Fewer samples say nothing."""
 LARGE, SURE, FELT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
 
@@ -25,7 +27,7 @@ class LuckDrift(UserWarning):
 
 
 class Worst(NamedTuple):
-    """The largest mean luck of a bin of elapsed time."""
+    """The largest mean luck."""
 
     mean: float
     """In units of the raw reward."""
@@ -36,33 +38,34 @@ class Worst(NamedTuple):
 
 
 class Drift:
-    """The mean of D_k given k, which is 0 if V is the value. Older rollouts count less and less.
+    """The mean luck after k steps, or at the end of episodes that were shorter, which is 0 if V is the value.
 
-    A sample is the mean luck of one environment's steps in one bin of elapsed time in one rollout.
+    D_k is a martingale: stopped at the end of the episode its mean stays 0. Its mean given that the episode goes on does not,
+    because luck may decide when it ends. k is 1, 2, 4, 8, …; older rollouts count less and less.
     """
 
-    keep = 0.95
+    keep = 0.9
     """What is left of a rollout's weight after the next one."""
 
     def __init__(self) -> None:
         self.sums: FloatArray = np.zeros((3, BINS))
-        """Samples, their sum and the sum of their squares, bin by bin."""
+        """Samples, their sum and the sum of their squares, for each k."""
 
-    def add(self, luck: Numbers, elapsed: Numbers, valid: Numbers) -> None:
-        """Take a rollout [time, environment] into account."""
+    def add(self, before: Numbers, after: Numbers, elapsed: Numbers, valid: Numbers, running: Numbers) -> None:
+        """Take a rollout [time, environment] into account: D_k before and after each step."""
         self.sums *= self.keep
-        which = np.minimum(np.log2(np.maximum(elapsed, 1.0)).astype(np.int64), BINS - 1)
-        for k in range(BINS):
-            there = (which == k) & (valid > 0.0) & (elapsed > 0.0)
-            steps = there.sum(axis=0)
-            seen = steps > 0
-            if seen.any():
-                means = (luck * there).sum(axis=0)[seen] / steps[seen]
-                self.sums[:, k] += len(means), means.sum(), (means**2).sum()
+        acted = valid > 0.0
+        ends = acted & (running == 0.0)
+        known = int(np.flatnonzero(self.sums[0] > 0.0).max(initial=-1)) + 1
+        longest = float(elapsed[acted].max(initial=0.0))
+        for place in range(max(known, min(BINS, int(np.log2(longest)) + 1 if longest else 0))):
+            k = 2.0**place
+            luck = np.append(before[acted & (elapsed == k)], after[ends & (elapsed + 1.0 <= k)])
+            self.sums[:, place] += len(luck), luck.sum(), (luck**2).sum()
 
     @property
     def worst(self) -> Worst:
-        """The bin whose mean luck is the most standard deviations from 0."""
+        """The k after which the mean luck is the most standard deviations from 0."""
         count, total, squares = self.sums[:, self.sums[0] >= LEAST]
         if not len(count):
             return Worst(0.0, 0.0, 0.0)
@@ -86,30 +89,32 @@ class Drift:
         return True
 
 
-class StartMeans:
-    """Mean V(S_0) and σ(S_0) in units of the raw reward; older rollouts count less and less."""
+class Episodic:
+    """Running sums over episodes, of some hundred at a time."""
 
-    keep = 0.9
-    """What is left of a rollout's weight after the next one."""
+    window = 100.0
+    """Episodes of earlier rollouts that are kept in mind."""
 
     def __init__(self) -> None:
-        self.sums: FloatArray = np.zeros(3)
-        """Episodes that began, and sums of their V(S_0) and σ(S_0)."""
+        self.sums: FloatArray = np.zeros(len(Ledger._fields))
 
-    @property
-    def before(self) -> Starts:
+    def before(self) -> Ledger:
         """As the next rollout needs them."""
-        return Starts(*(np.float32(x) for x in self.sums * self.keep))  # type: ignore[arg-type]
+        return Ledger(*jnp.asarray(self.sums, jnp.float32))
 
-    def add(self, starts: Starts) -> None:
-        """Take a rollout into account."""
-        self.sums = self.keep * self.sums + np.array([float(x) for x in starts])
+    def add(self, ledger: Ledger) -> None:
+        """Take a rollout into account; what goes beyond the window is forgotten, oldest first."""
+        new = np.array([float(x) for x in ledger])
+        for part in (slice(0, 3), slice(3, 6)):
+            room = max(0.0, self.window - new[part.start])
+            self.sums[part] *= min(1.0, room / max(self.sums[part.start], 1e-9))
+            self.sums[part] += new[part]
 
     @property
     def numbers(self) -> dict[str, float]:
         """Mean V(S_0) and σ(S_0); NaN before the first episode."""
-        count, value, variance = self.sums
+        count, value, variance = self.sums[:3]
         return {
-            "start_value": value / count if count else float("nan"),
-            "start_variance": variance / count if count else float("nan"),
+            "start_value": float(value / count) if count else math.nan,
+            "start_variance": float(variance / count) if count else math.nan,
         }

@@ -4,7 +4,7 @@ Every weight is A_V − ψ · penalty:
 
 PPO                        0
 VPAC, published            A_σ
-corrected, "start"         γ^k · A_σ + 2 · D_k · A_V
+corrected, "start"         γ^k · A_σ + 2 · (D_k + V(S_0) − c) · A_V,   c = J = E[G] of "return", V(S_0) of "state"
 corrected, "uniform"       (m_k/n_k) · A_σ + 2 · (E_k/n_k) · A_V
 VAAC, published            A_M + 2 · (γ · Ḡ_k − V(S_0)) · A_V
 VAAC, corrected            as VPAC's, with A_σ = A_M − 2 · V(S_k) · A_V
@@ -25,11 +25,11 @@ __all__ = ["corrected", "luck_and_share", "published_vaac", "variance_advantage"
 Array = jax.Array
 
 
-def luck_and_share(trace: Trace, weighting: str) -> tuple[Array, Array]:
-    """The luck so far that multiplies 2 A_V, and the share that multiplies A_σ."""
+def luck_and_share(trace: Trace, weighting: str, reference: Array) -> tuple[Array, Array]:
+    """The luck so far that multiplies 2 A_V, and the share that multiplies A_σ; `reference` is c."""
     if weighting == "uniform":
         return trace.recent_luck / trace.visits, trace.squared_visits / trace.visits
-    return trace.luck, trace.discount
+    return trace.luck + trace.start_value - reference, trace.discount
 
 
 def corrected(advantage: Array, variance_advantage: Array, luck: Array, share: Array) -> Array:

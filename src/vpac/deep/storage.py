@@ -76,7 +76,7 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found |= {f"context.{name}": value for name, value in agent.context.moments.as_arrays().items()}
-    found |= {"rewards.sums": agent.rewards.sums, "drift": agent.drift.sums, "starts": agent.starts.sums}
+    found |= {"rewards.sums": agent.rewards.sums, "drift": agent.drift.sums, "ledger": agent.ledger.sums}
     return {name: np.array(value, order="C") for name, value in found.items()}
 
 
@@ -123,7 +123,7 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     if "drift" in numbers:
         parts = {name: numbers[f"context.{name}"] for name in ("mean", "variance", "count")}
         agent.context.moments = RunningMoments.read(parts)
-        agent.drift.sums, agent.starts.sums = np.array(numbers["drift"]), np.array(numbers["starts"])
+        agent.drift.sums, agent.ledger.sums = np.array(numbers["drift"]), np.array(numbers["ledger"])
     counters = data["counters"]
     agent.timesteps, agent.iteration, agent.episodes = (
         int(counters[n]) for n in ("timesteps", "iteration", "episodes")
