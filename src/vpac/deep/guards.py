@@ -10,7 +10,7 @@ import numpy as np
 from vpac.deep.assessment import Starts
 from vpac.typing import FloatArray, Numbers
 
-__all__ = ["Drift", "LuckDrift", "StartMeans"]
+__all__ = ["LEARNED", "Drift", "LuckDrift", "StartMeans"]
 
 BINS = 16
 """Of elapsed time: 1, 2–3, 4–7, … steps."""
@@ -18,6 +18,10 @@ LEAST = 20.0
 """Fewer samples of a bin say nothing."""
 LARGE, SURE, FELT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
+
+
+LEARNED = 20
+"""Iterations before which critics know too little for a drift to mean anything: `Drift` remembers about so many."""
 
 
 class LuckDrift(UserWarning):
