@@ -53,7 +53,9 @@ class Drift:
         """Samples, their sum and the sum of their squares, bin by bin."""
 
     def add(self, luck: Numbers, elapsed: Numbers, valid: Numbers) -> None:
-        """Take a rollout [time, environment] into account."""
+        """Take a rollout [time, environment] into account, if its numbers are finite: others stop the run later."""
+        if not np.isfinite(luck).all():
+            return
         self.sums *= self.keep
         which = np.minimum(np.log2(np.maximum(elapsed, 1.0)).astype(np.int64), BINS - 1)
         for k in range(BINS):
@@ -95,6 +97,9 @@ class StartMeans:
 
     keep = 0.9
     """What is left of a rollout's weight after the next one."""
+    most = 8.0
+    """Episodes that all older rollouts count as beside the next one. They were seen by older critics: if many counted, a
+    value that rises because the policy improves would look like luck."""
 
     def __init__(self) -> None:
         self.sums: FloatArray = np.zeros(3)
@@ -103,11 +108,14 @@ class StartMeans:
     @property
     def before(self) -> Starts:
         """As the next rollout needs them."""
-        return Starts(*(np.float32(x) for x in self.sums * self.keep))  # type: ignore[arg-type]
+        share = min(self.keep, self.most / max(self.sums[0], 1e-6))
+        return Starts(*(np.float32(x) for x in self.sums * share))  # type: ignore[arg-type]
 
     def add(self, starts: Starts) -> None:
-        """Take a rollout into account."""
-        self.sums = self.keep * self.sums + np.array([float(x) for x in starts])
+        """Take a rollout into account, if its numbers are finite."""
+        found = np.array([float(x) for x in starts])
+        if np.isfinite(found).all():
+            self.sums = self.keep * self.sums + found
 
     @property
     def numbers(self) -> dict[str, float]:
