@@ -65,6 +65,21 @@ def test_an_agent_and_a_policy(folder):
     assert load_agent(folder).gamma == policy.gamma
 
 
+@pytest.mark.parametrize("folder", formats("agent"))
+def test_an_agent_goes_on_learning_and_is_saved_again(tmp_path, folder):
+    """Its history has rows of then and of now."""
+    pytest.importorskip("jax")
+    from vpac.deep import VPACPPO
+    from vpac.report.deep import chart_of
+
+    agent = VPACPPO.load(folder).learn(32)
+    agent.save(tmp_path)
+    again = VPACPPO.load(tmp_path)
+    assert [row["timesteps"] for row in again.history] == [16.0, 32.0, 48.0, 64.0, 80.0]
+    assert again.options == agent.options
+    assert len(chart_of(again).panels) == 3
+
+
 @pytest.mark.parametrize("folder", formats("store"))
 def test_a_store(tmp_path, folder):
     shutil.copytree(folder, tmp_path / "store")
@@ -95,12 +110,12 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
     forge(tmp_path / "agent", {"format": 9}, what="policy")
     with pytest.raises(UserError, match="format 7: this version reads formats up to 2"):
         VPAC.load(tmp_path / "learner")
-    with pytest.raises(UserError, match="format 9: this version reads formats up to 2"):
+    with pytest.raises(UserError, match="format 9: this version reads formats up to 3"):
         load_agent(tmp_path / "agent")
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO
 
-    with pytest.raises(UserError, match="format 8: this version reads formats up to 2"):
+    with pytest.raises(UserError, match="format 8: this version reads formats up to 3"):
         VPACPPO.load(tmp_path / "agent")
     run = next((tmp_path / "store" / "runs").iterdir())
     data = json.loads((run / "run.json").read_text(encoding="utf-8"))
@@ -125,7 +140,7 @@ def test_a_checkpoint_of_the_future_is_neither_damaged_nor_passed_over(tmp_path)
         write_checkpoint(agent, tmp_path)
     forge(tmp_path / "00000002", {"format": 8})
     with pytest.raises(
-        Newer, match=r"00000002 is in format 8: this version reads formats up to 2, use a newer version"
+        Newer, match=r"00000002 is in format 8: this version reads formats up to 3, use a newer version"
     ):
         latest_checkpoint(PPO, tmp_path)
     path = tmp_path / "00000002" / "agent.json"

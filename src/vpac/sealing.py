@@ -57,7 +57,7 @@ def check_format(content: bytes, data: Any, path: Path, newest: int, older: tupl
     if found not in (newest, *older) and not later:
         raise UserError(words)
     try:
-        check_seal(content, data, required=found not in older)
+        check_seal(content, data, required=found != 1)
     except ValueError as error:
         raise UserError(f"{path} is not what was written: {error}") from None
     if later:

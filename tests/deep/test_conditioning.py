@@ -98,8 +98,9 @@ def test_each_sample_pays_its_own_price():
     def weights(psi):
         return np.asarray(
             assess_spread(
-                agent.networks.spread, scene, values, agent.trace, jnp.asarray(psi, jnp.float32), jnp.float32(1.0),
-                kind="variance", form="corrected", weighting="uniform", **how,
+                agent.networks.spread, scene, values.advantage, values, agent.trace, agent.starts.before,
+                jnp.asarray(psi, jnp.float32), jnp.float32(1.0), kind="variance", form="corrected", weighting="uniform",
+                variance_of="return", **how,
             ).weights
         )  # fmt: skip
 

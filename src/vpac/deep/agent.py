@@ -18,7 +18,7 @@ from vpac.deep.context import Context
 from vpac.deep.episodes import Episode, recently
 from vpac.deep.estimators import Trace
 from vpac.deep.finiteness import NotFinite, finite
-from vpac.deep.guards import Drift, Episodic
+from vpac.deep.guards import LEARNED, Drift, Episodic
 from vpac.deep.history import History
 from vpac.deep.holding import holder_of, price_path
 from vpac.deep.making import numpy_policy
@@ -35,7 +35,7 @@ from vpac.errors import UserError
 from vpac.learners.checks import MOST_STEPS, whole
 from vpac.oracle.threads import one_blas_thread
 from vpac.risk.budget_report import PricePath
-from vpac.risk.schedules import Constant, as_schedule
+from vpac.risk.schedules import as_schedule
 
 __all__ = ["PPO"]
 
@@ -81,8 +81,7 @@ class PPO:
         self.memory: dict[str, Any] | None = None
         """Arguments of the `RememberReturn` around its environments, if it remembers."""
         if self.options.remember == "return":
-            self.memory = {"gamma": self.variance_gamma}
-            env, arguments = remembering(env, arguments, self.variance_gamma)
+            env, arguments, self.memory = remembering(env, arguments, self.options.envs, self.variance_gamma)
         self.environments = environments(env, self.options.envs, backend, arguments)
         self.interface = Interface.of(
             self.environments.observation_space, self.environments.action_space, self.environments.name
@@ -159,10 +158,7 @@ class PPO:
     def _warmth(self) -> float:
         """The share of ψ that is asked now."""
         rise = self.options.psi_warm_up * self.span[1]
-        given = self.options.psi
-        steady = self.conditions is not None or (
-            not isinstance(given, str) and isinstance(as_schedule(given), Constant)
-        )
+        steady = self.conditions is not None or isinstance(self.options.psi, float)
         return min(1.0, self.timesteps / rise) if steady and rise else 1.0
 
     @property
@@ -173,7 +169,7 @@ class PPO:
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
         within = None if self.conditions is None else self.conditions.within
-        return numpy_policy(self.networks.policy, self.interface, self.seen, self.options, within)
+        return numpy_policy(self.networks.policy, self.interface, self.seen, self.options, within, self.memory)
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
@@ -319,7 +315,8 @@ class PPO:
         before, after = (np.asarray(luck, np.float64) for luck in spread.walk)
         self.drift.add(before, after, rollout.elapsed[:-1], rollout.valid, rollout.running)
         self._lived |= {**self.ledger.numbers, "luck_drift": self.drift.worst.share}
-        if o.form == "corrected" and not self._warned and 2 * self.timesteps > self.span[1]:
+        late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
+        if o.form == "corrected" and late and not self._warned:
             self._warned = self.drift.warn(float(np.mean(psi)) * scale)
         if rollout.prices is None:
             price = self.psi if self.holder is not None else self.full_psi

@@ -11,8 +11,11 @@ from vpac.errors import Diverged
 
 __all__ = ["NotFinite", "finite"]
 
-LAST = ("kl", "clip_fraction", "entropy")
-"""What follows from an update; its loss, its gradient and the weights come before."""
+LAST = (
+    "kl", "clip_fraction", "entropy", "explained_variance", "predicted_variance", "measured_variance", "penalty_share",
+    "weight_share", "reversed_share",
+)  # fmt: skip
+"""What follows from an update or is for people to look at; its loss, its gradient and the weights come before."""
 
 
 class NotFinite(Diverged):

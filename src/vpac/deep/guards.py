@@ -12,7 +12,7 @@ import numpy as np
 from vpac.deep.assessment import Ledger
 from vpac.typing import FloatArray, Numbers
 
-__all__ = ["Drift", "Episodic", "LuckDrift"]
+__all__ = ["LEARNED", "Drift", "Episodic", "LuckDrift"]
 
 BINS = 16
 """How many numbers of steps are looked at: 1, 2, 4, …"""
@@ -20,6 +20,10 @@ LEAST = 20.0
 """Fewer samples say nothing."""
 LARGE, SURE, FELT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
+
+
+LEARNED = 20
+"""Iterations before which critics know too little for a drift to mean anything: `Drift` remembers about so many."""
 
 
 class LuckDrift(UserWarning):
@@ -52,7 +56,9 @@ class Drift:
         """Samples, their sum and the sum of their squares, for each k."""
 
     def add(self, before: Numbers, after: Numbers, elapsed: Numbers, valid: Numbers, running: Numbers) -> None:
-        """Take a rollout [time, environment] into account: D_k before and after each step."""
+        """Take a rollout [time, environment] into account, D_k before and after each step, if all is finite."""
+        if not (np.isfinite(before).all() and np.isfinite(after).all()):
+            return  # the update finds it and says so
         self.sums *= self.keep
         acted = valid > 0.0
         ends = acted & (running == 0.0)
@@ -105,6 +111,8 @@ class Episodic:
     def add(self, ledger: Ledger) -> None:
         """Take a rollout into account; what goes beyond the window is forgotten, oldest first."""
         new = np.array([float(x) for x in ledger])
+        if not np.isfinite(new).all():
+            return
         for part in (slice(0, 3), slice(3, 6)):
             room = max(0.0, self.window - new[part.start])
             self.sums[part] *= min(1.0, room / max(self.sums[part.start], 1e-9))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +43,12 @@ def make_critic(
 
 
 def numpy_policy(
-    policy: Policy, interface: Interface, seen: RunningMoments, options: Options, within: PriceRange | None
+    policy: Policy,
+    interface: Interface,
+    seen: RunningMoments,
+    options: Options,
+    within: PriceRange | None,
+    memory: dict[str, Any] | None = None,
 ) -> NumpyPolicy:
     """A policy in plain arrays."""
     scale = 1.0 / np.sqrt(seen.variance + 1e-8)
@@ -50,4 +56,5 @@ def numpy_policy(
         interface, [np.asarray(W) for W in policy.net.weights], [np.asarray(b) for b in policy.net.biases],
         policy.net.activation, np.asarray(policy.log_std) if isinstance(policy, Gaussian) else None,
         seen.mean.astype(np.float32), scale.astype(np.float32), options.normalise_observations, options.gamma, within,
+        memory=memory,
     )  # fmt: skip

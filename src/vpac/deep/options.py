@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+import numpy as np
+
 from vpac.deep.conditioning import PriceRange
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
@@ -121,6 +123,7 @@ class Options:
         if self.critic_hidden is not None:
             object.__setattr__(self, "critic_hidden", _layers(self.critic_hidden, "critic_hidden"))
         object.__setattr__(self, "budget", as_budget(self.budget))
+        object.__setattr__(self, "psi", _price(self.psi))
         if (
             self.psi != 0.0
             and self.budget is not None
@@ -190,6 +193,16 @@ def _layers(sizes: Any, name: str) -> tuple[int, ...]:
     if not (isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)):
         raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
     return tuple(int(h) for h in sizes)
+
+
+def _price(psi: Any) -> Any:
+    """ψ, a number as a number however it is written: it warms up, and a schedule does not."""
+    if isinstance(psi, bool) or not isinstance(psi, str | int | float | np.number):
+        return psi
+    try:
+        return float(psi)
+    except ValueError:
+        return psi
 
 
 def _check_range(name: str, value: Any, whole: bool) -> None:

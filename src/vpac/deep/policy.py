@@ -19,8 +19,8 @@ from vpac.typing import Numbers
 
 __all__ = ["NumpyPolicy", "load_policy"]
 
-FORMAT, OLDER = 2, (1,)
-"""Since the second, both files are checked when they are read."""
+FORMAT, OLDER = 3, (1, 2)
+"""Since the second, both files are checked when they are read; since the third, a policy says what it remembers."""
 NOTE, NUMBERS = "policy.json", "policy.safetensors"
 SEEN = 10.0
 """Normalised observations are kept within ± this."""
@@ -61,6 +61,8 @@ class NumpyPolicy:
     """The prices of variance that it was learned for, if it is one policy for many."""
     psi: float | None = None
     """The one of them that it acts for; None: `at` says which."""
+    memory: dict[str, Any] | None = None
+    """Arguments of the `RememberReturn` around the environments that it learned in, if it remembers its return."""
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for this price of variance, in units of 1/reward; of one that was learned for a range of them."""
@@ -143,6 +145,8 @@ class NumpyPolicy:
         }  # fmt: skip
         if self.prices is not None:
             about |= {"psi_range": [self.prices.low, self.prices.high], "psi": self.psi}
+        if self.memory is not None:
+            about["memory"] = self.memory
         write_pair(folder / NUMBERS, content, folder / NOTE, sealed(about, indent=1))
         return folder
 
@@ -172,6 +176,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
             about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"],
             bool(about["normalised"]), float(about["gamma"]),
             PriceRange.read(about["psi_range"]) if "psi_range" in about else None, about.get("psi"),
+            _memory(about.get("memory")),
         )  # fmt: skip
         _check(found, arrays)
         return found
@@ -188,9 +193,21 @@ def _about(folder: Path) -> dict[str, Any]:
     text = read_bytes(folder / NOTE, LARGEST)
     about: dict[str, Any] = parse(text)
     check_format(text, about, folder / NOTE, FORMAT, OLDER)
-    if about["format"] == FORMAT and "sha256" not in about:
+    if about["format"] > 1 and "sha256" not in about:
         raise UserError(f"{folder} does not hold a policy: policy.json has no sha256")
     return about
+
+
+def _memory(given: Any) -> dict[str, float] | None:
+    """What a policy remembers, checked: numbers that `RememberReturn` takes."""
+    if given is None:
+        return None
+    known = {"gamma", "bins", "low", "high", "horizon"}
+    if not (isinstance(given, dict) and {"gamma"} <= set(given) <= known) or any(
+        isinstance(x, bool) or not isinstance(x, int | float | None) for x in given.values()
+    ):
+        raise ValueError(f"what it remembers is {given!r:.60}")
+    return given
 
 
 def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:

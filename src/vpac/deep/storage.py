@@ -6,6 +6,7 @@ Everything that decides how it goes on is in it: networks, optimisers, normalise
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,7 +43,7 @@ def save(agent: PPO, folder: Path) -> Path:
 
     make_folder(folder)
     content = as_bytes(_numbers(agent))
-    names = list(agent.history[-1]) if agent.history else []
+    names = list(dict.fromkeys(name for row in agent.history for name in row))  # rows of older versions have fewer
     data = {
         "format": FORMAT,
         "algorithm": type(agent).__name__,
@@ -55,7 +56,7 @@ def save(agent: PPO, folder: Path) -> Path:
         },
         "generators": {name: generator.bit_generator.state for name, generator in agent.generators.items()},
         "recent": [list(episode) for episode in agent.recent],
-        "history": {name: [row[name] for row in agent.history] for name in names},
+        "history": {name: [row.get(name, math.nan) for row in agent.history] for name in names},
         "every": agent.history.every,
         "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip

@@ -161,20 +161,33 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
     return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), recipe_of(env, **given))
 
 
-def remembering(env: Any, arguments: dict[str, Any] | None, gamma: float) -> tuple[Any, dict[str, Any] | None]:
-    """An environment, and its arguments, whose observations also say the elapsed steps and the return collected so far."""
+def remembering(
+    env: Any, arguments: dict[str, Any] | None, n: int, gamma: float
+) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:
+    """An environment, and its arguments, whose observations also say the elapsed steps and the return collected so far.
+
+    The third is what its `RememberReturn` is given: `gamma`, unless the environment has one already.
+    """
+    memory = {"gamma": float(gamma)}
     if isinstance(env, VectorEnv):
         raise UserError(
             'a vector environment does not remember: wrap its parts in RememberReturn, or pass remember="nothing"'
         )
     if isinstance(env, FiniteMDP):
-        env = env.to_gymnasium()
+        return Loop([RememberReturn(env.to_gymnasium(), **memory) for _ in range(n)], repr(env)), None, memory
+    if isinstance(env, Loop):
+        found = memory_of(env.envs[0])
+        if found is None:
+            raise UserError('environments that are made already do not remember: pass remember="nothing"')
+        return env, arguments, found
     made = make_env(env, **(arguments or {}))
-    if memory_of(made) is not None:
-        return env, arguments
+    found = memory_of(made)
     if isinstance(env, gymnasium.Env):
-        return RememberReturn(made, gamma), None
-    return spec_of(env, [("RememberReturn", {"gamma": float(gamma)})], **(arguments or {})), None
+        return (env, None, found) if found is not None else (RememberReturn(made, **memory), None, memory)
+    made.close()
+    if found is not None:
+        return env, arguments, found
+    return spec_of(env, [("RememberReturn", memory)], **(arguments or {})), None, memory
 
 
 def critic_inputs_of(env: Any, name: str) -> int:

@@ -11,6 +11,7 @@ import gymnasium
 
 from vpac.envs.recipes import Recipe, Wanted
 from vpac.errors import UserError, suggestion
+from vpac.evaluation.environments import as_remembered
 from vpac.evaluation.fitting import check_fits
 from vpac.evaluation.loading import described, load_agent
 from vpac.execution.acting import stored_record, stored_with
@@ -45,7 +46,8 @@ class Trained:
     def load(self, made: gymnasium.Env[Any, Any], recipe: Recipe) -> Any:
         """The agent; one that does not fit the environment is refused."""
         agent = self.ready(made, recipe)
-        check_fits(agent, made.observation_space, made.action_space, recipe.env)
+        acts_in = as_remembered(made, agent)
+        check_fits(agent, acts_in.observation_space, acts_in.action_space, recipe.env)
         return agent
 
 
