@@ -10,7 +10,7 @@ from vpac import FiniteMDP, oracle
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Scene, assess_spread, assess_value  # noqa: E402
+from vpac.deep.assessment import Scene, Starts, assess_spread, assess_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
 from vpac.deep.ppo import Lesson, policy_gradient  # noqa: E402
@@ -61,8 +61,8 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
         how = {"gamma": GAMMA, "lam": lam, "target_lam": lam}
         values = assess_value(value_critic, scene, **how)
         said = assess_spread(
-            spread_critic, scene, values, trace, jnp.float32(PSI / scale), jnp.float32(scale), kind=kind, form=form,
-            weighting=weighting, **how,
+            spread_critic, scene, values.advantage, values, trace, Starts(0.0, 0.0, 0.0), jnp.float32(PSI / scale),
+            jnp.float32(scale), kind=kind, form=form, weighting=weighting, variance_of="state", **how,
         )  # fmt: skip
         trace = said.trace
         found.append(np.asarray(said.weights, np.float64) / scale)
