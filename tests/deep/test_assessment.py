@@ -138,12 +138,12 @@ def test_weights_targets_luck_and_starts_of_two_rollouts(kind, form, weighting, 
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])
-@pytest.mark.parametrize(("weighting", "variance_of"), [("start", "return"), ("uniform", "state")])
-def test_the_mean_luck_of_a_critic_and_the_advantage_of_another_discount(kind, weighting, variance_of):
+@pytest.mark.parametrize(("form", "weighting", "variance_of"), FORMS)
+def test_the_mean_luck_of_a_critic_and_the_advantage_of_another_discount(kind, form, weighting, variance_of):
     """Episodes begin within the step that ends the one before, so that successors are not the next rows."""
     pieces = [Piece(number, same_step=True) for number in range(2)]
     front = np.random.default_rng(5).normal(size=(5, 2)).astype(np.float32)
-    compare(pieces, kind, "corrected", weighting, variance_of, 0.5, True, front)
+    compare(pieces, kind, form, weighting, variance_of, 0.5, True, front)
 
 
 def test_what_is_carried_is_in_raw_units():

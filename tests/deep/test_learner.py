@@ -17,6 +17,7 @@ jnp = pytest.importorskip("jax.numpy")
 from vpac.deep import PPO, VAACPPO, VPACPPO, brain  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.ppo import Optimiser  # noqa: E402
+from vpac.risk.schedules import as_schedule  # noqa: E402
 
 LIMIT, TOTAL = 5, 5
 """Steps after which an episode is cut off; iterations of an agent."""
@@ -97,11 +98,18 @@ def expected_updates(agent, updates):
     kind, gamma = agent.spread, o.gamma if o.variance_gamma is None else o.variance_gamma
     target_lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
     shown, starts, past, elapsed = [], np.zeros(3), [], np.zeros((1, 3))
+    returns, sums = [], np.zeros(3)
     for update in updates:
         r, scale, old = update.rollout, update.scale, update.old
         if update.iteration % o.checkpoint_every == 0:
-            past, elapsed = [Past() for _ in range(3)], np.zeros((1, 3))
-        elapsed = elapsed_of(r, elapsed[-1] * (0.0 if update.iteration % o.checkpoint_every == 0 else 1.0))
+            past, elapsed, sums = [Past() for _ in range(3)], np.zeros((1, 3)), np.zeros(3)
+        assert scale == pytest.approx(1.0 / np.sqrt(np.var(returns) + 1e-8) if returns else 1.0)
+        paid = r.rewards if o.reward_floor is None else np.maximum(r.rewards, o.reward_floor)
+        for t, i in itertools.product(range(12), range(3)):
+            sums[i] = o.gamma * sums[i] + paid[t, i]
+            returns += [sums[i]] if r.valid[t, i] else []
+            sums[i] *= r.valid[t, i] * r.running[t, i]
+        elapsed = elapsed_of(r, elapsed[-1])
         columns = [r.observations]
         if o.time_aware:
             columns.append((2.0 * elapsed / LIMIT - 1.0)[..., None])
@@ -115,7 +123,7 @@ def expected_updates(agent, updates):
         def said(critic, seen=seen):
             return np.asarray(critic(seen), np.float64)
 
-        rewards = scale * (r.rewards if o.reward_floor is None else np.maximum(r.rewards, o.reward_floor)) * r.valid
+        rewards = scale * paid * r.valid
         spread, values = said(old.spread), {"mean": said(old.value)}
         values["priced"] = values["mean"] if old.score is None else said(old.score)
         ends = r.continues if old.score is None else r.running
@@ -200,8 +208,9 @@ def test_what_an_agent_learns_from(name):
         assert row["psi"] == pytest.approx(updates[-1].rollout.prices.mean())
         return
     assert row["psi"] == pytest.approx(o.psi * expected["warmth"])
-    price = o.psi * (1.0 if o.psi_units == "raw" else updates[-1].scale)
-    assert row["objective"] == pytest.approx(row["return_mean"] - price * row["priced_variance"])
+    for update, row in zip(updates, agent.history, strict=True):
+        price = o.psi * (1.0 if o.psi_units == "raw" else update.scale)  # the whole of it, while it still rises
+        assert row["objective"] == pytest.approx(row["return_mean"] - price * row["priced_variance"])
     assert (row["priced_variance"] != row["return_variance"]) == (o.variance_gamma is not None)
     assert agent.history[0]["psi"] == (0.0 if o.psi_warm_up else o.psi)
 
@@ -234,8 +243,9 @@ def test_the_price_rises_in_a_straight_line_at_first():
 
 def test_a_schedule_is_taken_as_it_is():
     """From 200 on it rises over 100 steps."""
-    found = [psi_at(k, psi="warm-up:0.8:200:100") for k in (0, 200, 250, 300, 900)]
-    assert found == pytest.approx([0.0, 0.0, 0.4, 0.8, 0.8])
+    for psi in ("warm-up:0.8:200:100", as_schedule("warm-up:0.8:200:100")):
+        found = [psi_at(k, psi=psi) for k in (0, 200, 250, 300, 900)]
+        assert found == pytest.approx([0.0, 0.0, 0.4, 0.8, 0.8])
 
 
 def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
@@ -244,7 +254,7 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
         spec(), psi=0.1, entropy=0.08, learning_rate=0.01, critic_learning_rate=0.002, weight_decay=0.3, adam_eps=1e-7,
         max_grad_norm=0.7, critic_max_grad_norm=0.9, **SMALL,
     ).learn(36)  # fmt: skip
-    seen = {"critics": []}
+    seen = {"critics": [], "targets": []}
     improve_policy, regress = brain.improve_policy, brain.regress
 
     def improving(policy, state, lesson, rows, rate, entropy, **how):
@@ -253,6 +263,7 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
 
     def regressing(critic, state, **how):
         seen["critics"].append((float(how["rate"]), how["optimiser"], how["observations"].shape[1]))
+        seen["targets"].append(np.asarray(how["targets"]))
         return regress(critic, state, **how)
 
     monkeypatch.setattr(brain, "improve_policy", improving)
@@ -265,6 +276,8 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
     assert seen["actor"] == Optimiser(0.7, 0.3, 1e-7)
     assert seen["inputs"] == 2
     assert seen["critics"] == [(pytest.approx(0.001), Optimiser(0.9, 0.3, 1e-7), 3)] * 3
+    for found, name in zip(seen["targets"], ("value", "spread", "luck"), strict=True):
+        np.testing.assert_array_equal(found, np.asarray(agent._sources[f"target of the {name} critic"]).ravel())
 
 
 def test_each_critic_learns_its_own_target():
