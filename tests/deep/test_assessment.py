@@ -112,8 +112,13 @@ def close(found, expected):
 
 
 def compare(pieces, *how):
-    for piece, (values, said), (answers, began) in zip(pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True):
-        rows = {name: np.zeros((5, 2)) for name in ("weight", "target", "luck", "value_target", "penalty", "advantage", "reversed")}
+    for piece, (values, said), (answers, began) in zip(
+        pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True
+    ):
+        rows = {
+            name: np.zeros((5, 2))
+            for name in ("weight", "target", "luck", "value_target", "penalty", "advantage", "reversed")
+        }
         for name, env, t in itertools.product(rows, range(2), range(5)):
             rows[name][t, env] = 0.0 if answers[env][t] is None else answers[env][t][name]
         valid = piece.valid > 0.0

@@ -90,7 +90,12 @@ def test_episodes_are_summed_with_and_without_discount():
         other.add(np.array(rewards), np.array(over), np.array(valid, bool))
     ended = episodes.take()
     assert ended == [(10.0, 10.0, 1.0, 10.0), (7.0, 3.0, 3.0, 3.0), (60.0, 40.0, 2.0, 40.0), (8.0, 8.0, 1.0, 8.0)]
-    assert other.take() == [(10.0, 10.0, 1.0, 10.0), (7.0, 3.0, 3.0, 7.0), (60.0, 40.0, 2.0, 60.0), (8.0, 8.0, 1.0, 8.0)]
+    assert other.take() == [
+        (10.0, 10.0, 1.0, 10.0),
+        (7.0, 3.0, 3.0, 7.0),
+        (60.0, 40.0, 2.0, 60.0),
+        (8.0, 8.0, 1.0, 8.0),
+    ]
     assert episodes.take() == []
     assert recently(ended) == pytest.approx(
         {

@@ -14,9 +14,9 @@ from vpac import UserError
 
 pytest.importorskip("jax")
 
-from vpac.deep import VPACPPO  # noqa: E402
-from vpac.deep.context import Context  # noqa: E402
-from vpac.deep.rollout import Rollout, Tape  # noqa: E402
+from vpac.deep import VPACPPO
+from vpac.deep.context import Context
+from vpac.deep.rollout import Rollout, Tape
 
 SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
 
@@ -137,7 +137,9 @@ def test_vector_environments_have_time_too(mode):
     rollout = agent._collect()
     assert (rollout.successors is None) == (mode == AutoresetMode.NEXT_STEP)
     done = rollout.valid > 0.0
-    np.testing.assert_array_equal(rollout.elapsed[:-1][done], np.rint(3.0 * rollout.raw[..., 0])[done])  # it shows t / 3
+    np.testing.assert_array_equal(
+        rollout.elapsed[:-1][done], np.rint(3.0 * rollout.raw[..., 0])[done]
+    )  # it shows t / 3
     assert agent.learn(16).iteration == 1
 
 
@@ -173,7 +175,9 @@ class Telling(Counted):
 )
 def test_something_else_than_was_promised_to_critics_is_refused(shown, got):
     agent = VPACPPO(Telling(shown), **SMALL | {"envs": 1})
-    with pytest.raises(UserError, match=rf"info\['critic'\] must hold 1 finite numbers, as critic_space says, got .*{got}"):
+    with pytest.raises(
+        UserError, match=rf"info\['critic'\] must hold 1 finite numbers, as critic_space says, got .*{got}"
+    ):
         agent.learn(8)
 
 

@@ -80,7 +80,9 @@ def staircase(rng) -> FiniteMDP:
     for s in range(S - 1):
         P[s, :, s + 1 :] = rng.dirichlet(np.full(S - 1 - s, 0.7), 2)
     P[-1, :, -1] = 1.0
-    return FiniteMDP(P, rng.normal(0.5, 1.0, (S, 2, S)), np.zeros((S, 2, S)), [0.5, 0.3, 0.2, 0, 0], np.arange(S) == S - 1)
+    return FiniteMDP(
+        P, rng.normal(0.5, 1.0, (S, 2, S)), np.zeros((S, 2, S)), [0.5, 0.3, 0.2, 0, 0], np.arange(S) == S - 1
+    )
 
 
 def all_episodes(mdp, policy) -> tuple[Episodes, np.ndarray]:

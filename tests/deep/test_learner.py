@@ -21,7 +21,16 @@ from vpac.risk.schedules import as_schedule  # noqa: E402
 
 LIMIT, TOTAL = 5, 5
 """Steps after which an episode is cut off; iterations of an agent."""
-SMALL = {"envs": 3, "steps": 12, "epochs": 1, "minibatch": 36, "hidden": (6,), "checkpoint_every": 3, "gamma": 0.9, "gae_lambda": 0.8}
+SMALL = {
+    "envs": 3,
+    "steps": 12,
+    "epochs": 1,
+    "minibatch": 36,
+    "hidden": (6,),
+    "checkpoint_every": 3,
+    "gamma": 0.9,
+    "gae_lambda": 0.8,
+}
 
 
 class Dice(gymnasium.Env):
@@ -130,7 +139,16 @@ def expected_updates(agent, updates):
 
         def rows_of(name, i, continues, rewards=rewards, spread=spread, values=values, r=r):
             v = values[name][:, i]
-            columns = (rewards[:, i], v[:-1], v[1:], spread[:-1, i], spread[1:, i], continues[:, i], r.running[:, i], r.valid[:, i])
+            columns = (
+                rewards[:, i],
+                v[:-1],
+                v[1:],
+                spread[:-1, i],
+                spread[1:, i],
+                continues[:, i],
+                r.running[:, i],
+                r.valid[:, i],
+            )
             return [Row(*(float(x) for x in row)) for row in zip(*columns, strict=True)]
 
         warmth = min(1.0, update.timesteps / (o.psi_warm_up * 36 * TOTAL)) if o.psi_warm_up else 1.0
@@ -140,14 +158,17 @@ def expected_updates(agent, updates):
         began = [rows[t] for one, rows in zip(past, every, strict=True) for t in first_rows(one, rows)]
         spreads = [row.spread if kind == "variance" else row.spread - row.value**2 for row in began]
         starts = 0.9 * starts + [len(began), sum(row.value for row in began) / scale, sum(spreads) / scale**2]
-        found = {name: np.full(r.valid.shape, np.nan) for name in ("weight", "target", "luck", "value_target", "first_target")}
+        found = {
+            name: np.full(r.valid.shape, np.nan)
+            for name in ("weight", "target", "luck", "value_target", "first_target")
+        }
         for i in range(3):
             mine = rows_of("mean", i, r.continues)
             deltas = [delta_of(row, o.gamma) for row in mine]
             front = [ahead(mine, deltas, t, o.gamma, o.gae_lambda) for t in range(len(mine))]
             past[i], numbers = assess(
-                past[i], every[i], scale=scale, psi=[float(x) for x in psi[:, i]], kind=kind, form=o.form, weighting=o.weighting,
-                gamma=gamma, lam=o.gae_lambda, target_lam=target_lam, advantage=front,
+                past[i], every[i], scale=scale, psi=[float(x) for x in psi[:, i]], kind=kind, form=o.form,
+                weighting=o.weighting, gamma=gamma, lam=o.gae_lambda, target_lam=target_lam, advantage=front,
                 mean_value=scale * starts[1] / starts[0] if o.variance_of == "return" else None,
                 used_luck=None if old.luck is None else [float(x) for x in said(old.luck)[:-1, i]],
             )  # fmt: skip
@@ -165,7 +186,10 @@ VARIANTS = {
         {"psi": 0.4, "weighting": "uniform", "luck_critic": False, "variance_gamma": 1.0, "target_lambda": 0.5,
          "psi_units": "scaled", "reward_floor": -1.5},
     ),
-    "moment": (VAACPPO, Telling, {"psi": 0.1, "variance_of": "state", "variance_gamma": 0.7, "target_lambda": 1.0, "psi_warm_up": 0.0}),
+    "moment": (
+        VAACPPO, Telling,
+        {"psi": 0.1, "variance_of": "state", "variance_gamma": 0.7, "target_lambda": 1.0, "psi_warm_up": 0.0},
+    ),
     "blind": (VPACPPO, Dice, {"psi": 0.3, "luck_critic": False, "time_aware": False}),
     "published": (VPACPPO, Dice, {"psi": 0.2, "form": "published", "target_lambda": 0.5}),
     "conditioned": (VPACPPO, Dice, {"psi": "conditioned", "psi_range": (0.1, 0.9), "luck_critic": False}),
@@ -182,14 +206,20 @@ def test_what_an_agent_learns_from(name):
     assert {update.scale for update in updates} != {1.0}
     for update, expected in zip(updates, expected_updates(agent, updates), strict=True):
         done = update.rollout.valid > 0.0
-        goals = {"advantage": "weight", "target of the value critic": "first_target", "target of the spread critic": "target"}
+        goals = {
+            "advantage": "weight",
+            "target of the value critic": "first_target",
+            "target of the spread critic": "target",
+        }
         if o.variance_gamma is not None:
             goals["target of the score critic"] = "value_target"
         if o.luck_critic and o.form == "corrected":
             goals["target of the luck critic"] = "luck"
         assert set(update.sources) == {*goals, "scaled reward"}
         for mine, theirs in goals.items():
-            np.testing.assert_allclose(update.sources[mine][done], expected[theirs][done], rtol=2e-3, atol=2e-4, err_msg=mine)
+            np.testing.assert_allclose(
+                update.sources[mine][done], expected[theirs][done], rtol=2e-3, atol=2e-4, err_msg=mine
+            )
         sums *= 0.95
         for i, low in itertools.product(range(3), (1, 2, 4)):
             there = [t for t in range(12) if done[t, i] and low <= expected["elapsed"][t, i] < 2 * low]
@@ -258,7 +288,9 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
     improve_policy, regress = brain.improve_policy, brain.regress
 
     def improving(policy, state, lesson, rows, rate, entropy, **how):
-        seen.update(rate=float(rate), entropy=float(entropy), actor=how["optimiser"], inputs=lesson.observations.shape[1])
+        seen.update(
+            rate=float(rate), entropy=float(entropy), actor=how["optimiser"], inputs=lesson.observations.shape[1]
+        )
         return improve_policy(policy, state, lesson, rows, rate, entropy, **how)
 
     def regressing(critic, state, **how):
