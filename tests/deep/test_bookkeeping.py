@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vpac.deep.conditioning import PriceRange, Prices
-from vpac.deep.episodes import Episodes, recently
+from vpac.deep.episodes import Episode, Episodes, recently
 from vpac.deep.normaliser import RewardScale, RunningMoments
 from vpac.deep.rollout import Rollout, paid
 
@@ -77,7 +77,7 @@ def test_a_price_of_the_reward_of_a_step():
 
 def test_episodes_are_summed_with_and_without_discount():
     """γ = 1/2: 1 + 2/2 + 4/4 = 3 discounted, 7 in all; steps that only begin an episode count for nothing."""
-    episodes = Episodes.of(2, 0.5)
+    episodes, other = Episodes.of(2, 0.5), Episodes.of(2, 0.5, 1.0)
     steps = [
         ([1.0, 10.0], [False, True], [1, 1]),
         ([2.0, 99.0], [False, False], [1, 0]),
@@ -87,15 +87,24 @@ def test_episodes_are_summed_with_and_without_discount():
     ]
     for rewards, over, valid in steps:
         episodes.add(np.array(rewards), np.array(over), np.array(valid, bool))
+        other.add(np.array(rewards), np.array(over), np.array(valid, bool))
     ended = episodes.take()
-    assert ended == [(10.0, 10.0, 1.0), (7.0, 3.0, 3.0), (60.0, 40.0, 2.0), (8.0, 8.0, 1.0)]
+    assert ended == [(10.0, 10.0, 1.0, 10.0), (7.0, 3.0, 3.0, 3.0), (60.0, 40.0, 2.0, 40.0), (8.0, 8.0, 1.0, 8.0)]
+    assert other.take() == [
+        (10.0, 10.0, 1.0, 10.0),
+        (7.0, 3.0, 3.0, 7.0),
+        (60.0, 40.0, 2.0, 60.0),
+        (8.0, 8.0, 1.0, 8.0),
+    ]
     assert episodes.take() == []
     assert recently(ended) == pytest.approx(
         {
             "score_mean": 21.25, "score_variance": np.var([10.0, 7.0, 60.0, 8.0]), "return_mean": 15.25,
             "return_variance": np.var([10.0, 3.0, 40.0, 8.0]), "length_mean": 1.75,
+            "priced_variance": np.var([10.0, 3.0, 40.0, 8.0]),
         }
     )  # fmt: skip
+    assert recently([Episode(0.0, 1.0, 2.0, 3.0), Episode(0.0, 1.0, 2.0, 7.0)])["priced_variance"] == 4.0
     assert all(math.isnan(number) for number in recently([]).values())
 
 

@@ -63,13 +63,38 @@ def test_traces_by_hand_begin_anew_with_each_episode():
     running, valid = column(1, 0, 1, 1, 1), column(1, 1, 0, 1, 1)
     rows, last = estimators.traces(Trace.first(1), delta, reward, value, running, valid, gamma)
     acting = np.array([0, 1, 3, 4])
-    np.testing.assert_allclose(rows.recent_luck[acting, 0], [0, 0.5, 0, 1.5])
     np.testing.assert_allclose(rows.luck[acting, 0], [0, 1, 0, 3])
     np.testing.assert_allclose(rows.discount[acting, 0], [1, 0.5, 1, 0.5])
+    np.testing.assert_allclose(rows.recent_luck[acting, 0], [0, 0.5, 0, 1.5])
+    np.testing.assert_allclose(rows.visits[acting, 0], [1, 1.5, 1, 1.5])
+    np.testing.assert_allclose(rows.squared_visits[acting, 0], [1, 1.25, 1, 1.25])
     np.testing.assert_allclose(rows.collected[acting, 0], [0, 10, 0, 30])
     np.testing.assert_allclose(rows.start_value[acting, 0], [7, 7, 9, 9])
-    # carried on: E = γ (1.5 + 4), D = 3 + 0.5 · 4, Ḡ = 30 + 0.25 · 40
-    np.testing.assert_allclose([x[0] for x in last], [2.75, 5.0, 0.25, 40.0, 9.0, 1.0])
+    # carried on: D = 3 + 0.5 · 4, γ², E = γ (1.5 + 1.25 · 4), n = 1 + γ 1.5, m = 1 + γ² 1.25, Ḡ = 30 + 0.25 · 40, V(S_0)
+    expected = {
+        "luck": 5.0, "discount": 0.25, "recent_luck": 3.25, "visits": 1.75, "squared_visits": 1.3125, "collected": 40.0,
+        "start_value": 9.0, "begun": 1.0,
+    }  # fmt: skip
+    assert {name: float(x[0]) for name, x in last._asdict().items()} == expected
+
+
+def test_with_a_reference_the_start_state_is_luck_too():
+    """D_0 = V(S_0) − J = 7 − 5 in the first episode and 9 − 5 in the second; what is carried of an episode stays as it is."""
+    delta, value = column(1, 2, 50, 3, 4), column(7, 8, 99, 9, 5)
+    running, valid = column(1, 0, 1, 1, 1), column(1, 1, 0, 1, 1)
+    reference = jnp.float32(5.0)
+    rows, last = estimators.traces(Trace.first(1), delta, delta, value, running, valid, 0.5, reference)
+    np.testing.assert_allclose(rows.luck[np.array([0, 1, 3, 4]), 0], [2, 2 + 1, 4, 4 + 3])
+    np.testing.assert_allclose(rows.recent_luck[np.array([0, 1, 3, 4]), 0], [0, 0.5, 0, 1.5])
+    assert float(last.luck[0]) == 4 + 3 + 0.5 * 4
+    after, _ = estimators.traces(last, delta[:1], delta[:1], value[:1], running[:1], valid[:1], 0.5, jnp.float32(-9.0))
+    assert float(after.luck[0, 0]) == 9.0
+
+
+def test_other_units_of_reward():
+    """What is a reward is multiplied; discounts, counts and whether it has begun are not."""
+    trace = Trace(*(jnp.array([x]) for x in (2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 1.0))).times(jnp.float32(10.0))
+    assert [float(x[0]) for x in trace] == [20.0, 3.0, 50.0, 7.0, 11.0, 130.0, 170.0, 1.0]
 
 
 def test_traces_do_not_see_where_rollouts_are_cut(rng):
@@ -89,15 +114,14 @@ def test_traces_do_not_see_where_rollouts_are_cut(rng):
 
 
 def test_penalties_by_hand():
-    a, s, psi = jnp.array([2.0]), jnp.array([3.0]), jnp.float32(0.1)
-    trace = Trace(*(jnp.array([x]) for x in (5.0, 7.0, 0.25, 11.0, 13.0, 1.0)))
-    assert float(penalties.published_vpac(a, s, psi)[0]) == pytest.approx(2 - 0.1 * 3)
-    assert float(penalties.corrected(a, s, trace, psi, 0.5, "uniform")[0]) == pytest.approx(
-        2 - 0.1 / 1.5 * (3 + 2 * 5 * 2)
-    )
-    assert float(penalties.corrected(a, s, trace, psi, 0.5, "start")[0]) == pytest.approx(
-        2 - 0.1 * (0.25 * 3 + 2 * 7 * 2)
-    )
-    vaac = penalties.published_vaac(a, s, trace, psi, 0.5)
-    assert float(vaac[0]) == pytest.approx(2 - 0.1 * (3 + 2 * 0.5 * 11 * 2 - 2 * 13 * 2))
+    a, s = jnp.array([2.0]), jnp.array([3.0])
+    trace = Trace(
+        *(jnp.array([x]) for x in (7.0, 0.25, 5.0, 4.0, 6.0, 11.0, 13.0, 1.0))
+    )  # D, γ^k, E, n, m, Ḡ, V(S_0), begun
+    luck, share = penalties.luck_and_share(trace, "uniform")
+    assert (float(luck[0]), float(share[0])) == (5.0 / 4.0, 6.0 / 4.0)
+    luck, share = penalties.luck_and_share(trace, "start")
+    assert (float(luck[0]), float(share[0])) == (7.0, 0.25)
+    assert float(penalties.corrected(a, s, luck, share)[0]) == 0.25 * 3 + 2 * 7 * 2
+    assert float(penalties.published_vaac(a, s, trace, 0.5)[0]) == 3 + 2 * 0.5 * 11 * 2 - 2 * 13 * 2
     assert float(penalties.variance_advantage(s, jnp.array([4.0]), a)[0]) == 3 - 2 * 4 * 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulate import assert_mean, score_sums, simulate
+from simulate import Episodes, assert_mean, score_sums, simulate
 from vpac import FiniteMDP, oracle
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Scene, assess_spread, assess_value  # noqa: E402
+from vpac.deep.assessment import Scene, Starts, assess_spread, assess_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
 from vpac.deep.ppo import Lesson, policy_gradient  # noqa: E402
@@ -61,12 +61,172 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
         how = {"gamma": GAMMA, "lam": lam, "target_lam": lam}
         values = assess_value(value_critic, scene, **how)
         said = assess_spread(
-            spread_critic, scene, values, trace, jnp.float32(PSI / scale), jnp.float32(scale), kind=kind, form=form,
-            weighting=weighting, **how,
+            spread_critic, scene, values.advantage, values, trace, Starts(0.0, 0.0, 0.0), jnp.float32(PSI / scale),
+            jnp.float32(scale), kind=kind, form=form, weighting=weighting, variance_of="state", **how,
         )  # fmt: skip
         trace = said.trace
         found.append(np.asarray(said.weights, np.float64) / scale)
     return np.concatenate(found) * alive
+
+
+STEPS, OTHER = 4, 0.95
+"""Longest episode of `staircase`; the discount of the variance where it has its own."""
+
+
+def staircase(rng) -> FiniteMDP:
+    """Episodes of one to four steps, from three states onwards or to the end: a state is met at several times."""
+    S = 5
+    P = np.zeros((S, 2, S))
+    for s in range(S - 1):
+        P[s, :, s + 1 :] = rng.dirichlet(np.full(S - 1 - s, 0.7), 2)
+    P[-1, :, -1] = 1.0
+    return FiniteMDP(
+        P, rng.normal(0.5, 1.0, (S, 2, S)), np.zeros((S, 2, S)), [0.5, 0.3, 0.2, 0, 0], np.arange(S) == S - 1
+    )
+
+
+def all_episodes(mdp, policy) -> tuple[Episodes, np.ndarray]:
+    """Every episode that can happen, and how likely it is."""
+    found, P = [], mdp.transition
+    paths = [([], s, p) for s, p in enumerate(mdp.start) if p > 0.0]
+    while paths:
+        steps, s, chance = paths.pop()
+        if mdp.terminal[s]:
+            found.append((steps, chance))
+            continue
+        for a in range(mdp.n_actions):
+            for after in np.flatnonzero(P[s, a]):
+                step = (s, a, mdp.reward_mean[s, a, after], True)
+                paths.append(([*steps, step], after, chance * policy[s, a] * P[s, a, after]))
+    idle = (mdp.n_states - 1, 0, 0.0, False)
+    rows = zip(*([*steps, *[idle] * (STEPS - len(steps))] for steps, _ in found), strict=True)
+    columns = (np.array(x) for x in zip(*(zip(*row, strict=True) for row in rows), strict=True))
+    return Episodes(*columns), np.array([chance for _, chance in found])
+
+
+def timed(mdp, states) -> np.ndarray:
+    """One-hot observations of state and elapsed time, [time, episode, numbers]."""
+    eye = np.eye(mdp.n_states * (STEPS + 1), dtype=np.float32)
+    return eye[states + mdp.n_states * np.arange(len(states))[:, None]]
+
+
+def judged(mdp, theta, kind="variance", weighting="start", variance_of="state", luck=None, gamma=GAMMA, lam=0.9):
+    """What assess_spread says of all episodes, with exact critics in scaled units; `gamma` is that of the variance."""
+    policy = oracle.softmax(theta)
+    episodes, chance = all_episodes(mdp, policy)
+    mean, moments = (oracle.evaluate(mdp, policy, discount) for discount in (GAMMA, gamma))
+    spread = moments.variance if kind == "variance" else moments.variance + moments.value**2
+
+    def critic(numbers, positive=False):
+        return table(np.tile(numbers, STEPS + 1), positive)
+
+    n, alive = len(chance), episodes.alive.astype(np.float32)
+    end = np.full((1, n), mdp.n_states - 1)
+    over = 1.0 - (episodes.alive & ~np.vstack([episodes.alive[1:], np.zeros((1, n), bool)])).astype(np.float32)
+    scene = Scene(
+        jnp.asarray(timed(mdp, np.vstack([episodes.state, end]))), None, jnp.asarray(episodes.reward * SCALE, jnp.float32),
+        jnp.asarray(over), jnp.asarray(over), jnp.asarray(alive),
+    )  # fmt: skip
+    advantage = assess_value(critic(mean.value * SCALE), scene, gamma=GAMMA, lam=lam, target_lam=lam).advantage
+    how = {"gamma": gamma, "lam": lam, "target_lam": lam}
+    values = assess_value(critic(moments.value * SCALE), scene, **how)
+    before = Starts(1e9, 1e9 * moments.mean, 0.0)  # episodes are not alike: their weights, not their number, make J
+    luck_critic = None if luck is None else table(luck)
+    said = assess_spread(
+        critic(spread * SCALE**2, True), scene, advantage, values, Trace.first(n), before, jnp.float32(PSI / SCALE),
+        jnp.float32(SCALE), luck_critic, kind=kind, form="corrected", weighting=weighting, variance_of=variance_of, **how,
+    )  # fmt: skip
+    return episodes, chance, said, np.asarray(advantage, np.float64)
+
+
+def mean_update(episodes, chance, policy, weights) -> np.ndarray:
+    """Σ over episodes of their chance times Σ_k weight_k ∇log π(A_k|S_k), [S, A]."""
+    return np.einsum("n,nsa->sa", chance, score_sums(episodes, weights, policy))
+
+
+def update_of(mdp, theta, weighting, variance_of="state", **how):
+    """The mean update in raw units, each step multiplied with γ^k or n_k."""
+    episodes, chance, said, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of, **how)
+    k = np.arange(STEPS)[:, None]
+    factor = GAMMA**k if weighting == "start" else (1.0 - GAMMA ** (k + 1)) / (1.0 - GAMMA)
+    weights = np.asarray(said.weights, np.float64) / SCALE * factor
+    return mean_update(episodes, chance, oracle.softmax(theta), weights)
+
+
+def drawn(rng):
+    mdp = staircase(rng)
+    return mdp, rng.normal(size=(mdp.n_states, mdp.n_actions))
+
+
+def test_the_episodes_are_all_there(rng):
+    mdp, theta = drawn(rng)
+    policy = oracle.softmax(theta)
+    episodes, chance = all_episodes(mdp, policy)
+    assert chance.sum() == pytest.approx(1.0)
+    total = (GAMMA ** np.arange(STEPS) @ episodes.reward) @ chance
+    assert total == pytest.approx(oracle.evaluate(mdp, policy, GAMMA).mean)
+    assert episodes.alive.all(axis=0).any()
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+@pytest.mark.parametrize("variance_of", ["state", "return"])
+def test_start_weighting_is_the_gradient_to_the_last_digit(kind, variance_of, rng):
+    mdp, theta = drawn(rng)
+    exact = oracle.gradient(mdp, theta, GAMMA, PSI, form="exact", variance_of=variance_of)
+    np.testing.assert_allclose(update_of(mdp, theta, "start", variance_of, kind=kind), exact, atol=1e-5)
+    other = oracle.gradient(mdp, theta, GAMMA, PSI, variance_of="state" if variance_of == "return" else "return")
+    assert np.abs(other - exact).max() > 1e-2  # the two can be told apart here
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+@pytest.mark.parametrize("variance_of", ["state", "return"])
+def test_uniform_weighting_is_the_gradient_in_episodes_that_end(kind, variance_of, rng):
+    """`variance_of` is a setting of "start" alone."""
+    mdp, theta = drawn(rng)
+    exact = oracle.state_critic_gradient(mdp, theta, GAMMA, PSI, form="exact", weighting="uniform")
+    np.testing.assert_allclose(update_of(mdp, theta, "uniform", variance_of, kind=kind), exact, atol=1e-5)
+
+
+@pytest.mark.parametrize(("weighting", "variance_of"), [("start", "state"), ("start", "return"), ("uniform", "state")])
+def test_the_mean_luck_of_a_state_does_as_well_as_the_luck(weighting, variance_of, rng):
+    """E[D_k | S_k, k] in place of D_k: other weights, and the same mean update."""
+    mdp, theta = drawn(rng)
+    episodes, chance, said, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of)
+    seen, luck = timed(mdp, episodes.state), np.asarray(said.luck, np.float64)
+    weight = chance * episodes.alive
+    visited = np.einsum("tn,tnj->j", weight, seen)
+    mean_luck = np.einsum("tn,tn,tnj->j", weight, luck, seen) / np.maximum(visited, 1e-12)
+    assert np.abs(luck - seen @ mean_luck)[episodes.alive].max() > 0.1
+    sampled = update_of(mdp, theta, weighting, variance_of)
+    np.testing.assert_allclose(update_of(mdp, theta, weighting, variance_of, luck=mean_luck), sampled, atol=1e-5)
+    without = update_of(mdp, theta, weighting, variance_of, luck=np.zeros_like(mean_luck))
+    assert np.abs(without - sampled).max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["variance", "moment"])
+@pytest.mark.parametrize("variance_of", ["state", "return"])
+def test_the_variance_may_have_a_discount_of_its_own(kind, variance_of, rng):
+    """A_V − ψ · penalty: γ^k times the first is the gradient of the mean with γ, γ'^k times the second that of the variance
+    with γ', here by finite differences."""
+    mdp, theta = drawn(rng)
+    episodes, chance, said, advantage = judged(mdp, theta, kind, variance_of=variance_of, gamma=OTHER)
+    k = np.arange(STEPS)[:, None]
+    penalty = (advantage - np.asarray(said.weights, np.float64)) / SCALE
+    weights = GAMMA**k * advantage / SCALE - OTHER**k * penalty
+
+    def objective(theta):
+        policy = oracle.softmax(theta)
+        found = oracle.evaluate(mdp, policy, OTHER)
+        variance = found.total_variance if variance_of == "return" else mdp.start @ found.variance
+        return oracle.evaluate(mdp, policy, GAMMA).mean - PSI * variance
+
+    slope, h = np.zeros_like(theta), 1e-5
+    for place in np.ndindex(*theta.shape):
+        up, down = theta.copy(), theta.copy()
+        up[place] += h
+        down[place] -= h
+        slope[place] = (objective(up) - objective(down)) / (2.0 * h)
+    np.testing.assert_allclose(mean_update(episodes, chance, oracle.softmax(theta), weights), slope, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])

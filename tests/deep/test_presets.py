@@ -43,6 +43,9 @@ PAPER = {
     # the variance of the actions starts at 1
     "log_std": 0.0,
     "form": "published",
+    # critics see what the policy sees, and the whole price is asked from the first step on
+    "time_aware": False,
+    "psi_warm_up": 0.0,
 }
 
 

@@ -1,0 +1,141 @@
+"""Diagnostics of the critics: luck that has a drift, and what they predict where episodes begin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+import probes
+
+jnp = pytest.importorskip("jax.numpy")
+
+from vpac.deep import VPACPPO  # noqa: E402
+from vpac.deep.assessment import Starts  # noqa: E402
+from vpac.deep.guards import Drift, LuckDrift, StartMeans  # noqa: E402
+from vpac.deep.networks import MLP, Critic  # noqa: E402
+
+
+def test_a_sample_is_the_mean_luck_of_an_environment_in_a_bin_of_time():
+    """Bins are 1, 2–3, 4–7, … steps; k = 0 and idle steps are in none."""
+    drift = Drift()
+    luck = np.array([[50, 1], [2, 3], [4, 5], [6, 7], [99, 8]], float)
+    elapsed = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 7]], float)
+    valid = np.array([[1, 1], [1, 1], [1, 1], [1, 1], [0, 1]], float)
+    drift.add(luck, elapsed, valid)
+    bins = [[2.0, 1.0], [5.0, 4.0], [7.5]]
+    expected = np.zeros((3, 16))
+    for k, means in enumerate(bins):
+        expected[:, k] = len(means), sum(means), sum(x * x for x in means)
+    np.testing.assert_allclose(drift.sums, expected)
+    drift.add(luck[:1], np.array([[8.0, 2.0**40]]), valid[:1])
+    expected *= 0.95
+    expected[:, 3] += 1, 50, 2500
+    expected[:, 15] += 1, 1, 1  # what is longer than all bins is in the last
+    np.testing.assert_allclose(drift.sums, expected)
+
+
+def filled(*bins):
+    """(samples, mean, standard deviation) of the first bins."""
+    drift = Drift()
+    for k, (count, mean, std) in enumerate(bins):
+        drift.sums[:, k] = count, count * mean, count * (mean**2 + std**2)
+    return drift
+
+
+def test_the_worst_bin_is_the_one_with_the_most_standard_deviations():
+    worst = filled((100, 3.0, 10.0), (400, -2.0, 4.0), (19, 9.0, 1.0)).worst
+    assert worst == pytest.approx((-2.0, -0.5, -10.0))
+    assert filled((19.9, 9.0, 1.0)).worst == (0.0, 0.0, 0.0)
+    assert filled((20.0, 9.0, 1.0)).worst == pytest.approx((9.0, 9.0, 9.0 * np.sqrt(20.0)))
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "std", "psi"),
+    [
+        (400, 0.49, 1.0, 1.0),  # less than half a standard deviation
+        (80, -0.55, 1.0, 1.0),  # 4.9 standard errors
+        (400, 1.0, 1.0, 0.09),  # 2ψ times the mean is less than 0.2
+    ],
+)
+def test_a_drift_that_is_small_unsure_or_not_felt_is_no_warning(count, mean, std, psi):
+    assert not filled((count, mean, std)).warn(psi)
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "psi"), [(400, 0.51, 1.0), (85, -0.55, 1.0), (400, 1.0, 0.11), (400, -1.0, 0.11)]
+)
+def test_a_drift_that_is_all_of_it_is_one(count, mean, psi):
+    drift = filled((count, mean, 1.0))
+    with pytest.warns(LuckDrift, match=rf"mean {mean:.3g}, .* Keep time_aware=True, .*info\['critic'\].*published"):
+        assert drift.warn(psi)
+
+
+def test_older_starts_count_less():
+    means = StartMeans()
+    assert all(np.isnan(number) for number in means.numbers.values())
+    means.add(Starts(2.0, 10.0, 4.0))
+    assert means.numbers == {"start_value": 5.0, "start_variance": 2.0}
+    assert [float(x) for x in means.before] == pytest.approx([1.8, 9.0, 3.6])
+    means.add(Starts(1.0, 5.6, 0.4))
+    assert means.numbers == pytest.approx({"start_value": 14.6 / 2.8, "start_variance": 4.0 / 2.8})
+    means.add(Starts(0.0, 0.0, 0.0))
+    assert means.numbers == pytest.approx({"start_value": 14.6 / 2.8, "start_variance": 4.0 / 2.8})
+
+
+class Hidden(probes.Probe):
+    """Eight steps that pay 1 on average, with variance 1; nothing is seen."""
+
+    def see(self):
+        return np.zeros(1, np.float32)
+
+    def step(self, action):
+        self.t += 1
+        return self.see(), 1.0 + self.np_random.standard_normal(), self.t >= 8, False, {}
+
+
+def with_exact_critics(time_aware: bool, **settings):
+    """γ = 1: V = 8 − t for critics that see the time, the mean of it, 4.5, for those that do not. They do not learn."""
+    spec = EnvSpec(id="Hidden-v0", entry_point=Hidden, max_episode_steps=8, disable_env_checker=True)
+    given = {
+        "psi": 0.1, "gamma": 1.0, "gae_lambda": 1.0, "reward_scale": 0.5, "time_aware": time_aware, "luck_critic": False,
+        "learning_rate": 1e-9, "critic_learning_rate": 1e-12, "envs": 16, "steps": 36, "epochs": 1, "minibatch": 576,
+        "hidden": (4,), "variance_of": "state",
+    }  # fmt: skip
+    agent = VPACPPO(spec, **given | settings)
+    weights = [[0.0], [-2.0]] if time_aware else [[0.0]]  # the time goes from −1 to 1; rewards are halved
+    critic = Critic(
+        MLP([jnp.asarray(weights, jnp.float32)], [jnp.asarray([2.0 if time_aware else 2.25])], "tanh"), False
+    )
+    agent.brain.networks = agent.networks._replace(value=critic, value_state=agent.brain._critic.start(critic))
+    return agent
+
+
+def test_critics_that_do_not_see_the_time_are_warned_of():
+    """The luck of step k is k on average, in units of the raw reward; the warning comes once, in the second half."""
+    agent = with_exact_critics(time_aware=False)
+    with pytest.warns(LuckDrift, match="time_aware=True") as found:
+        agent.learn(576 * 6)
+    assert len([w for w in found if w.category is LuckDrift]) == 1
+    mean, share, errors = agent.drift.worst
+    assert abs(mean - 5.5) < 4.0 * abs(mean / errors)  # k = 4 … 7, the worst bin
+    assert share == agent.history[-1]["luck_drift"] > 1.0
+
+
+def test_the_warning_waits_for_the_second_half():
+    agent = with_exact_critics(time_aware=False)
+    found = []
+    agent.drift.warn = lambda psi: found.append((agent.timesteps, psi)) or False
+    agent.learn(576 * 4)
+    assert found == [(576 * 3, pytest.approx(0.1))]  # ψ per unit of the raw reward
+    agent = with_exact_critics(time_aware=False, form="published")
+    agent.drift.warn = lambda psi: found.append("published")
+    agent.learn(576 * 2)
+    assert "published" not in found
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_critics_that_see_it_are_not(seed):
+    """A warning would be an error here. The luck has no drift: less than 4 standard errors of the worst of three bins."""
+    agent = with_exact_critics(time_aware=True, seed=seed).learn(576 * 6)
+    assert abs(agent.drift.worst.errors) < 4.0
