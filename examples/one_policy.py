@@ -1,11 +1,11 @@
 """One policy for every appetite for risk: the portfolio of portfolio.py, with the price of variance as an input.
 
-A conditioned policy is trained once, on all prices between two; separately trained policies need a training for each price.
-Both are measured at the same prices. Run, from this folder,
+A conditioned policy is trained once, on all prices in a range; separate policies need one training for each price. Both are
+measured at the same prices and judged by what they maximise, U = mean − ψ · variance. Run, from this folder,
 
     python one_policy.py
 
-for a figure in results/one-policy: the frontier of the one policy beside that of the separate ones.
+for U at each price, with its standard error over seeds, and a figure in results/one-policy: both frontiers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import vpac
 from portfolio import Portfolio
@@ -39,15 +41,33 @@ def conditioned(steps: int, seed: int) -> Callable[[float], Any]:
     return agent.learn(steps).at
 
 
-def trade_off(policies: Callable[[float], Sequence[Any]], episodes: int) -> TradeOff:
-    """Mean and standard deviation at each price, over the policies that `policies` gives for it."""
-    points = []
-    for psi in PRICES:
-        samples = [
-            vpac.evaluate(policy, Portfolio, episodes, seed=1000 + seed) for seed, policy in enumerate(policies(psi))
-        ]
-        points.append(frontier_point(psi, [Measurement(s.mean, s.std, None, s.returns) for s in samples]))
-    return TradeOff(tuple(points))
+Samples = dict[float, list[vpac.ReturnSample]]
+"""Returns by price: one sample for each training."""
+
+
+def measure(policies: Callable[[float], Sequence[Any]], episodes: int) -> Samples:
+    """Play the policies that `policies` gives for each price."""
+    return {
+        psi: [vpac.evaluate(policy, Portfolio, episodes, seed=1000 + seed) for seed, policy in enumerate(policies(psi))]
+        for psi in PRICES
+    }
+
+
+def objective(psi: float, samples: Sequence[vpac.ReturnSample]) -> tuple[float, float]:
+    """U = mean − ψ · variance: its mean over trainings, and the standard error of that; NaN for one training."""
+    found = np.array([sample.mean - psi * sample.variance for sample in samples])
+    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+    return float(found.mean()), float(error)
+
+
+def trade_off(measured: Samples) -> TradeOff:
+    """Mean and standard deviation at each price, with intervals over trainings."""
+    return TradeOff(
+        tuple(
+            frontier_point(psi, [Measurement(s.mean, s.std, None, s.returns) for s in samples])
+            for psi, samples in measured.items()
+        )
+    )
 
 
 def chart(one: TradeOff, many: TradeOff, seeds: int) -> Chart:
@@ -67,19 +87,21 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     parser = argparse.ArgumentParser(description="One policy for all prices of variance, and one for each.")
     parser.add_argument("--out", type=Path, default=Path("results/one-policy"), help="folder of the figure")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply steps by this: a quick look")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each kind")
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each kind")
     given = parser.parse_args(arguments)
     steps, episodes = max(1, int(60_000 * given.scale)), max(30, int(2000 * given.scale))
     every = [conditioned(4 * steps, seed) for seed in range(given.seeds)]
-    one = trade_off(lambda psi: [at(psi) for at in every], episodes)
-    many = trade_off(lambda psi: [separate(psi, steps, seed) for seed in range(given.seeds)], episodes)
+    one = measure(lambda psi: [at(psi) for at in every], episodes)
+    many = measure(lambda psi: [separate(psi, steps, seed) for seed in range(given.seeds)], episodes)
     for name, found in (("conditioned", one), ("one for each price", many)):
         print(name)
-        for point in found.points:
+        for point in trade_off(found).points:
+            u, error = objective(point.psi, found[point.psi])
             print(
                 f"  ψ = {point.psi:<6g} mean {point.mean.estimate:7.3f}   standard deviation {point.std.estimate:7.3f}"
+                f"   U {u:7.3f} ± {error:.3f}"
             )
-    return write(chart(one, many, given.seeds), given.out, ("png", "csv"))
+    return write(chart(trade_off(one), trade_off(many), given.seeds), given.out, ("png", "csv"))
 
 
 if __name__ == "__main__":
