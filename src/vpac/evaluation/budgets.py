@@ -24,7 +24,8 @@ def budget_report(
 ) -> BudgetReport:
     """The variance that an agent trained with a budget achieves, with its interval, and in words what that means.
 
-    It is the policy as it was trained that is measured: it draws its actions.
+    It is the policy as it was trained that is measured: it draws its actions. The return has the discount of the variance that is
+    limited: with `variance_gamma=1` mean and variance are those of the score.
 
     Args:
         agent: a learner or an agent of the PPO family with a budget.
@@ -44,7 +45,8 @@ def budget_report(
     elif env is None:
         raise UserError("the variance is measured in episodes of the environment: pass it, budget_report(agent, env)")
     else:
-        sample = evaluate(agent, _as_long(agent, env), episodes, seed=seed)
+        gamma = agent.options.gamma if finite else agent.variance_gamma
+        sample = evaluate(agent, _as_long(agent, env), episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
     smallest, at, looks = agent.prices.smallest(level)
     if not smallest.estimate < variance.estimate:

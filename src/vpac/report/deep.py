@@ -56,11 +56,12 @@ def chart_of(agent: PPO) -> Chart:
         return np.array([row[name] for row in agent.history])
 
     steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
+    limited = "priced_variance" if "priced_variance" in agent.history[-1] else "return_variance"  # old files have no other
     panels = [
         Lines([Line("", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
         Lines(
-            [Line("", steps, column("return_variance"))], "steps", "variance",
-            "variance of recent discounted returns", references=_limit(agent),
+            [Line("", steps, column(limited))], "steps", "variance",
+            f"variance of recent {'scores' if agent.variance_gamma == 1.0 else 'discounted returns'}", references=_limit(agent),
         ),
     ]  # fmt: skip
     if "measured_variance" in agent.history[-1]:
