@@ -103,9 +103,12 @@ def curve(agent: PPO) -> dict[str, FloatArray]:
 def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], dict[str, Any]]:
     """Final numbers by name, and the samples behind them."""
     from vpac.deep.playing import play
-    from vpac.deep.vector import environments
+    from vpac.deep.vector import environments, remembering
 
     env, arguments = recipe_of(task)
+    if agent.memory is not None:
+        env, given, _ = remembering(env, arguments, PLAYERS, agent.variance_gamma)
+        arguments = given or {}
     starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
     envs = environments(env, PLAYERS, "auto", arguments)
     played = _checked(play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma))

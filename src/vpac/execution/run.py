@@ -19,7 +19,7 @@ __all__ = ["FORMAT", "HASH", "Run", "Runs", "canonical", "is_name", "runs_of", "
 FORMAT = 1
 """Of stored runs; it grows when the meaning of a setting changes, so that old runs are not taken for new ones."""
 LEARNER = 2
-"""Of the PPO family: since the second, the corrected form is that of finite episodes, critics see the time, defaults are others."""
+"""Of the PPO family: since the second, the corrected form is that of finite episodes and critics see the time."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
@@ -148,8 +148,9 @@ def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:
             task["measure"] = experiment.measure
     if experiment.kind == "deep":
         task |= {
-            "learner": LEARNER, "algorithm": arm.algorithm or experiment.algorithm, "steps": max(1, round(experiment.steps * scale)),
-            "episodes": experiment.episodes, "fixed_start": experiment.fixed_start,
+            "learner": LEARNER, "algorithm": arm.algorithm or experiment.algorithm,
+            "steps": max(1, round(experiment.steps * scale)), "episodes": experiment.episodes,
+            "fixed_start": experiment.fixed_start,
         }  # fmt: skip
     if experiment.kind == "prediction" and scale != 1.0:
         task["scale"] = scale
