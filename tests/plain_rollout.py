@@ -29,7 +29,6 @@ class Past:
     deltas: list[float] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     start_value: float = 0.0
-    first_luck: float = 0.0
 
 
 def delta_of(row: Row, gamma: float) -> float:
@@ -57,9 +56,33 @@ def first_rows(past: Past, rows: list[Row]) -> list[int]:
     return found
 
 
+def walk(past: Past, rows: list[Row], scale: float, gamma: float) -> list[tuple[float, float, float] | None]:
+    """(D_k, D_{k+1}, V(S_0)) of each step, raw; None where nothing was done."""
+    found: list[tuple[float, float, float] | None] = []
+    deltas, start = list(past.deltas), past.start_value
+    for row in rows:
+        if not row.valid:
+            found.append(None)
+            deltas = []
+            continue
+        start = start if deltas else row.value / scale
+        before = sum(gamma**j * d for j, d in enumerate(deltas))
+        deltas.append(delta_of(row, gamma) / scale)
+        found.append((before, sum(gamma**j * d for j, d in enumerate(deltas)), start))
+        if not row.running:
+            deltas = []
+    return found
+
+
+def ended(past: Past, rows: list[Row], scale: float, gamma: float) -> list[tuple[float, float]]:
+    """(G, V(S_0)) of each episode that ends here, raw: G is V(S_0) and the discounted TD errors, so V stands for what is cut."""
+    steps = zip(rows, walk(past, rows, scale, gamma), strict=True)
+    return [(step[2] + step[1], step[2]) for row, step in steps if step is not None and not row.running]
+
+
 def assess(
-    past: Past, rows: list[Row], *, scale, psi, kind, form, weighting, gamma, lam, target_lam, mean_value=None, used_luck=None,
-    advantage=None,
+    past: Past, rows: list[Row], *, scale, psi, kind, form, weighting, gamma, lam, target_lam, mean_return=None, surplus=0.0,
+    used_luck=None, advantage=None,
 ) -> tuple[Past, list[dict[str, float] | None]]:  # fmt: skip
     """The episode that is underway after these rows, and the numbers of each row; None where nothing was done.
 
@@ -68,7 +91,8 @@ def assess(
         rows: the steps.
         scale: of the rewards now.
         psi: price per unit of the scaled reward; a number, or one for each row.
-        mean_value: J in scaled units, if the start state counts as luck.
+        mean_return: J in scaled units, if the start state counts as luck.
+        surplus: J less the mean of V(S_0) in scaled units, if it does not.
         used_luck: of each row, in place of the luck itself.
         advantage: of each row, A_V with the discount of the mean; None: the discount is the same.
     """
@@ -91,16 +115,15 @@ def assess(
         k = len(past.deltas)
         if k == 0:
             past.start_value = row.value / scale
-            past.first_luck = 0.0 if mean_value is None else (row.value - mean_value) / scale
         n = sum(gamma**j for j in range(k + 1))
         m = [sum(gamma ** (2 * i) for i in range(j + 1)) for j in range(k + 1)]
         if weighting == "start":
-            luck = past.first_luck + sum(gamma**j * past.deltas[j] for j in range(k))
+            luck = scale * sum(gamma**j * past.deltas[j] for j in range(k))
+            luck += -surplus if mean_return is None else scale * past.start_value - mean_return
             share = gamma**k
         else:
-            luck = sum(gamma ** (k - j) * m[j] * past.deltas[j] for j in range(k)) / n
+            luck = scale * sum(gamma ** (k - j) * m[j] * past.deltas[j] for j in range(k)) / n
             share = m[k] / n
-        luck *= scale
         mine = ahead(rows, deltas, t, gamma, lam)
         spread_advantage = ahead(rows, errors, t, gamma**2, lam)
         used = luck if used_luck is None else used_luck[t]

@@ -7,19 +7,19 @@ import itertools
 import numpy as np
 import pytest
 
-from plain_rollout import Past, Row, ahead, assess, delta_of, first_rows
+from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Scene, Starts, assess_spread, assess_value  # noqa: E402
+from vpac.deep.assessment import Ledger, Scene, assess_spread, assess_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 GAMMA, LAM, PSI = 0.9, 0.8, 0.3
 SCALES = (0.5, 1.7)
 """Of the reward, in the first rollout and in the second."""
-BEFORE = (3.0, 4.2, 5.0)
-"""Episodes that began earlier, and sums of their V(S_0) and σ(S_0), raw."""
+BEFORE = (3.0, 4.2, 5.0, 2.0, 2.6, 1.4)
+"""Episodes that began earlier with sums of their V(S_0) and σ(S_0), and that ended with sums of their G and V(S_0), raw."""
 RUNNING = np.array([[[1, 1], [0, 1], [1, 1], [1, 0], [1, 1]], [[1, 1], [0, 1], [1, 1], [1, 1], [0, 1]]], np.float32)
 """The first environment: two steps and an end, an idle step, an episode that is cut off in the second rollout, an idle step, an
 episode of two steps that ends. The second: four steps and a cut, an idle step, then a long episode."""
@@ -63,7 +63,7 @@ class Piece:
 
 def found_of(pieces, kind, form, weighting, variance_of, target_lam, with_luck, front):
     """What the code makes of the pieces, one after the other."""
-    trace, before, found = Trace.first(2), Starts(*(np.float32(x) for x in BEFORE)), []
+    trace, before, found = Trace.first(2), Ledger(*(np.float32(x) for x in BEFORE)), []
     how = {"gamma": GAMMA, "lam": LAM, "target_lam": target_lam}
     for piece in pieces:
         values = assess_value(table(piece.value_of), piece.scene, **how)
@@ -73,31 +73,34 @@ def found_of(pieces, kind, form, weighting, variance_of, target_lam, with_luck, 
             jnp.float32(piece.scale), table(piece.luck_of) if with_luck else None, kind=kind, form=form, weighting=weighting,
             variance_of=variance_of, **how,
         )  # fmt: skip
-        trace, before = said.trace, Starts(*(0.9 * x + y for x, y in zip(before, said.starts, strict=True)))
+        trace, before = said.trace, Ledger(*(0.9 * x + y for x, y in zip(before, said.ledger, strict=True)))
         found.append((values, said))
     return found
 
 
 def expected_of(pieces, kind, form, weighting, variance_of, target_lam, with_luck, front):
-    """The same with loops: for each piece the rows of both environments, and (episodes, ΣV, Σσ) that began there."""
+    """The same with loops: for each piece the rows of both environments, and the sums over what began and ended there."""
     past, before, found = [Past(), Past()], list(BEFORE), []
     for piece in pieces:
         all_rows = [piece.rows(env) for env in range(2)]
         starts = [row[t] for one, row in zip(past, all_rows, strict=True) for t in first_rows(one, row)]
         spreads = [row.spread if kind == "variance" else row.spread - row.value**2 for row in starts]
-        began = [len(starts), sum(r.value for r in starts) / piece.scale, sum(spreads) / piece.scale**2]
-        mean_value = piece.scale * (before[1] + began[1]) / (before[0] + began[0])
+        ends = [pair for one, row in zip(past, all_rows, strict=True) for pair in ended(one, row, piece.scale, GAMMA)]
+        sums = [len(starts), sum(r.value for r in starts) / piece.scale, sum(spreads) / piece.scale**2]
+        sums += [len(ends), sum(g for g, _ in ends), sum(v for _, v in ends)]
+        count, total, expected = (x + y for x, y in zip(before[3:], sums[3:], strict=True))
         answers = []
         for env in range(2):
             past[env], numbers = assess(
                 past[env], all_rows[env], scale=piece.scale, psi=PSI, kind=kind, form=form, weighting=weighting, gamma=GAMMA,
-                lam=LAM, target_lam=target_lam, mean_value=mean_value if variance_of == "return" else None,
+                lam=LAM, target_lam=target_lam, mean_return=piece.scale * total / count if variance_of == "return" else None,
+                surplus=piece.scale * (total - expected) / count,
                 used_luck=[float(piece.luck_of[i]) for i in piece.here[:5, env]] if with_luck else None,
                 advantage=None if front is None else [float(x) for x in front[:, env]],
             )  # fmt: skip
             answers.append(numbers)
-        found.append((answers, began))
-        before = [0.9 * x + y for x, y in zip(before, began, strict=True)]
+        found.append((answers, sums))
+        before = [0.9 * x + y for x, y in zip(before, sums, strict=True)]
     return found
 
 
@@ -112,7 +115,7 @@ def close(found, expected):
 
 
 def compare(pieces, *how):
-    for piece, (values, said), (answers, began) in zip(
+    for piece, (values, said), (answers, sums) in zip(
         pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True
     ):
         rows = {
@@ -126,7 +129,7 @@ def compare(pieces, *how):
         close(np.asarray(said.weights)[valid], rows["weight"][valid])
         close(np.asarray(said.target)[valid], rows["target"][valid])
         close(np.asarray(said.luck)[valid], rows["luck"][valid])
-        close([float(x) for x in said.starts], began)
+        close([float(x) for x in said.ledger], sums)
         size = rows["advantage"][valid].std()
         close(float(said.numbers["penalty_share"]), rows["penalty"][valid].std() / size)
         close(float(said.numbers["weight_share"]), rows["weight"][valid].std() / size)
@@ -136,7 +139,7 @@ def compare(pieces, *how):
 @pytest.mark.parametrize("kind", ["variance", "moment"])
 @pytest.mark.parametrize(("form", "weighting", "variance_of"), FORMS)
 @pytest.mark.parametrize("target_lam", [0.5, 1.0])
-def test_weights_targets_luck_and_starts_of_two_rollouts(kind, form, weighting, variance_of, target_lam):
+def test_weights_targets_luck_and_ledger_of_two_rollouts(kind, form, weighting, variance_of, target_lam):
     """The scale of rewards moves between them, and an episode goes on from one to the other."""
     pieces = [Piece(number, same_step=False) for number in range(2)]
     compare(pieces, kind, form, weighting, variance_of, target_lam, False, None)

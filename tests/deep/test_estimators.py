@@ -78,19 +78,6 @@ def test_traces_by_hand_begin_anew_with_each_episode():
     assert {name: float(x[0]) for name, x in last._asdict().items()} == expected
 
 
-def test_with_a_reference_the_start_state_is_luck_too():
-    """D_0 = V(S_0) − J = 7 − 5 in the first episode and 9 − 5 in the second; what is carried of an episode stays as it is."""
-    delta, value = column(1, 2, 50, 3, 4), column(7, 8, 99, 9, 5)
-    running, valid = column(1, 0, 1, 1, 1), column(1, 1, 0, 1, 1)
-    reference = jnp.float32(5.0)
-    rows, last = estimators.traces(Trace.first(1), delta, delta, value, running, valid, 0.5, reference)
-    np.testing.assert_allclose(rows.luck[np.array([0, 1, 3, 4]), 0], [2, 2 + 1, 4, 4 + 3])
-    np.testing.assert_allclose(rows.recent_luck[np.array([0, 1, 3, 4]), 0], [0, 0.5, 0, 1.5])
-    assert float(last.luck[0]) == 4 + 3 + 0.5 * 4
-    after, _ = estimators.traces(last, delta[:1], delta[:1], value[:1], running[:1], valid[:1], 0.5, jnp.float32(-9.0))
-    assert float(after.luck[0, 0]) == 9.0
-
-
 def test_other_units_of_reward():
     """What is a reward is multiplied; discounts, counts and whether it has begun are not."""
     trace = Trace(*(jnp.array([x]) for x in (2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 1.0))).times(jnp.float32(10.0))
@@ -118,10 +105,10 @@ def test_penalties_by_hand():
     trace = Trace(
         *(jnp.array([x]) for x in (7.0, 0.25, 5.0, 4.0, 6.0, 11.0, 13.0, 1.0))
     )  # D, γ^k, E, n, m, Ḡ, V(S_0), begun
-    luck, share = penalties.luck_and_share(trace, "uniform")
+    luck, share = penalties.luck_and_share(trace, "uniform", jnp.float32(9.0))
     assert (float(luck[0]), float(share[0])) == (5.0 / 4.0, 6.0 / 4.0)
-    luck, share = penalties.luck_and_share(trace, "start")
-    assert (float(luck[0]), float(share[0])) == (7.0, 0.25)
-    assert float(penalties.corrected(a, s, luck, share)[0]) == 0.25 * 3 + 2 * 7 * 2
+    luck, share = penalties.luck_and_share(trace, "start", jnp.float32(9.0))
+    assert (float(luck[0]), float(share[0])) == (7.0 + 13.0 - 9.0, 0.25)
+    assert float(penalties.corrected(a, s, luck, share)[0]) == 0.25 * 3 + 2 * 11 * 2
     assert float(penalties.published_vaac(a, s, trace, 0.5)[0]) == 3 + 2 * 0.5 * 11 * 2 - 2 * 13 * 2
     assert float(penalties.variance_advantage(s, jnp.array([4.0]), a)[0]) == 3 - 2 * 4 * 2

@@ -10,7 +10,7 @@ from vpac import FiniteMDP, oracle
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Scene, Starts, assess_spread, assess_value  # noqa: E402
+from vpac.deep.assessment import Ledger, Scene, assess_spread, assess_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
 from vpac.deep.ppo import Lesson, policy_gradient  # noqa: E402
@@ -39,6 +39,11 @@ def table(numbers, positive: bool = False) -> Critic:
     return Critic(MLP([jnp.asarray(numbers[:, None], jnp.float32)], [jnp.zeros(1)], "tanh"), positive)
 
 
+def exact_ledger(mean) -> Ledger:
+    """So many episodes before that those of a test do not count: J and the mean of V(S_0) are exact."""
+    return Ledger(*(np.float32(x) for x in (1e9, 1e9 * mean, 0.0, 1e9, 1e9 * mean, 1e9 * mean)))
+
+
 def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=1, lam=0.9):
     """The actor's weights in the units of the raw reward, with exact critics; the rollout may come in pieces."""
     moments = oracle.evaluate(mdp, oracle.softmax(theta), GAMMA)
@@ -61,7 +66,7 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
         how = {"gamma": GAMMA, "lam": lam, "target_lam": lam}
         values = assess_value(value_critic, scene, **how)
         said = assess_spread(
-            spread_critic, scene, values.advantage, values, trace, Starts(0.0, 0.0, 0.0), jnp.float32(PSI / scale),
+            spread_critic, scene, values.advantage, values, trace, exact_ledger(moments.mean), jnp.float32(PSI / scale),
             jnp.float32(scale), kind=kind, form=form, weighting=weighting, variance_of="state", **how,
         )  # fmt: skip
         trace = said.trace
@@ -130,7 +135,7 @@ def judged(mdp, theta, kind="variance", weighting="start", variance_of="state", 
     advantage = assess_value(critic(mean.value * SCALE), scene, gamma=GAMMA, lam=lam, target_lam=lam).advantage
     how = {"gamma": gamma, "lam": lam, "target_lam": lam}
     values = assess_value(critic(moments.value * SCALE), scene, **how)
-    before = Starts(1e9, 1e9 * moments.mean, 0.0)  # episodes are not alike: their weights, not their number, make J
+    before = exact_ledger(moments.mean)  # episodes are not alike: their weights, not their number, make J
     luck_critic = None if luck is None else table(luck)
     said = assess_spread(
         critic(spread * SCALE**2, True), scene, advantage, values, Trace.first(n), before, jnp.float32(PSI / SCALE),

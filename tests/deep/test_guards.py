@@ -11,27 +11,32 @@ import probes
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import VPACPPO  # noqa: E402
-from vpac.deep.assessment import Starts  # noqa: E402
-from vpac.deep.guards import Drift, LuckDrift, StartMeans  # noqa: E402
+from vpac.deep.assessment import Ledger  # noqa: E402
+from vpac.deep.guards import LEARNED, Drift, Episodic, LuckDrift  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 
-def test_a_sample_is_the_mean_luck_of_an_environment_in_a_bin_of_time():
-    """Bins are 1, 2–3, 4–7, … steps; k = 0 and idle steps are in none."""
+def test_a_sample_is_the_luck_after_k_steps_or_at_an_earlier_end():
+    """k is 1, 2, 4, …; idle steps are in none; an episode that has ended counts with its last luck from then on."""
     drift = Drift()
-    luck = np.array([[50, 1], [2, 3], [4, 5], [6, 7], [99, 8]], float)
-    elapsed = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 7]], float)
+    before = np.array([[50, 1], [2, 3], [4, 5], [6, 7], [99, 8]], float)
+    after = before + 0.5
+    elapsed = np.array([[0, 1], [1, 2], [2, 3], [0, 4], [1, 5]], float)
     valid = np.array([[1, 1], [1, 1], [1, 1], [1, 1], [0, 1]], float)
-    drift.add(luck, elapsed, valid)
-    bins = [[2.0, 1.0], [5.0, 4.0], [7.5]]
+    running = np.array([[1, 1], [1, 1], [0, 1], [1, 1], [1, 1]], float)
+    drift.add(before, after, elapsed, valid, running)
     expected = np.zeros((3, 16))
-    for k, means in enumerate(bins):
-        expected[:, k] = len(means), sum(means), sum(x * x for x in means)
+    # the first environment ends after 3 steps with 4.5
+    for place, luck in enumerate([[2.0, 1.0], [4.0, 3.0], [7.0, 4.5]]):
+        expected[:, place] = len(luck), sum(luck), sum(x * x for x in luck)
     np.testing.assert_allclose(drift.sums, expected)
-    drift.add(luck[:1], np.array([[8.0, 2.0**40]]), valid[:1])
-    expected *= 0.95
+    drift.add(before[:1], after[:1], np.array([[8.0, 2.0**40]]), valid[:1], np.zeros((1, 2)))
+    expected *= 0.9
     expected[:, 3] += 1, 50, 2500
-    expected[:, 15] += 1, 1, 1  # what is longer than all bins is in the last
+    for place in range(4, 16):  # the first ends after 9 steps; what is longer than all is in none
+        expected[:, place] += 1, 50.5, 50.5**2
+    np.testing.assert_allclose(drift.sums, expected)
+    drift.add(before * np.nan, after, elapsed, valid, running)
     np.testing.assert_allclose(drift.sums, expected)
 
 
@@ -71,16 +76,20 @@ def test_a_drift_that_is_all_of_it_is_one(count, mean, psi):
         assert drift.warn(psi)
 
 
-def test_older_starts_count_less():
-    means = StartMeans()
-    assert all(np.isnan(number) for number in means.numbers.values())
-    means.add(Starts(2.0, 10.0, 4.0))
-    assert means.numbers == {"start_value": 5.0, "start_variance": 2.0}
-    assert [float(x) for x in means.before] == pytest.approx([1.8, 9.0, 3.6])
-    means.add(Starts(1.0, 5.6, 0.4))
-    assert means.numbers == pytest.approx({"start_value": 14.6 / 2.8, "start_variance": 4.0 / 2.8})
-    means.add(Starts(0.0, 0.0, 0.0))
-    assert means.numbers == pytest.approx({"start_value": 14.6 / 2.8, "start_variance": 4.0 / 2.8})
+def test_about_a_hundred_episodes_are_kept_in_mind():
+    episodes = Episodic()
+    assert all(np.isnan(number) for number in episodes.numbers.values())
+    episodes.add(Ledger(60.0, 300.0, 120.0, 20.0, 50.0, 40.0))
+    assert episodes.numbers == {"start_value": 5.0, "start_variance": 2.0}
+    assert [float(x) for x in episodes.before()] == [60.0, 300.0, 120.0, 20.0, 50.0, 40.0]
+    episodes.add(Ledger(70.0, 70.0, 0.0, 0.0, 0.0, 0.0))  # room for 30 of those that began, for all that ended
+    assert episodes.sums == pytest.approx([100.0, 150.0 + 70.0, 60.0, 20.0, 50.0, 40.0])
+    episodes.add(Ledger(np.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
+    assert episodes.sums[0] == pytest.approx(100.0)
+    mean, expected = episodes.before().means()
+    assert (float(mean), float(expected)) == (2.5, 2.0)
+    episodes.sums[3:] = 0.0  # none has ended
+    assert [float(x) for x in episodes.before().means()] == pytest.approx([2.2, 2.2])
 
 
 class Hidden(probes.Probe):
@@ -115,10 +124,10 @@ def test_critics_that_do_not_see_the_time_are_warned_of():
     """The luck of step k is k on average, in units of the raw reward; the warning comes once, in the second half."""
     agent = with_exact_critics(time_aware=False)
     with pytest.warns(LuckDrift, match="time_aware=True") as found:
-        agent.learn(576 * 6)
+        agent.learn(576 * (LEARNED + 4))
     assert len([w for w in found if w.category is LuckDrift]) == 1
     mean, share, errors = agent.drift.worst
-    assert abs(mean - 5.5) < 4.0 * abs(mean / errors)  # k = 4 … 7, the worst bin
+    assert abs(mean - 4.0) < 4.0 * abs(mean / errors)  # k = 4, the worst
     assert share == agent.history[-1]["luck_drift"] > 1.0
 
 
@@ -126,8 +135,9 @@ def test_the_warning_waits_for_the_second_half():
     agent = with_exact_critics(time_aware=False)
     found = []
     agent.drift.warn = lambda psi: found.append((agent.timesteps, psi)) or False
-    agent.learn(576 * 4)
-    assert found == [(576 * 3, pytest.approx(0.1))]  # ψ per unit of the raw reward
+    agent.learn(576 * (2 * LEARNED + 2))
+    assert found[0] == (576 * (LEARNED + 2), pytest.approx(0.1))  # ψ per unit of the raw reward
+    assert len(found) == LEARNED
     agent = with_exact_critics(time_aware=False, form="published")
     agent.drift.warn = lambda psi: found.append("published")
     agent.learn(576 * 2)

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from plain_rollout import Past, Row, ahead, assess, delta_of, first_rows
+from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows, walk
 
 jnp = pytest.importorskip("jax.numpy")
 
@@ -106,7 +106,7 @@ def expected_updates(agent, updates):
     o = agent.options
     kind, gamma = agent.spread, o.gamma if o.variance_gamma is None else o.variance_gamma
     target_lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
-    shown, starts, past, elapsed = [], np.zeros(3), [], np.zeros((1, 3))
+    shown, ledger, past, elapsed = [], np.zeros(6), [], np.zeros((1, 3))
     returns, sums = [], np.zeros(3)
     for update in updates:
         r, scale, old = update.rollout, update.scale, update.old
@@ -157,7 +157,17 @@ def expected_updates(agent, updates):
         every = [rows_of("priced", i, ends) for i in range(3)]
         began = [rows[t] for one, rows in zip(past, every, strict=True) for t in first_rows(one, rows)]
         spreads = [row.spread if kind == "variance" else row.spread - row.value**2 for row in began]
-        starts = 0.9 * starts + [len(began), sum(row.value for row in began) / scale, sum(spreads) / scale**2]
+        ends = [pair for one, rows in zip(past, every, strict=True) for pair in ended(one, rows, scale, gamma)]
+        ledger = ledger + [
+            len(began), sum(row.value for row in began) / scale, sum(spreads) / scale**2, len(ends),
+            sum(g for g, _ in ends), sum(v for _, v in ends),
+        ]  # fmt: skip
+        assert ledger.max(initial=0.0, where=[True, False, False, True, False, False]) < 100.0  # nothing is forgotten
+        walks = [walk(one, rows, scale, gamma) for one, rows in zip(past, every, strict=True)]
+        if ledger[3]:
+            mean, expected = ledger[4] / ledger[3], ledger[5] / ledger[3]
+        else:
+            mean = expected = ledger[1] / ledger[0]
         found = {
             name: np.full(r.valid.shape, np.nan)
             for name in ("weight", "target", "luck", "value_target", "first_target")
@@ -169,14 +179,14 @@ def expected_updates(agent, updates):
             past[i], numbers = assess(
                 past[i], every[i], scale=scale, psi=[float(x) for x in psi[:, i]], kind=kind, form=o.form,
                 weighting=o.weighting, gamma=gamma, lam=o.gae_lambda, target_lam=target_lam, advantage=front,
-                mean_value=scale * starts[1] / starts[0] if o.variance_of == "return" else None,
+                mean_return=scale * mean if o.variance_of == "return" else None, surplus=scale * (mean - expected),
                 used_luck=None if old.luck is None else [float(x) for x in said(old.luck)[:-1, i]],
             )  # fmt: skip
             for t, row in enumerate(numbers):
                 for name in found:
                     if row is not None:
                         found[name][t, i] = row.get(name, mine[t].value + ahead(mine, deltas, t, o.gamma, target_lam))
-        yield found | {"elapsed": elapsed, "starts": starts, "warmth": warmth}
+        yield found | {"elapsed": elapsed, "ledger": ledger, "walks": walks, "warmth": warmth}
 
 
 VARIANTS = {
@@ -201,7 +211,7 @@ def test_what_an_agent_learns_from(name):
     """Five iterations; episodes go on from one to the next, but after the third all begin anew."""
     kind, env, settings = VARIANTS[name]
     agent, updates = watched(kind, spec(env), **settings)
-    o, sums = agent.options, np.zeros((3, 16))
+    o, sums, longest = agent.options, np.zeros((3, 16)), 0.0
     assert agent.context.columns == o.time_aware + (env is Telling)
     assert {update.scale for update in updates} != {1.0}
     for update, expected in zip(updates, expected_updates(agent, updates), strict=True):
@@ -220,17 +230,19 @@ def test_what_an_agent_learns_from(name):
             np.testing.assert_allclose(
                 update.sources[mine][done], expected[theirs][done], rtol=2e-3, atol=2e-4, err_msg=mine
             )
-        sums *= 0.95
-        for i, low in itertools.product(range(3), (1, 2, 4)):
-            there = [t for t in range(12) if done[t, i] and low <= expected["elapsed"][t, i] < 2 * low]
-            if there:
-                mean = np.mean([expected["luck"][t, i] for t in there]) / update.scale
-                sums[:, {1: 0, 2: 1, 4: 2}[low]] += 1.0, mean, mean**2
+        sums *= 0.9
+        k_of, longest = expected["elapsed"], max(longest, expected["elapsed"][:-1][done].max())
+        for place, k in enumerate((1, 2, 4)):
+            steps = [(t, i) for t, i in itertools.product(range(12), range(3)) if done[t, i] and k <= longest]
+            luck = [expected["walks"][i][t][0] for t, i in steps if k_of[t, i] == k]
+            running = update.rollout.running
+            luck += [expected["walks"][i][t][1] for t, i in steps if k_of[t, i] + 1 <= k and not running[t, i]]
+            sums[:, place] += len(luck), sum(luck), sum(x * x for x in luck)
     np.testing.assert_allclose(agent.drift.sums, sums, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(agent.starts.sums, expected["starts"], rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(agent.ledger.sums, expected["ledger"], rtol=2e-3, atol=2e-3)
     row = agent.history[-1]
-    assert row["start_value"] == pytest.approx(expected["starts"][1] / expected["starts"][0], rel=2e-3, abs=1e-3)
-    assert row["start_variance"] == pytest.approx(expected["starts"][2] / expected["starts"][0], rel=2e-3, abs=1e-3)
+    assert row["start_value"] == pytest.approx(expected["ledger"][1] / expected["ledger"][0], rel=2e-3, abs=1e-3)
+    assert row["start_variance"] == pytest.approx(expected["ledger"][2] / expected["ledger"][0], rel=2e-3, abs=1e-3)
     assert np.isfinite([row[name] for name in ("luck_drift", "penalty_share", "weight_share", "reversed_share")]).all()
     assert row["luck_drift"] == agent.drift.worst.share
     if name == "conditioned":
@@ -264,7 +276,8 @@ def psi_at(timesteps, begin=0, end=1000, **settings):
 
 
 def test_the_price_rises_in_a_straight_line_at_first():
-    assert [psi_at(k, psi=0.8) for k in (0, 75, 150, 300, 900)] == pytest.approx([0.0, 0.2, 0.4, 0.8, 0.8])
+    found = [psi_at(k, psi=0.8, psi_warm_up=0.3) for k in (0, 75, 150, 300, 900)]
+    assert found == pytest.approx([0.0, 0.2, 0.4, 0.8, 0.8])
     assert psi_at(100, psi=0.8, psi_warm_up=1.0) == pytest.approx(0.08)
     assert psi_at(0, psi=0.8, psi_warm_up=0.0) == 0.8
     assert psi_at(0, 0, 0, psi=0.8) == 0.8  # asked before it learns
