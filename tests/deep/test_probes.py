@@ -16,7 +16,8 @@ import probes
 import vpac
 from seeds import ERRORS, bounds, seeds
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+import jax
 import jax.numpy as jnp
 
 from vpac.deep import PPO, VAACPPO, VPACPPO
@@ -104,7 +105,7 @@ def choices(world):
     """Rollouts of one seed each, the probability of the risky arm, and where it is chosen."""
     found, shown = [], 0.5 if world is probes.LateChoice else 0.0
     for seed in seeds():
-        agent = VPACPPO(world, psi=1.0, seed=seed, **QUICK | {"envs": 128, "steps": 192})
+        agent = VPACPPO(world, psi=1.0, seed=seed, **QUICK | {"envs": 128, "steps": 384})
         rollout = agent._collect()
         here = (rollout.valid > 0.0) & (rollout.observations[:-1, :, 0] == shown)
         found.append((rollout, chance_of_risk(agent, shown), here))
@@ -112,7 +113,7 @@ def choices(world):
 
 
 def updates(world, gamma, weighting):
-    """Samples of both parts of the update of the risky arm's logit, with exact critics: that of A_V, and that of the penalty."""
+    """Samples of both parts of the update of the risky arm's logit, with exact critics: of A_V, and of the penalty."""
     late, samples = world is probes.LateChoice, []
     shown = jnp.array([0.0, 0.5, 1.0] if late else [0.0, 1.0])
     how = {"gamma": gamma, "lam": 0.95, "target_lam": 0.95}
@@ -188,27 +189,33 @@ def test_variance_of_a_discounted_choice_is_found():
 
 
 @pytest.mark.slow
-def test_where_luck_comes_first_the_corrected_form_hedges_and_the_published_one_errs():
-    """Catch-up, ψ = 2: without a price J = 9.8 − 2 · 13.2 = −16.6. The exact gradient leads to −10.8."""
+@pytest.mark.filterwarnings("ignore::vpac.deep.guards.LuckDrift")
+def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_does_not():
+    """Catch-up, ψ = 1: the risk has happened when there is something to choose. U = mean − ψ · variance is exact; each seed is
+    compared with PPO's."""
     settings = {
-        "envs": 32, "steps": 32, "epochs": 4, "minibatch": 256, "hidden": (32,), "learning_rate": 3e-3, "entropy": 0.02,
-        "gamma": 0.95, "normalise_observations": False, "weighting": "start",
+        "envs": 64, "steps": 32, "epochs": 4, "minibatch": 512, "hidden": (16,), "learning_rate": 5e-3, "gamma": 0.95,
     }  # fmt: skip
     mdp = vpac.FiniteMDP.from_gymnasium("vpac/CatchUp-v0")
 
-    def objective(psi: float = 2.0, form: str = "corrected") -> float:
-        agent = VPACPPO("vpac/CatchUp-v0", psi=psi, form=form, seed=0, **settings).learn(100_000)
-        logits = np.asarray(agent.networks.policy.net(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
-        moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
-        return float(moments.mean - 2.0 * moments.total_variance)
+    def objectives(kind, **more):
+        found = []
+        for seed in seeds():
+            agent = kind("vpac/CatchUp-v0", seed=seed, **settings, **more).learn(81_920)
+            logits = np.asarray(agent.policy().outputs(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
+            moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
+            found.append(float(moments.mean - moments.total_variance))
+        return np.array(found)
 
-    assert objective() > -11.5
-    assert objective(psi=0.0) == pytest.approx(-16.5, abs=0.5)
-    assert objective(form="published") < -16.0  # it gives up mean and gets nothing for it
+    neutral, corrected = objectives(PPO), objectives(VPACPPO, psi=1.0)
+    published = objectives(VPACPPO, psi=1.0, form="published")
+    assert bounds(corrected - neutral)[0] > 0.0
+    assert bounds(corrected - published)[0] > 0.0
+    assert bounds(published - neutral)[0] < 0.0
 
 
 def test_psi_zero_is_ppo_bit_for_bit():
-    settings = {**QUICK, "seed": 5}
+    settings = {**QUICK, "seed": seeds()[0]}
     ours = [kind(probes.Bandit, **settings).learn(6000) for kind in (PPO, VPACPPO, VAACPPO)]
     leaves = [agent.policy().weights + agent.policy().biases for agent in ours]
     for other in leaves[1:]:

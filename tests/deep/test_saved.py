@@ -123,7 +123,20 @@ def test_what_remembers_already_is_not_wrapped_again():
 
 def test_the_command_line_remembers(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = ["train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "64", "--envs", "2", "--json", "--out", "run"]
+    words = [
+        "train",
+        "vpac-ppo",
+        "CartPole-v1",
+        "--psi",
+        "0.01",
+        "--steps",
+        "64",
+        "--envs",
+        "2",
+        "--json",
+        "--out",
+        "run",
+    ]
     assert main([*words, "--option", "steps=16", "hidden=[4]", "remember=return"]) == 0
     capsys.readouterr()
     assert main(["evaluate", "run", "--episodes", "4", "--json", "--out", "seen"]) == 0
