@@ -168,7 +168,7 @@ def remembering(
 
     The third is what its `RememberReturn` is given: `gamma`, unless the environment has one already.
     """
-    memory = {"gamma": float(gamma)}
+    memory: dict[str, Any] = {"gamma": float(gamma)}
     if isinstance(env, VectorEnv):
         raise UserError(
             'a vector environment does not remember: wrap its parts in RememberReturn, or pass remember="nothing"'
