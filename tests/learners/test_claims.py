@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from seeds import seeds
 from vpac import oracle
 from vpac.envs import CatchUp, FourRooms, RiskyShortcut
 from vpac.learners import AC, VAACTD, VPAC, learn_many
@@ -16,7 +17,7 @@ PAPER = {"form": "published", "baseline": False, "start_policy": "uniform", "sta
 
 def four_rooms(kind, runs=100, **settings):
     """Mean and variance of the greedy policies after 1000 episodes, averaged over runs; evaluation stops at 300 steps."""
-    learners = learn_many(kind, FourRooms(), range(runs), 1000, max_episode_steps=500, **{**PAPER, **settings})
+    learners = learn_many(kind, FourRooms(), seeds(runs), 1000, max_episode_steps=500, **{**PAPER, **settings})
     policies = oracle.greedy(np.stack([x.weights.theta for x in learners]))
     mean, variance = exact_moments(learners[0].sight.mdp, policies, 0.99, 300, threads=2)
     return float(mean.mean()), float(variance.mean())
@@ -65,7 +66,7 @@ def test_both_forms_leave_the_risky_way_for_a_high_price():
     }  # fmt: skip
     found = {}
     for form, psi in (("corrected", 0.0), ("corrected", 0.5), ("published", 0.5)):
-        learners = learn_many(VPAC, RiskyShortcut(), range(10), 20_000, psi=psi, form=form, **settings)
+        learners = learn_many(VPAC, RiskyShortcut(), seeds(10), 20_000, psi=psi, form=form, **settings)
         policies = oracle.greedy(np.stack([x.weights.theta for x in learners]))
         found[form, psi] = exact_moments(learners[0].sight.mdp, policies, 0.95, 200)
     assert found["corrected", 0.0][1].min() > 10.0
@@ -79,7 +80,7 @@ def test_only_the_corrected_form_hedges_in_catch_up():
     settings = {"gamma": 0.95, "max_episode_steps": 200, "alpha_theta": 0.01, "alpha_w": 0.05, "alpha_z": 0.05}
     found = {}
     for form in ("published", "corrected"):
-        learners = learn_many(VPAC, CatchUp(), range(10), 60_000, psi=1.0, form=form, **settings)
+        learners = learn_many(VPAC, CatchUp(), seeds(10), 60_000, psi=1.0, form=form, **settings)
         exact = oracle.evaluate(learners[0].sight.mdp, np.stack([x.policy() for x in learners]), 0.95)
         found[form] = (float(exact.total_variance.mean()), float((exact.mean - exact.total_variance).mean()))
     mdp = CatchUp().mdp
