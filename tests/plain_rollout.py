@@ -75,7 +75,7 @@ def walk(past: Past, rows: list[Row], scale: float, gamma: float) -> list[tuple[
 
 
 def ended(past: Past, rows: list[Row], scale: float, gamma: float) -> list[tuple[float, float]]:
-    """(G, V(S_0)) of each episode that ends here, raw: G is V(S_0) and the discounted TD errors, so V stands for what is cut."""
+    """(G, V(S_0)) of each episode that ends here, raw. G is V(S_0) and the discounted TD errors: V stands for what is cut."""
     steps = zip(rows, walk(past, rows, scale, gamma), strict=True)
     return [(step[2] + step[1], step[2]) for row, step in steps if step is not None and not row.running]
 

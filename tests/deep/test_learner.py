@@ -158,10 +158,8 @@ def expected_updates(agent, updates):
         began = [rows[t] for one, rows in zip(past, every, strict=True) for t in first_rows(one, rows)]
         spreads = [row.spread if kind == "variance" else row.spread - row.value**2 for row in began]
         ends = [pair for one, rows in zip(past, every, strict=True) for pair in ended(one, rows, scale, gamma)]
-        ledger = ledger + [
-            len(began), sum(row.value for row in began) / scale, sum(spreads) / scale**2, len(ends),
-            sum(g for g, _ in ends), sum(v for _, v in ends),
-        ]  # fmt: skip
+        began_sums = [len(began), sum(row.value for row in began) / scale, sum(spreads) / scale**2]
+        ledger += [*began_sums, len(ends), sum(g for g, _ in ends), sum(v for _, v in ends)]
         assert ledger.max(initial=0.0, where=[True, False, False, True, False, False]) < 100.0  # nothing is forgotten
         walks = [walk(one, rows, scale, gamma) for one, rows in zip(past, every, strict=True)]
         if ledger[3]:
@@ -186,7 +184,7 @@ def expected_updates(agent, updates):
                 for name in found:
                     if row is not None:
                         found[name][t, i] = row.get(name, mine[t].value + ahead(mine, deltas, t, o.gamma, target_lam))
-        yield found | {"elapsed": elapsed, "ledger": ledger, "walks": walks, "warmth": warmth}
+        yield found | {"elapsed": elapsed, "ledger": ledger.copy(), "walks": walks, "warmth": warmth}
 
 
 VARIANTS = {

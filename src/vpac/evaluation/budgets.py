@@ -24,8 +24,8 @@ def budget_report(
 ) -> BudgetReport:
     """The variance that an agent trained with a budget achieves, with its interval, and in words what that means.
 
-    It is the policy as it was trained that is measured: it draws its actions. The return has the discount of the limited
-    variance: with `variance_gamma=1` mean and variance are those of the score.
+    It is the policy as it was trained that is measured: it draws its actions. The return has the discount of the
+    variance that is limited: with `variance_gamma=1` mean and variance are those of the score.
 
     Args:
         agent: a learner or an agent of the PPO family with a budget.

@@ -56,9 +56,8 @@ def chart_of(agent: PPO) -> Chart:
         return np.array([row[name] for row in agent.history])
 
     steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
-    limited = (
-        "priced_variance" if "priced_variance" in agent.history[-1] else "return_variance"
-    )  # old files have no other
+    # old files know one discount only
+    limited = "priced_variance" if "priced_variance" in agent.history[-1] else "return_variance"
     panels = [
         Lines([Line("", steps, score, score - spread, score + spread)], "steps", "score", "score of recent episodes"),
         Lines(
