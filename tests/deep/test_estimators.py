@@ -32,6 +32,9 @@ def test_advantages_by_hand_stop_at_ends_and_at_idle_steps():
     error, running, valid = column(1, 2, 100, 3, 4), column(1, 0, 1, 1, 1), column(1, 1, 0, 1, 1)
     found = estimators.advantages(error, running, valid, 1.0, 0.5)
     np.testing.assert_allclose(found[:, 0], [1 + 0.5 * 2, 2, 0, 3 + 0.5 * 4, 4])
+    # the next episode begins within the step that ends the one before
+    found = estimators.advantages(column(1, 2, 3, 4), column(1, 0, 1, 1), column(1, 1, 1, 1), 1.0, 0.5)
+    np.testing.assert_allclose(found[:, 0], [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4])
 
 
 @pytest.mark.parametrize("discount", [0.9, 0.81])
