@@ -30,6 +30,7 @@ def stake_of(agent):
     return stake, noise, 4.0 * (stake**2 + noise**2) + noise**2
 
 
+@pytest.mark.slow
 def test_the_stake_is_the_largest_that_the_budget_allows():
     """Without a policy's own noise the stake √V / 2 = ½ has the mean ½; without a budget the stake is 1. With noise τ the
     best stake is √((V − 5τ²) / 4). The averages over seeds are the budget and the exact frontier within four standard errors,
@@ -37,7 +38,7 @@ def test_the_stake_is_the_largest_that_the_budget_allows():
     variances, gaps = [], []
     for seed in seeds():
         settings = QUICK | {"learning_rate": 1e-3}
-        agent = VPACPPO(probes.Exposure, budget="std:1", seed=seed, **settings).learn(100_000)
+        agent = VPACPPO(probes.Exposure, budget="std:1", seed=seed, **settings).learn(200_000)
         report = budget_report(agent, probes.Exposure, episodes=3000)
         stake, noise, variance = stake_of(agent)
         assert abs(report.variance.estimate - variance) < report.variance.high - report.variance.low
