@@ -165,6 +165,14 @@ def line(row: dict[str, Any]) -> str:
 HEAD = "| task | seed | budget | standard deviation (95 %) | mean | of best | ψ | |\n|---|---|---|---|---|---|---|---|"
 
 
+def verdict(rows: Sequence[dict[str, Any]]) -> int:
+    """Print the table; returns 1 if too few budgets are met."""
+    met, needed = sum(row["met"] for row in rows), math.ceil(NEEDED * len(rows))
+    print(HEAD, *(line(row) for row in rows), sep="\n")
+    print(f"\n{met} of {len(rows)} met; at least {needed} are asked for")
+    return int(met < needed)
+
+
 def _one(job: tuple[str, int, float]) -> dict[str, Any]:
     return run(*job)
 
@@ -186,14 +194,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             left = (time.monotonic() - begun) / done * (len(jobs) - done) / 60
             print(f"{done} of {len(jobs)}, {left:.0f} minutes left: {line(row)}", file=sys.stderr, flush=True)
-    print(HEAD, *(line(row) for row in rows), sep="\n")
-    met = sum(row["met"] for row in rows)
-    print(f"\n{met} of {len(rows)} met; at least {math.ceil(NEEDED * len(rows))} are asked for")
-    if given.quick:
-        return 0
     if len(rows) == 15 and share == 1.0:
         RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return int(met < NEEDED * len(rows))
+    return verdict(rows) * (not given.quick)
 
 
 if __name__ == "__main__":

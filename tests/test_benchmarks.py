@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import math
 import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -141,3 +143,31 @@ def test_only_killed_mutants_are_a_success(monkeypatch, capsys, verdicts):
     monkeypatch.setattr(sys, "argv", ["mutants.py", "--jobs", "2", "--only", *(row.name for row in rows)])
     assert mutants.main() == (verdicts != ["killed"])
     assert f"{verdicts.count('killed')} of {len(rows)} killed" in capsys.readouterr().out
+
+
+def test_the_tasks_of_budgets_are_what_they_say(monkeypatch):
+    """Ten bets of a constant stake a: mean 10a, variance 40a², within four standard errors of 4000 episodes; the best stake
+    spends the budget. A shelf shows the stock alone, a market the time and the mood."""
+    budgets = script("budgets", monkeypatch)
+    bets, gains = budgets.Bets(4000), np.zeros(4000)
+    bets.reset(seed=0)
+    for count in range(10):
+        seen, reward, over, _, _ = bets.step(np.full((4000, 1), 0.5))
+        gains += reward
+        assert over.all() == (count == 9)
+    assert (seen == 0.0).all()
+    assert abs(gains.mean() - 5.0) < 4.0 * math.sqrt(10.0 / 4000)
+    assert abs(gains.var() / 10.0 - 1.0) < 4.0 * math.sqrt(2.0 / 4000)
+    assert 40.0 * (budgets.best("bets") / 10.0) ** 2 == pytest.approx(budgets.get_task("bets").std ** 2)
+    for name, shape in (("shop", (3,)), ("portfolio", (3, 2))):
+        assert budgets.get_task(name).make(3).reset(seed=0)[0].shape == shape
+
+
+@pytest.mark.parametrize(("met", "status"), [(15, 0), (13, 0), (12, 1)], ids=str)
+def test_thirteen_of_fifteen_budgets_are_enough(monkeypatch, capsys, met, status):
+    budgets = script("budgets", monkeypatch)
+    row = {"task": "bets", "seed": 0, "budget": 4.0, "std": (4.1, 3.9, 4.3), "mean": 6.0, "of_best": 0.95, "psi": 0.2}
+    assert budgets.verdict([row | {"met": place < met} for place in range(15)]) == status
+    shown = capsys.readouterr().out
+    assert "| bets | 0 | 4 | 4.10 (3.90 … 4.30) | 6.0 | 95% | 0.2 | met |" in shown
+    assert f"{met} of 15 met; at least 13 are asked for" in shown
