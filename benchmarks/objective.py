@@ -7,7 +7,8 @@
 Every task is a finite process, so the policy that was learned, with its noise, is judged exactly, and exact ascent knows the
 best U of policies that see the whole state. ψ = R / standard deviation of the best risk-neutral policy, R = 0.1, 0.3, 1, 3. All
 learners have the same networks, steps and rates. The share of the possible gain is (U − U_PPO) / (U* − U_PPO), of means over
-seeds; where the best gain is less than a hundredth of a standard deviation there is nothing to gain, and no share.
+seeds. It is given where caring about variance can pay: where U* is above the U of the best risk-neutral policy by more than a
+hundredth of its standard deviation. Elsewhere U* − U_PPO is only what PPO has not learned.
 Results are lines of JSON in docs/data/objective.jsonl, the best U in docs/data/objective-best.json.
 """
 
@@ -22,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +119,16 @@ class Task:
         found = oracle.evaluate(self.mdp, oracle.softmax(logits), self.gamma)
         return float(found.mean), float(found.total_variance)
 
+    @cached_property
+    def neutral(self) -> tuple[float, float]:
+        """Mean and variance of the return of the best risk-neutral policy."""
+        found = oracle.evaluate(self.mdp, oracle.optimal_policy(self.mdp, self.gamma), self.gamma)
+        return float(found.mean), float(found.total_variance)
+
     @property
     def std(self) -> float:
         """Standard deviation of the return of the best risk-neutral policy."""
-        policy = oracle.optimal_policy(self.mdp, self.gamma)
-        return float(np.sqrt(oracle.evaluate(self.mdp, policy, self.gamma).total_variance))
+        return math.sqrt(self.neutral[1])
 
     def psi(self, aversion: float) -> float:
         """R / std, to two digits."""
@@ -217,7 +223,7 @@ def portfolio() -> Task:
         for y in range(n):
             yield y, near[x, y], 0.5 + 2.0 * share, (share * (2.0 + 10.0 * moods[x])) ** 2
 
-    return Task("portfolio", timed(8, n, 5, outcomes, np.full(n, 1 / n)), 1.0, 80_000, columns(8, n, True))
+    return Task("portfolio", timed(8, n, 5, outcomes, np.full(n, 1 / n)), 1.0, 200_000, columns(8, n, True))
 
 
 def two_sided() -> Task:
@@ -346,8 +352,10 @@ class Cell:
     ppo: np.ndarray
     """U of PPO at the same price, seed by seed."""
     best: float
+    neutral: float
+    """U of the best risk-neutral policy."""
     worth: float
-    """The smallest gain that counts."""
+    """The smallest difference that counts."""
 
     @property
     def mean(self) -> float:
@@ -361,9 +369,9 @@ class Cell:
 
     @property
     def share(self) -> float:
-        """(U − U_PPO) / (U* − U_PPO); NaN where there is nothing to gain."""
-        gain = self.best - float(self.ppo.mean())
-        return (self.mean - float(self.ppo.mean())) / gain if gain > self.worth else math.nan
+        """(U − U_PPO) / (U* − U_PPO); NaN where the best risk-neutral policy is as good as any."""
+        ppo = float(self.ppo.mean())
+        return (self.mean - ppo) / (self.best - ppo) if self.best - self.neutral > self.worth else math.nan
 
     @property
     def below(self) -> bool:
@@ -392,7 +400,8 @@ def cells(found: dict[Key, dict[str, float]], task: str) -> dict[tuple[str, floa
         for arm in ARMS:
             u = column(arm, 0.0 if arm == "PPO" else psi, psi)
             if len(u) > 1:
-                table[arm, aversion] = Cell(u, ppo, known[place], where.std / 100.0)
+                neutral = where.neutral[0] - psi * where.neutral[1]
+                table[arm, aversion] = Cell(u, ppo, known[place], neutral, where.std / 100.0)
     return table
 
 
