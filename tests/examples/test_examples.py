@@ -43,8 +43,8 @@ def test_they_can_be_learned_from(example, path):
 
 @pytest.mark.slow
 def test_the_shop_of_the_documentation_is_no_worse_for_a_price(tmp_path, monkeypatch):
-    """Policies do not see the week, critics do: U = mean − ψ · variance is not below PPO's beyond its error. Critics that do not
-    see it cost 31. Random orders have U = 87."""
+    """Policies do not see the week, critics do: U = mean − ψ · variance is not below PPO's beyond its error. Critics that do
+    not see it cost 31. Random orders have U = 87."""
     pytest.importorskip("jax")
     from vpac.deep import PPO, VPACPPO
 
