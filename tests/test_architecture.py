@@ -190,5 +190,5 @@ def test_the_lock_holds_plain_versions_only():
 
 
 def test_files_stay_small():
-    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text(encoding="utf-8").splitlines()) > 300]
+    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text(encoding="utf-8").splitlines()) > 500]
     assert [os.fspath(p.relative_to(ROOT)) for p in long] == []

@@ -108,14 +108,15 @@ def test_each_sample_pays_its_own_price():
     agent = VPACPPO(probes.Constant, seed=2, **ALL, **SMALL)
     rollout = agent._collect()
     arrays = (rollout.rewards, rollout.continues, rollout.running, rollout.valid)
-    scene = Scene(jnp.asarray(rollout.observations), None, *(jnp.asarray(x, jnp.float32) for x in arrays))
+    seen = agent.context.beside(rollout).observations
+    scene = Scene(jnp.asarray(seen), None, *(jnp.asarray(x, jnp.float32) for x in arrays))
     how = {"gamma": 0.9, "lam": 0.95, "target_lam": 0.95}
     values = assess_value(agent.networks.value, scene, **how)
 
     def weights(psi):
         return np.asarray(
             assess_spread(
-                agent.networks.spread, scene, values.advantage, values, agent.trace, agent.starts.before,
+                agent.networks.spread, scene, values.advantage, values, agent.trace, agent.ledger.before(),
                 jnp.asarray(psi, jnp.float32), jnp.float32(1.0), kind="variance", form="corrected", weighting="uniform",
                 variance_of="return", **how,
             ).weights

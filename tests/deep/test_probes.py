@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.assessment import Scene, assess_spread, assess_value
 from vpac.deep.estimators import Trace
-from vpac.deep.guards import StartMeans
+from vpac.deep.guards import Episodic
 
 QUICK = {
     "envs": 64, "steps": 16, "epochs": 4, "minibatch": 256, "hidden": (8,), "learning_rate": 1e-2, "gamma": 0.9,
@@ -124,7 +124,7 @@ def updates(world, gamma, weighting):
         scene = Scene.of(rollout, rollout.rewards)
         values = assess_value(value, scene, **how)
         weights = assess_spread(
-            spread, scene, values.advantage, values, Trace.first(rollout.rewards.shape[1]), StartMeans().before,
+            spread, scene, values.advantage, values, Trace.first(rollout.rewards.shape[1]), Episodic().before(),
             jnp.float32(1.0), jnp.float32(1.0), kind="variance", form="corrected", weighting=weighting, variance_of="return",
             **how,
         ).weights  # fmt: skip

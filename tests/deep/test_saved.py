@@ -86,7 +86,7 @@ def test_every_setting_survives_saving(tmp_path):
 )
 def test_a_price_warms_up_if_it_is_a_number_however_it_is_written_and_saved(tmp_path, psi, asked):
     """32 of 160 steps are learned: two thirds of the way to 0.3 of them."""
-    agent = VPACPPO("CartPole-v1", psi=psi, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
+    agent = VPACPPO("CartPole-v1", psi=psi, psi_warm_up=0.3, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
     agent.learn(160, callback=lambda agent: agent.iteration < 2)
     for each in (agent, VPACPPO.load(agent.save(tmp_path / "agent"))):
         assert each.psi == pytest.approx(asked)

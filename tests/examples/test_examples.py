@@ -42,9 +42,10 @@ def test_they_can_be_learned_from(example, path):
 
 
 @pytest.mark.slow
-def test_the_shop_of_the_documentation_is_no_worse_for_a_price(tmp_path, monkeypatch):
-    """Policies do not see the week, critics do: U = mean − ψ · variance is not below PPO's beyond its error. Critics that do
-    not see it cost 31. Random orders have U = 87."""
+@pytest.mark.filterwarnings("ignore:the luck of episodes has a drift")  # so few steps teach critics little
+def test_the_shop_of_the_documentation_gains_by_its_price(tmp_path, monkeypatch):
+    """Policies do not see the week, critics do: U = mean − ψ · variance of the default is above PPO's beyond its error, and
+    no form is below it."""
     pytest.importorskip("jax")
     from vpac.deep import PPO, VPACPPO
 
@@ -53,7 +54,7 @@ def test_the_shop_of_the_documentation_is_no_worse_for_a_price(tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     shop, given = "shop_of_the_docs:Shop", {"weeks": 12, "price": 9}
     assert check_env(make_env(shop, weeks=4)).lengths == [4] * 20
-    process, psi = shop_process(), 0.01
+    process, psi = shop_process(), 0.05
     settings = {
         "arguments": given,
         "gamma": 1.0,
@@ -75,9 +76,8 @@ def test_the_shop_of_the_documentation_is_no_worse_for_a_price(tmp_path, monkeyp
     gains = [
         objectives(VPACPPO, psi=psi, **more) - neutral for more in ({}, {"weighting": "uniform"}, {"form": "published"})
     ]
-    assert bounds(neutral)[0] > 100.0
-    assert bounds(gains[0])[1] > 0.0
-    assert min(bounds(gain)[1] for gain in gains) > -8.0
+    assert bounds(gains[0])[0] > 0.0
+    assert min(bounds(gain)[1] for gain in gains) > 0.0
     sys.modules.pop("shop_of_the_docs")
 
 

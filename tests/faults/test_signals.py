@@ -74,6 +74,7 @@ def half_files(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob(".*")]
 
 
+@pytest.mark.filterwarnings("ignore:the luck of episodes has a drift")  # so few steps teach critics little
 def test_a_run_stops_at_its_next_checkpoint_and_goes_on_to_the_same_end(tmp_path, capfd):
     folder, handler = tmp_path / "run", signal.getsignal(signal.SIGTERM)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):

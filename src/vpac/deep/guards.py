@@ -87,8 +87,8 @@ class Drift:
             return False
         warnings.warn(
             f"the luck of episodes has a drift (mean {mean:.3g}, {abs(share):.1f} standard deviations from 0): the critics do "
-            "not see what the value depends on. Keep time_aware=True, show critics more (info['critic']), or use "
-            'form="published"',
+            "not see what the value depends on, or learn it too slowly. Keep time_aware=True, train longer, show critics more "
+            "(info['critic']), or use form=\"published\"",
             LuckDrift,
             stacklevel=2,
         )
