@@ -15,6 +15,7 @@ from vpac import UserError, budget_report
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.holding import AIM
 from vpac.report.deep import chart_of
 
 QUICK = {
@@ -32,9 +33,10 @@ def stake_of(agent):
 
 @pytest.mark.slow
 def test_the_stake_is_the_largest_that_the_budget_allows():
-    """Without a policy's own noise the stake √V / 2 = ½ has the mean ½; without a budget the stake is 1. With noise τ the
-    best stake is √((V − 5τ²) / 4). The averages over seeds are the budget and the exact frontier within four standard errors,
-    which are small, and one percent. Reports agree with the closed form; their intervals are four standard errors wide."""
+    """V is what is aimed at, 0.9 of the budget of 1. Without a policy's own noise the stake is √V / 2; without a budget it is 1.
+    With noise τ the best stake is √((V − 5τ²) / 4). The averages over seeds are V and the exact frontier within four standard
+    errors, which are small, and one percent; every budget is met. Reports agree with the closed form; their intervals are four
+    standard errors wide."""
     variances, gaps = [], []
     for seed in seeds():
         settings = QUICK | {"learning_rate": 1e-3}
@@ -45,8 +47,9 @@ def test_the_stake_is_the_largest_that_the_budget_allows():
         assert abs(report.mean.estimate - stake) < report.mean.high - report.mean.low
         assert 0.05 < agent.psi < 1.0  # ¼ is the price of the best stake
         variances.append(variance)
-        gaps.append(stake - np.sqrt((1.0 - 5.0 * noise**2) / 4.0))
-    for found, exact, largest in ((variances, 1.0, 0.03), (gaps, 0.0, 0.01)):
+        assert report.met
+        gaps.append(stake - np.sqrt((AIM - 5.0 * noise**2) / 4.0))
+    for found, exact, largest in ((variances, AIM, 0.03), (gaps, 0.0, 0.01)):
         error = np.std(found, ddof=1) / np.sqrt(len(found))
         assert abs(np.mean(found) - exact) < 4.0 * error + 0.01
         assert error < largest
