@@ -33,7 +33,7 @@ def stake_of(agent):
 
 @pytest.mark.slow
 def test_the_stake_is_the_largest_that_the_budget_allows():
-    """V is what is aimed at, 0.9 of the budget of 1. Without a policy's own noise the stake is √V / 2; without a budget it is 1.
+    """V is what is aimed at, 0.9 of the budget of 1. Without a policy's own noise the stake is √V / 2, without a budget 1.
     With noise τ the best stake is √((V − 5τ²) / 4). The averages over seeds are V and the exact frontier within four standard
     errors, which are small, and one percent; every budget is met. Reports agree with the closed form; their intervals are four
     standard errors wide."""
