@@ -190,28 +190,28 @@ def test_variance_of_a_discounted_choice_is_found():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vpac.deep.guards.LuckDrift")
 def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_does_not():
-    """Catch-up, ψ = 1: the risk has happened when there is something to choose. U = mean − ψ · variance is exact; each seed is
-    compared with PPO's."""
+    """Catch-up, ψ = 0.83: the risk has happened when there is something to choose. U = mean − ψ · variance is exact; each seed
+    is compared with PPO's."""
     settings = {
-        "envs": 64, "steps": 32, "epochs": 4, "minibatch": 512, "hidden": (16,), "learning_rate": 5e-3, "gamma": 0.95,
+        "envs": 32, "steps": 64, "epochs": 8, "minibatch": 256, "hidden": (64,), "learning_rate": 2.5e-3, "gamma": 0.95,
     }  # fmt: skip
+    psi = 0.83
     mdp = vpac.FiniteMDP.from_gymnasium("vpac/CatchUp-v0")
 
     def objectives(kind, **more):
         found = []
         for seed in seeds():
-            agent = kind("vpac/CatchUp-v0", seed=seed, **settings, **more).learn(81_920)
+            agent = kind("vpac/CatchUp-v0", seed=seed, **settings, **more).learn(100_000)
             logits = np.asarray(agent.policy().outputs(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
             moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
-            found.append(float(moments.mean - moments.total_variance))
+            found.append(float(moments.mean - psi * moments.total_variance))
         return np.array(found)
 
-    neutral, corrected = objectives(PPO), objectives(VPACPPO, psi=1.0)
-    published = objectives(VPACPPO, psi=1.0, form="published")
+    neutral, corrected = objectives(PPO), objectives(VPACPPO, psi=psi)
+    published = objectives(VPACPPO, psi=psi, form="published")
     assert bounds(corrected - neutral)[0] > 0.0
     assert bounds(published - neutral)[0] < 0.0  # it gains nothing that shows; some seeds collapse
     assert published.mean() < corrected.mean()
-    assert bounds(published - neutral)[0] < 0.0
 
 
 def test_psi_zero_is_ppo_bit_for_bit():
