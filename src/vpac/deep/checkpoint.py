@@ -12,7 +12,6 @@ from vpac.files import make_folder, sync_folder, unwritable
 if TYPE_CHECKING:
     from vpac.deep.agent import PPO
 
-T = TypeVar("T", bound="PPO")
 
 __all__ = ["has_checkpoint", "latest_checkpoint", "write_checkpoint"]
 

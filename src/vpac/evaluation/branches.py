@@ -24,7 +24,7 @@ from vpac.oracle.sources import VarianceSources, variance_sources
 
 __all__ = ["Walker", "Way", "exact_sources"]
 
-FRESH = np.zeros(1, bool)
+NEW_EPISODE = np.zeros(1, bool)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Walker:
 
     def _choose(self, observation: Any) -> Any:
         one = concatenate(self.seen, [observation], self._room)  # type: ignore[arg-type]
-        return next(iter(iterate(self._answers, self.actor.actions(one, FRESH))))
+        return next(iter(iterate(self._answers, self.actor.actions(one, NEW_EPISODE))))
 
     def _step(self, action: Any) -> tuple[Any, float, bool]:
         observation, reward, terminated, truncated, _ = five(self.env, action, what_it_is(self.given))

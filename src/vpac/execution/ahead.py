@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY", "Ahead", "by_processes", "by_threads"]
 
-T = TypeVar("T")
 MANY = 4000
 """Runs of a folder from which on it is worth to start processes; one core reads as many in less than a second."""
 CHUNK = 250

@@ -7,9 +7,9 @@ from typing import Any
 
 from vpac.execution.run import Run
 
-__all__ = ["LOOK", "Machines", "needs"]
+__all__ = ["REFRESH", "Machines", "needs"]
 
-LOOK = 5.0
+REFRESH = 5.0
 """Seconds between two looks at the cluster."""
 USUAL: dict[str, int] = {"CPU": 1, "memory": 512 * 2**20}
 """What a run is given; a worker that trains a tabular learner takes about 350 MB on one thread."""
@@ -34,7 +34,7 @@ class Machines:
 
     def look(self) -> None:
         """See which are there, unless that was just done."""
-        if time.monotonic() - self._seen > LOOK:
+        if time.monotonic() - self._seen > REFRESH:
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self.cores, self._seen = int(sum(node.get("CPU", 0) for node in nodes)), time.monotonic()
             self.largest = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in USUAL}

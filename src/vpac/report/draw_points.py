@@ -136,7 +136,7 @@ def name_points(figure: Any, axis: Any, panel: Points) -> None:
         ]
     box = axis.get_window_extent()
     frame = (box.x0 * unit, box.y0 * unit, box.x1 * unit, box.y1 * unit)
-    sizes = [_size(axis, name, style) for name, _, style in found]
+    sizes = [_text_size(axis, name, style) for name, _, style in found]
     everything = np.concatenate([np.empty((0, 2)), *points])
     boxes = place(
         [at for _, at, _ in found], [(w * unit, h * unit) for w, h in sizes], frame, everything, np.concatenate(lines)
@@ -155,7 +155,7 @@ def _seen(axis: Any, panel: Points, x: Any, y: Any) -> Any:
     return axis.transData.transform(np.stack((y, x) if panel.sideways else (x, y), axis=-1)).reshape(-1, 2)
 
 
-def _size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, float]:
+def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, float]:
     """Width and height of a word, in pixels."""
     trial = axis.annotate(plain(name), (0.5, 0.5), xycoords="axes fraction", **style)
     box = trial.get_window_extent()

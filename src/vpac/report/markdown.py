@@ -17,11 +17,11 @@ def claims_as_markdown(document: Document) -> str:
             "| experiment | claim | paper | ours | 95 % interval | |",
             "|---|---|---|---|---|---|",
         ]
-        lines += [_row(claim) for claim in document.claims if claim.group == group] + [""]
+        lines += [_markdown_row(claim) for claim in document.claims if claim.group == group] + [""]
     return "\n".join(lines)
 
 
-def _row(claim: ClaimRow) -> str:
+def _markdown_row(claim: ClaimRow) -> str:
     ours, interval = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
     name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
     cells = (name, claim.sentence, claim.paper_number, ours, interval, claim.verdict)
