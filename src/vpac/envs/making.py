@@ -16,7 +16,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
-from vpac.envs import naming, noise
+from vpac.envs import noise
+from vpac.envs.naming import allow_import
 from vpac.envs.flattening import flattened
 from vpac.errors import UserError, suggestion
 
@@ -92,7 +93,7 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
-    naming.name(name)
+    allow_import(name)
     home = _imported(module, name)
     if rest in gymnasium.registry:
         found = deepcopy(_registered(rest, name))
@@ -205,7 +206,7 @@ def _wrapper_path(path: str) -> str:
                 f"{suggestion(path, OWN)}"
             )
         return OWN[path]
-    naming.name(path)
+    allow_import(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):
         known = [

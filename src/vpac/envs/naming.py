@@ -7,13 +7,13 @@ import inspect
 
 import gymnasium
 
-__all__ = ["is_named_by_user", "is_wrapper_named", "name"]
+__all__ = ["allow_import", "is_named_by_user", "is_wrapper_named"]
 
 NAMED: set[str] = set()
 """Import paths of environments and wrappers that were named; what is read from files does not get here."""
 
 
-def name(path: str) -> None:
+def allow_import(path: str) -> None:
     """Note that the user has named this; of what has no module in it nothing needs to be noted."""
     if ":" in path:
         NAMED.add(path)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from vpac.envs import naming
+from vpac.envs.naming import allow_import, is_named_by_user, is_wrapper_named
 from vpac.envs.making import OWN, make_env, spec_of
 from vpac.errors import UserError
 
@@ -68,9 +68,9 @@ class Recipe:
 
     def unnamed(self) -> str:
         """The first import path in it that the user has not named; empty if there is none."""
-        if not naming.is_named_by_user(self.env):
+        if not is_named_by_user(self.env):
             return self.env
-        return next((path for path, _ in self.wrappers if not naming.is_wrapper_named(path)), "")
+        return next((path for path, _ in self.wrappers if not is_wrapper_named(path)), "")
 
     def flags(self) -> str:
         """What to add to a command so that all of it is named; wrappers only if naming the environment is not enough."""
@@ -123,13 +123,13 @@ class Wanted:
                 else ""
             )
         if self.env is not None:
-            naming.name(self.env)
+            allow_import(self.env)
             stored = replace(stored, env=self.env)
         chosen = replace(stored, arguments={**stored.arguments, **self.arguments})
         if self.wrappers is not None:
             chosen = replace(chosen, wrappers=tuple(self.wrappers))
             for path, _ in chosen.wrappers:
-                naming.name(path)
+                allow_import(path)
         self._check(chosen, where)
         taken = _pairs({key: value for key, value in stored.arguments.items() if key not in self.arguments})
         taken += ["its wrappers"] if stored.wrappers and self.wrappers is None else []

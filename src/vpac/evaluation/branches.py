@@ -20,7 +20,8 @@ from vpac.evaluation.fitting import takes_vectors
 from vpac.learners.learner import Learner
 from vpac.learners.sight import TRANSPARENT
 from vpac.oracle.policies import greedy
-from vpac.oracle.sources import VarianceSources, variance_sources
+from vpac.oracle.sources import VarianceSources
+from vpac.oracle.sources import variance_sources as exactly
 
 __all__ = ["Walker", "Way", "exact_sources"]
 
@@ -195,4 +196,4 @@ def exact_sources(
     theta = agent.weights.theta
     if theta.shape != (inner.mdp.n_states, inner.mdp.n_actions):
         return None
-    return variance_sources(inner.mdp, greedy(theta) if deterministic else agent.policy(), gamma, limit)
+    return exactly(inner.mdp, greedy(theta) if deterministic else agent.policy(), gamma, limit)

@@ -20,7 +20,7 @@ from typing import Any
 from vpac._version import __version__
 from vpac.errors import UserError
 from vpac.execution.deadlines import Deadlines, beating
-from vpac.execution.machines import LOOK, Machines, needs
+from vpac.execution.machines import REFRESH, Machines, needs
 from vpac.execution.patience import Unreadable
 from vpac.execution.reaching import check_address
 from vpac.execution.run import Run
@@ -61,7 +61,7 @@ class Flow:
         room: Callable[[], int],
         bury: Callable[[Run, BaseException], Outcome | None],
         look: Callable[[], None] = lambda: None,
-        pause: float = LOOK,
+        pause: float = REFRESH,
     ) -> None:
         self.submit, self.room, self.bury, self.look, self.pause = submit, room, bury, look, pause
         self.flying: dict[str, Run] = {}
@@ -139,7 +139,7 @@ class OnRay:
                 del self._given[name]
                 self._ray.cancel(self._refs[name], force=True)
 
-        flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, min(LOOK, limits.pause))
+        flow = Flow(submit, self._room, partial(self._bury, store, deaths), look, min(REFRESH, limits.pause))
         try:
             for outcome in flow.run(runs):
                 self._refs.pop(outcome.name, None)

@@ -16,7 +16,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.rows import row_sums
 from vpac.errors import UserError
-from vpac.oracle import sparse
+from vpac.oracle.sparse import solve_iteratively
 from vpac.typing import BoolArray, FloatArray
 
 __all__ = ["Chain", "OracleError", "backup", "look_ahead"]
@@ -124,7 +124,7 @@ def _solve_dense(discount: float, matrix: FloatArray, source: FloatArray) -> tup
 def _solve_sparse(discount: float, matrix: Any, source: FloatArray) -> tuple[FloatArray, FloatArray]:
     step = discount * matrix
     try:
-        x = sparse.solve(step, source, AIM)
+        x = solve_iteratively(step, source, AIM)
     except RuntimeError as error:
         raise OracleError(f"the linear system is singular: {error}") from None
     return _checked(x, x - step @ x - source)

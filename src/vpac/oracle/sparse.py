@@ -14,7 +14,7 @@ import numpy as np
 
 from vpac.typing import FloatArray
 
-__all__ = ["solve"]
+__all__ = ["solve_iteratively"]
 
 KRYLOV_STEPS, KRYLOV_STARTS = 500, 4
 """How long a Krylov iteration is given, and how often it may begin anew after breaking down."""
@@ -26,7 +26,7 @@ WHOLE_FACTORS = 20_000
 Solve = Callable[[FloatArray], FloatArray]
 
 
-def solve(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
+def solve_iteratively(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
     """x = source + step · x for a CSR matrix. Aims at a residual below `tolerance` · max |x|; the caller must check it.
 
     Raises a `RuntimeError` if 1 − step has to be factorised and is singular.
