@@ -51,9 +51,9 @@ def measure(store: Path) -> None:
     """What the runs and checkpoints of the PPO family in a store take, by the rows of their curves, and at the most rows."""
     import numpy as np
 
-    from vpac.deep.history import MOST as MOST_ROWS
-    from vpac.execution.deep import ROWS
-    from vpac.execution.store import Store
+    from vpac.deep.logs import MOST as MOST_ROWS
+    from vpac.lab.kinds.deep import ROWS
+    from vpac.lab.store.store import Store
 
     def tell(what: str, size: float, base: float, row: float, most: int) -> None:
         print(

@@ -4,7 +4,7 @@
     python benchmarks/intervals.py --trials 3000
 
 Nominally 95 %. An end that is unknown is beyond the truth. The last column is the share of samples that come with the note that
-their variance rests on too few episodes (`vpac.risk.trust`).
+their variance rests on too few episodes (`vpac.risk.sample`).
 """
 
 from __future__ import annotations

@@ -31,16 +31,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vpac.execution import store as storing
-from vpac.execution.executors import Processes
-from vpac.execution.perform import perform
-from vpac.execution.provenance import provenance
-from vpac.execution.run import Run
-from vpac.execution.scratch import Scratch
-from vpac.execution.store import Store
-from vpac.execution.study import plan
-from vpac.experiments.reading import read_experiment
-from vpac.experiments.spec import Arm, Experiment
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.experiments.spec import Arm, Experiment
+from vpac.lab.kinds.perform import perform
+from vpac.lab.store import store as storing
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Processes
+from vpac.lab.workers.study import plan
+from vpac.lab.workers.worker import provenance
 
 ARMS, GROUP = 10, 64
 SECONDS, MEGABYTES = 60.0, 1500.0
@@ -203,7 +203,7 @@ def drift(values: list[float]) -> float:
 def long_run(steps: int, folder: Path) -> bool:
     """Memory and speed of a PPO run, at `POINTS` moments."""
     import vpac.deep
-    from vpac.deep.records import JsonLines
+    from vpac.deep.logs import JsonLines
 
     agent = vpac.deep.PPO("CartPole-v1", seed=1, **PPO)
     lines = JsonLines(folder / "metrics.jsonl", agent)

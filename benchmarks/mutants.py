@@ -65,13 +65,13 @@ class Result(NamedTuple):
     """The test that killed it, or why it could not be tried."""
 
 
-BY_HAND = Tests(("tests/learners/test_by_hand.py", "tests/learners/test_enumeration.py"), compiled=False)
-SOFTMAX = Tests(("tests/learners/test_softmax.py",))
-CUT = Tests(("tests/learners/test_ratios.py", "-k", "cut_carries or two_actions_by_hand"))
-ON_POLICY_LOOP = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "tables_on_policy and VPAC and published"))
-OFF_POLICY_LOOP = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "tables_off_policy and VPAC and clipped"))
-TILES = Tests(("tests/learners/test_gymnasium_loop.py", "-k", "test_tiles and VPAC and not OffPolicy"))
-MVPI = Tests(("tests/learners/test_mvpi.py", "-k", "finds_what_exact"))
+BY_HAND = Tests(("tests/tabular/test_by_hand.py", "tests/tabular/test_enumeration.py"), compiled=False)
+SOFTMAX = Tests(("tests/tabular/test_softmax.py",))
+CUT = Tests(("tests/tabular/test_ratios.py", "-k", "cut_carries or two_actions_by_hand"))
+ON_POLICY_LOOP = Tests(("tests/tabular/test_gymnasium_loop.py", "-k", "tables_on_policy and VPAC and published"))
+OFF_POLICY_LOOP = Tests(("tests/tabular/test_gymnasium_loop.py", "-k", "tables_off_policy and VPAC and clipped"))
+TILES = Tests(("tests/tabular/test_gymnasium_loop.py", "-k", "test_tiles and VPAC and not OffPolicy"))
+MVPI = Tests(("tests/tabular/test_mvpi.py", "-k", "finds_what_exact"))
 BOOKKEEPING = Tests(("tests/deep/test_bookkeeping.py",))
 PPO = Tests(("tests/deep/test_ppo.py",))
 PRESETS = Tests(("tests/deep/test_presets.py",))
@@ -84,7 +84,7 @@ GUARDS = Tests(("tests/deep/test_guards.py",))
 SPECS = Tests(("tests/experiments/test_specs.py",))
 
 TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
-    ("learners/penalty.py", BY_HAND): (
+    ("tabular/update.py", BY_HAND): (
         ("x-with-advantage", "psi * 2.0 * trace.x * q", "psi * 2.0 * trace.x * (q - v)"),
         ("baseline-added", "_corrected(settings, trace, psi, q - v, sigma)", "_corrected(settings, trace, psi, q + v, sigma)"),
         ("vaac-baseline-added", "_vaac_published(settings, trace, psi, q - v,", "_vaac_published(settings, trace, psi, q + v,"),
@@ -102,8 +102,6 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("vaac-without-value", "settings.gamma * trace.collected_bar - trace.value_0", "settings.gamma * trace.collected_bar"),
         ("off-policy-price-once", "psi if trace.first else 2.0 * psi", "psi"),
         ("off-policy-price-always-twice", "psi if trace.first else 2.0 * psi", "2.0 * psi"),
-    ),
-    ("learners/trace.py", BY_HAND): (
         ("x-without-ratio", "gamma * rho_next * (x + t_bar * delta)", "gamma * (x + t_bar * delta)"),
         ("x-forgets", "gamma * rho_next * (x + t_bar * delta)", "gamma * rho_next * t_bar * delta"),
         ("t-bar-ratio-once", "gamma * gamma * rho_next * rho_next", "gamma * gamma * rho_next"),
@@ -116,8 +114,6 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("offset-without-value", "state_value - reference if settings.baseline else -reference", "-reference"),
         ("reference-of-state", "reference = state_value", "reference = mean"),
         ("reference-of-action", "reference = action_value", "reference = state_value"),
-    ),
-    ("learners/critics.py", BY_HAND): (
         ("variance-ratio-once", "delta * delta + ahead * ahead * s_next", "delta * delta + settings.gamma * ahead * s_next"),
         ("variance-gamma-once", "delta * delta + ahead * ahead * s_next", "delta * delta + ahead * rho * s_next"),
         ("moment-cross-term-once", "2.0 * reward * ahead * q_next", "reward * ahead * q_next"),
@@ -125,16 +121,15 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("value-without-ratio", "reward + ahead * q_next - q", "reward + settings.gamma * q_next - q"),
         ("expected-with-chance", "q_next, s_next, 1.0)", "q_next, s_next, policy_next[action])"),
         ("end-is-bootstrapped", "reward, q, s, 0.0, 0.0, 1.0", "reward, q, s, q, s, 1.0"),
-    ),
-    ("learners/step.py", BY_HAND): (
         ("luck-without-gamma", "settings.gamma * mean_value(w, there, policy_next)", "mean_value(w, there, policy_next)"),
         ("actor-before-critics", "action, policy, q_after, s_after)", "action, policy, q, s)"),
         ("score-without-temperature", "alpha_theta * settings.score * weight", "alpha_theta * weight"),
         ("baseline-of-wrong-critic", "s_mean = mean_value(weights.z,", "s_mean = mean_value(weights.w,"),
         ("spread-with-value-rate", "+= alpha_z * delta_bar", "+= alpha_w * delta_bar"),
         ("tiles-not-counted", "q + len(here) * alpha_w * delta", "q + alpha_w * delta"),
+        ("volatility-paid-by-actor", "return 0.0, psi", "return psi, 0.0"),
     ),
-    ("learners/monte_carlo.py", BY_HAND): (
+    ("tabular/monte_carlo.py", BY_HAND): (
         ("published-targets-without-ratio", "reward * tape.product[step] if from_start else reward", "reward"),
         ("published-targets-ratio-twice", "(rho_next if back == 0 or not from_start else 1.0)", "rho_next"),
         ("cut-without-ratio", "if from_start else rho_after", "if from_start else 1.0"),
@@ -146,19 +141,19 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("actors-error-without-ratio", "settings.gamma * rho * q_next - q", "settings.gamma * q_next - q"),
         ("taped-luck-without-gamma", "+ settings.gamma * mean_value(weights.w, there", "+ mean_value(weights.w, there"),
     ),
-    ("learners/softmax.py", BY_HAND): (
+    ("tabular/kernel/softmax.py", BY_HAND): (
         ("mean-of-actions", "policy[action] * value(weights, active, action)", "value(weights, active, action) / len(policy)"),
         ("score-without-policy", " - policy[other])", ")"),
     ),
-    ("learners/softmax.py", SOFTMAX): (
+    ("tabular/kernel/softmax.py", SOFTMAX): (
         ("temperature-ignored", "value(theta, active, action) * coldness", "value(theta, active, action)"),
         ("fours-not-summed", "total += exponentiate_four(", "total = exponentiate_four("),
     ),
-    ("learners/exponential.py", SOFTMAX): (
+    ("tabular/kernel/exponential.py", SOFTMAX): (
         ("short-polynomial", "DEGREE = 13", "DEGREE = 9"),
         ("score-of-four-added", "score = builder.fsub(ones,", "score = builder.fadd(ones,"),
     ),
-    ("learners/behaviour.py", BY_HAND): (
+    ("tabular/behaviour.py", BY_HAND): (
         ("clipped-at-two", "min(1.0, rho)", "min(2.0, rho)"),
         ("actors-ratio-unclipped", "clipped if settings.clip_actor else rho", "rho"),
         ("greedy-share", "+= 1.0 - settings.epsilon", "= 1.0 - settings.epsilon"),
@@ -166,23 +161,20 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("risk/volatility.py", BY_HAND): (
         ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),
     ),
-    ("learners/volatility.py", BY_HAND): (
-        ("volatility-paid-by-actor", "return 0.0, psi", "return psi, 0.0"),
-    ),
-    ("learners/actor_critic.py", CUT): (
+    ("tabular/loop.py", CUT): (
         ("cut-ratio-not-passed", "tape, steps, rho, ahead, ahead_square", "tape, steps, 1.0, ahead, ahead_square"),
         ("cut-square-of-value", "0.0 if terminated else value(weights.z,", "0.0 if terminated else value(weights.w,"),
     ),
-    ("learners/actor_critic.py", ON_POLICY_LOOP): (
+    ("tabular/loop.py", ON_POLICY_LOOP): (
         ("return-not-discounted", "discount *= settings.gamma", "discount *= 1.0"),
     ),
-    ("learners/actor_critic.py", OFF_POLICY_LOOP): (
+    ("tabular/loop.py", OFF_POLICY_LOOP): (
         ("effective-share", "square_sum += product * product", "square_sum += product"),
     ),
-    ("learners/actor_critic.py", TILES): (
+    ("tabular/loop.py", TILES): (
         ("spread-rate-not-shared", "rates.alpha_z[episode] / world.n_active", "rates.alpha_z[episode]"),
     ),
-    ("learners/actor_critic.py", MVPI): (
+    ("tabular/loop.py", MVPI): (
         ("mean-of-return-not-step", "((1.0 - settings.gamma) * total", "(total"),
     ),
     ("deep/normaliser.py", BOOKKEEPING): (
@@ -198,21 +190,19 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("deep/rollout.py", BOOKKEEPING): (
         ("floor-is-ceiling", "np.maximum(rollout.rewards, floor)", "np.minimum(rollout.rewards, floor)"),
         ("mean-reward-of-idle-steps", "float(rewards[rollout.valid > 0.0].mean())", "float(rewards.mean())"),
-    ),
-    ("deep/episodes.py", BOOKKEEPING): (
         ("episode-discounted-early", "self.gamma**self.lengths * rewards", "self.gamma ** (self.lengths + 1.0) * rewards"),
         ("episode-counts-idle-steps", "self.lengths += valid", "self.lengths += 1.0"),
         ("episode-scores-idle-steps", "self.score += rewards * valid", "self.score += rewards"),
         ("variance-of-scores", '"return_variance": float(sums.var())', '"return_variance": float(score.var())'),
     ),
-    ("deep/conditioning.py", BOOKKEEPING): (
+    ("deep/price.py", BOOKKEEPING): (
         ("prices-even", "share * (self.high**0.5 - self.low**0.5)) ** 2", "share * (self.high - self.low)) ** 2"),
         ("price-shown-from-zero", "2.0 * share - 1.0", "share"),
         ("price-shown-even", "(np.sqrt(psi) - self.low**0.5)", "(psi - self.low**0.5)"),
         ("all-prices-drawn", "self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))",
          "self.now[:] = self.within.drawn(self.generator.random(len(which)))"),
     ),
-    ("deep/ppo.py", PPO): (
+    ("deep/update.py", PPO): (
         ("weight-decay-ignored", "if self.weight_decay else []", "if False else []"),
         ("gradient-not-clipped", "[] if self.max_grad_norm is None else", "[] if True else"),
         ("surrogate-of-best", "jnp.minimum(ratio * lesson.weights", "jnp.maximum(ratio * lesson.weights"),
@@ -295,7 +285,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("measured-behind-gamma-once", "        gamma**2 * cut * scene", "        gamma * cut * scene"),
         ("successors-ignored", "if scene.successors is None:", "if True:"),
     ),
-    ("deep/agent.py", LEARNER): (
+    ("deep/ppo.py", LEARNER): (
         ("traces-not-reset", "self.trace = Trace.first(self.environments.n)", "pass"),
         ("scale-not-reset", "self.rewards.restart()", "pass"),
         ("trace-not-carried", "self.trace = spread.trace", "pass"),
@@ -323,13 +313,13 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("extras-never-scaled", "self.context.add(rollout)", "pass"),
         ("critics-blind", "Scene.of(self.context.beside(rollout),", "Scene.of(rollout,"),
     ),
-    ("deep/agent.py", GUARDS): (
+    ("deep/ppo.py", GUARDS): (
         ("drift-felt-in-scaled-units", "float(np.mean(psi)) * scale", "float(np.mean(psi))"),
         ("drift-warned-of-at-once", "2 * self.timesteps > self.span[1]", "True"),
         ("drift-warned-of-again", " and not self._warned", ""),
         ("drift-of-published-form", 'if o.form == "corrected" and', "if"),
     ),
-    ("deep/context.py", CONTEXT): (
+    ("deep/rollout.py", CONTEXT): (
         ("successor-at-the-same-time", "rollout.elapsed[:-1] + 1.0", "rollout.elapsed[:-1]"),
         ("successor-after-a-restart", "rollout.elapsed[:-1] + 1.0", "rollout.elapsed[1:]"),
         ("time-from-zero", "raw[..., 0] / self.limit - 1.0", "raw[..., 0] / self.limit"),
@@ -337,12 +327,10 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("time-of-idle-steps", "[:-1][rollout.valid > 0.0]", "[:-1].reshape(-1, self.columns)"),
         ("context-not-bounded", "np.clip(scaled, -SEEN, SEEN)", "scaled"),
         ("limit-ignored", "self.time_aware and self.limit is not None", "False"),
-    ),
-    ("deep/rollout.py", CONTEXT): (
         ("time-restarts-at-the-end", "~self.valid if self.after is None else self.over", "self.over"),
         ("time-restarts-with-rollouts", "rows[0] = first", "rows[0] = 0.0"),
     ),
-    ("deep/guards.py", GUARDS): (
+    ("deep/diagnostics.py", GUARDS): (
         ("drift-given-survival", "after[ends & (elapsed + 1.0 <= k)]", "[]"),
         ("drift-ends-late", "(elapsed + 1.0 <= k)", "(elapsed + 1.0 < k)"),
         ("drift-of-idle-steps", "before[acted & (elapsed == k)]", "before[elapsed == k]"),
@@ -355,7 +343,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("episodes-never-forgotten", "self.sums[part] *= min(1.0, room / max(self.sums[part.start], 1e-9))", "pass"),
         ("episodes-forgotten-together", "(slice(0, 3), slice(3, 6))", "(slice(0, 6),)"),
     ),
-    ("deep/brain.py", UPDATES): (
+    ("deep/update.py", UPDATES): (
         ("policy-decay-not-passed", "(options.max_grad_norm, options.weight_decay,", "(options.max_grad_norm, 0.0,"),
         ("critic-decay-not-passed", "critic_max_grad_norm, options.weight_decay,", "critic_max_grad_norm, 0.0,"),
         ("critics-clipped-as-policy", "options.critic_max_grad_norm", "options.max_grad_norm"),
@@ -372,7 +360,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("preset-discount", '"gamma": 0.99,', '"gamma": 0.999,'),
         ("preset-weight-decay", '"weight_decay": 0.01,', '"weight_decay": 0.0,'),
     ),
-    ("experiments/mujoco.py", SPECS): (
+    ("lab/experiments/mujoco.py", SPECS): (
         ("todays-prices", "SCALED = 100.0", "SCALED = 10.0"),
         ("todays-vaac-price", "arms=_arms(psi / SCALED, 0.15 / SCALED, {})", "arms=_arms(psi / SCALED, 0.15, {})"),
     ),

@@ -32,11 +32,11 @@ from rich.table import Table
 
 from vpac import VPAC, oracle
 from vpac.envs import FiniteMDP, PuddleWorld
-from vpac.execution.executors import Processes
-from vpac.execution.index import index
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.spec import Arm, Experiment
+from vpac.lab.experiments.spec import Arm, Experiment
+from vpac.lab.store.index import index
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Processes
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.oracle.threads import one_blas_thread
 
 GAMMA, NEAR = 0.95, 0.2

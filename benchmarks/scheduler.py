@@ -23,9 +23,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vpac.execution.cluster import AHEAD, Flow
-from vpac.execution.run import Run
-from vpac.execution.worker import Outcome
+from vpac.lab.store.run import Run
+from vpac.lab.workers.cluster import AHEAD, Flow
+from vpac.lab.workers.worker import Outcome
 
 SECONDS = (0.018, 0.024, 0.026, 0.028, 0.031, 0.033, 0.037, 0.044, 0.073, 0.415, 52.367)
 """How long the first 102 arms of `vpac reproduce --runs 1` took on two shared cores: the shortest, the deciles, the longest."""
@@ -50,7 +50,7 @@ class Real:
     """Ray on this machine."""
 
     def __init__(self) -> None:
-        from vpac.execution.cluster import OnRay
+        from vpac.lab.workers.cluster import OnRay
 
         self.hands = OnRay("local")
         self.task = self.hands._ray.remote(nothing).options(max_retries=0, num_cpus=1)

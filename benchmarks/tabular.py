@@ -43,15 +43,14 @@ from rich.table import Table
 import naive
 from vpac import VPAC, oracle
 from vpac.envs import ContinuousPuddleWorld, FiniteMDP, FourRooms, PuddleWorld
-from vpac.learners import settings as codes
-from vpac.learners.actor_critic import train
-from vpac.learners.exact import exact_moments
-from vpac.learners.features import tile_coder
-from vpac.learners.generator import generator
-from vpac.learners.monte_carlo import Tape
-from vpac.learners.settings import Settings
-from vpac.learners.state import GOOD, History, Rates, Weights, Workspace
-from vpac.learners.worlds import World, compile_mdp, compile_puddle
+from vpac.tabular import arrays as codes
+from vpac.tabular.arrays import GOOD, History, Rates, Settings, Weights, Workspace
+from vpac.tabular.environment import World, compile_mdp, compile_puddle
+from vpac.tabular.exact import exact_moments
+from vpac.tabular.features import tile_coder
+from vpac.tabular.kernel.generator import generator
+from vpac.tabular.loop import train
+from vpac.tabular.monte_carlo import Tape
 
 GAMMA, ALPHA_THETA, ALPHA_W, ALPHA_Z = 0.99, 0.01, 0.5, 0.5
 LIMIT, REPETITIONS, NAIVE_EPISODES = 500, 7, 200

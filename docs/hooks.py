@@ -1,6 +1,6 @@
 """Parts of the documentation that are made from the code, so that they cannot drift: a table of settings, pieces of source.
 
-A line `<!-- code: src/vpac/learners/trace.py begin advance -->` in a page becomes the source of these functions or classes (a
+A line `<!-- code: src/vpac/tabular/update.py begin advance -->` in a page becomes the source of these functions or classes (a
 method is `Class.method`). A piece is found by its name, so it needs no marks in the source, and a name that is gone stops the
 build. `<!-- notebook: examples/tour.ipynb -->` becomes the notebook: its words, its code, and the outputs that are kept in it.
 """

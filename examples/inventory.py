@@ -19,12 +19,12 @@ import numpy as np
 
 from vpac import AC, VPAC, FiniteMDP
 from vpac.envs import FiniteMDPEnv
-from vpac.execution.measuring import Measurement, frontier_point
-from vpac.learners import learn_many
+from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.report.chart import Chart, Line, Lines, Points, Spots
+from vpac.lab.report.draw import write
+from vpac.lab.report.trade_off import framed, spots_of
 from vpac.oracle import Frontier, Moments, evaluate, frontier, greedy
-from vpac.report.chart import Chart, Line, Lines, Points, Spots
-from vpac.report.draw import write
-from vpac.report.trade_off_chart import framed, spots_of
+from vpac.tabular import learn_many
 
 
 class Inventory(FiniteMDPEnv):

@@ -19,10 +19,10 @@ import numpy as np
 
 import vpac
 from portfolio import Portfolio
-from vpac.execution.measuring import Measurement, frontier_point
-from vpac.report.chart import Chart
-from vpac.report.draw import write
-from vpac.report.trade_off_chart import frontier_panel
+from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.report.chart import Chart
+from vpac.lab.report.draw import write
+from vpac.lab.report.trade_off import frontier_panel
 from vpac.risk import TradeOff
 
 PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)

@@ -21,12 +21,12 @@ import numpy as np
 from gymnasium import spaces
 
 from vpac import AC, VPAC
-from vpac.execution.measuring import Measurement, frontier_point
-from vpac.learners import Learner, learn_many
-from vpac.report.chart import Chart, Line, Lines
-from vpac.report.draw import write
-from vpac.report.trade_off_chart import framed, spots_of
+from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.report.chart import Chart, Line, Lines
+from vpac.lab.report.draw import write
+from vpac.lab.report.trade_off import framed, spots_of
 from vpac.risk import FrontierPoint, std
+from vpac.tabular import Learner, learn_many
 
 Policy = Callable[[np.ndarray], Any]
 """The action for an observation; one that is played by `play_many`, also the actions for rows of them."""

@@ -11,11 +11,23 @@ from functools import cache
 import numpy as np
 
 from vpac.envs.four_rooms import FourRooms
+from vpac.lab.report.chart import (
+    Chart,
+    Grid,
+    Line,
+    Lines,
+    Plane,
+    Points,
+    Rectangle,
+    Reference,
+    Region,
+    Spots,
+    Table,
+    Trajectory,
+)
+from vpac.lab.report.document import ClaimRow, Document, Estimate, Failure, Section
+from vpac.lab.report.frontier import explore, policy_arrows
 from vpac.oracle import Frontier, evaluate, greedy, optimal_policy
-from vpac.report.chart import Chart, Grid, Line, Lines, Plane, Points, Rectangle, Reference, Region, Spots, Trajectory
-from vpac.report.document import ClaimRow, Document, Estimate, Failure, Section
-from vpac.report.explorer import explore, policy_arrows
-from vpac.report.tables import Table
 
 GAMMA = 0.99
 HOSTILE = "</script><script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"

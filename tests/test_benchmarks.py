@@ -69,11 +69,11 @@ def test_the_speed_claims_compare_with_their_bars(monkeypatch):
 
 
 def test_a_store_made_for_the_benchmark_is_one_that_a_study_leaves(monkeypatch, tmp_path):
-    from vpac.execution.executors import Serial
-    from vpac.execution.store import Store
-    from vpac.execution.study import carry_out_studies, plan
-    from vpac.execution.worker import carry_out
-    from vpac.experiments.reading import read_experiment
+    from vpac.lab.experiments.catalogue import read_experiment
+    from vpac.lab.store.store import Store
+    from vpac.lab.workers.pool import Serial
+    from vpac.lab.workers.study import carry_out_studies, plan
+    from vpac.lab.workers.worker import carry_out
 
     load, wait = script("load", monkeypatch), os.fsync
     plans = [plan(read_experiment(load.fill(tmp_path, 12)), full=True)]

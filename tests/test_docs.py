@@ -13,8 +13,8 @@ import pytest
 from vpac.cli import VERBS, _parsed
 from vpac.cli.reading import gather
 from vpac.deep.options import PRESETS, Options
-from vpac.execution.deep import DEEP
-from vpac.execution.training import ALGORITHMS
+from vpac.lab.kinds.deep import DEEP
+from vpac.lab.kinds.tabular import ALGORITHMS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -74,14 +74,14 @@ def test_every_piece_of_source_that_a_page_shows_is_there(path):
 
 def test_source_is_found_by_its_name():
     made = hooks()
-    assert made.source_of("src/vpac/learners/ac.py", "AC").startswith("class AC(Learner):")
-    assert made.source_of("src/vpac/learners/penalty.py", "_corrected").startswith("@inlined\ndef _corrected(")
-    assert made.source_of("src/vpac/learners/ac.py", "AC.__init__").startswith("def __init__(self")
-    page = made.on_page_markdown("a\n<!-- code: src/vpac/learners/trace.py begin advance -->\nb")
-    assert page.startswith('a\n```python title="src/vpac/learners/trace.py"\n@inlined\ndef begin(')
+    assert made.source_of("src/vpac/tabular/agents.py", "AC").startswith("class AC(Learner):")
+    assert made.source_of("src/vpac/tabular/update.py", "_corrected").startswith("@inlined\ndef _corrected(")
+    assert made.source_of("src/vpac/tabular/agents.py", "AC.__init__").startswith("def __init__(self")
+    page = made.on_page_markdown("a\n<!-- code: src/vpac/tabular/update.py begin advance -->\nb")
+    assert page.startswith('a\n```python title="src/vpac/tabular/update.py"\n@inlined\ndef begin(')
     assert page.endswith("\n```\nb")
     assert "\ndef advance(" in page
-    for wrong in ("src/vpac/learners/ac.py ACC", "src/vpac/learners/ac.py", "README.md AC"):
+    for wrong in ("src/vpac/tabular/agents.py ACC", "src/vpac/tabular/agents.py", "README.md AC"):
         with pytest.raises(LookupError):
             made.on_page_markdown(f"<!-- code: {wrong} -->")
 

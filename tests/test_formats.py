@@ -11,13 +11,13 @@ import pytest
 
 from forging import forge
 from vpac.errors import UserError
-from vpac.evaluation.loading import load_agent
-from vpac.execution.index import index
-from vpac.execution.store import Newer, Store
-from vpac.execution.study import read_study, studies
-from vpac.learners import VPAC
+from vpac.evaluation.actors import load_agent
+from vpac.lab.store.index import index
+from vpac.lab.store.store import Newer, Store
+from vpac.lab.workers.study import read_study, studies
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed
+from vpac.tabular import VPAC
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OLD = FIXTURES / "format-1"
@@ -31,9 +31,9 @@ def formats(what: str) -> list:
 
 def test_there_is_a_fixture_of_every_format():
     from vpac.deep import policy, saved
-    from vpac.execution import notes, run
-    from vpac.learners import storage
-    from vpac.risk import storage as samples
+    from vpac.lab.store import notes, run
+    from vpac.risk import sample as samples
+    from vpac.tabular import storage
 
     newest = {"learner": storage.FORMAT, "agent": saved.FORMAT, "sample.json": samples.FORMAT, "store": notes.FORMAT}
     assert policy.FORMAT == saved.FORMAT
@@ -70,7 +70,7 @@ def test_an_agent_goes_on_learning_and_is_saved_again(tmp_path, folder):
     """Its history has rows of then and of now."""
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO
-    from vpac.report.deep import chart_of
+    from vpac.lab.report.deep_training import chart_of
 
     agent = VPACPPO.load(folder).learn(32)
     agent.save(tmp_path)
@@ -132,7 +132,7 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
 def test_a_checkpoint_of_the_future_is_neither_damaged_nor_passed_over(tmp_path):
     pytest.importorskip("jax")
     from vpac.deep import PPO
-    from vpac.deep.checkpoint import latest_checkpoint, write_checkpoint
+    from vpac.deep.storage import latest_checkpoint, write_checkpoint
 
     agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
     for _ in range(2):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vpac.execution.executors import Serial
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.catalogue import EXPERIMENTS
-from vpac.experiments.spec import Arm, Experiment
+from vpac.lab.experiments.catalogue import EXPERIMENTS
+from vpac.lab.experiments.spec import Arm, Experiment
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 SCALES = {"training": 0.004, "convergence": 0.0002, "prediction": 0.01}
 

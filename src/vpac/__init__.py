@@ -2,26 +2,25 @@
 
 from typing import TYPE_CHECKING
 
-from vpac import _start as _start  # before what takes its time
+from vpac import _start as _start  # before what takes its time, learners
 from vpac._lazy import lazily
 from vpac._version import __version__
 from vpac.envs.registration import register
 
 if TYPE_CHECKING:
-    from vpac import deep, envs, evaluation, learners, oracle, risk
+    from vpac import deep, envs, evaluation, oracle, risk, tabular
     from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
-    from vpac.evaluation.budgets import budget_report
-    from vpac.evaluation.measure import evaluate
-    from vpac.learners import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
+    from vpac.evaluation.measure import budget_report, evaluate
     from vpac.risk.budget import Budget
     from vpac.risk.sample import ReturnSample
+    from vpac.tabular import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
 __all__ = [
     "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
     "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "ReturnSample", "UserError", "__version__", "budget_report", "deep",
-    "envs", "evaluate", "evaluation", "learners", "oracle", "risk",
+    "envs", "evaluate", "evaluation", "learners", "oracle", "risk", "tabular",
 ]  # fmt: skip
 
 LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
@@ -29,18 +28,19 @@ LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAA
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        **dict.fromkeys(LEARNERS, "vpac.learners"),
+        **dict.fromkeys(LEARNERS, "vpac.tabular"),
         **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "Budget": "vpac.risk.budget",
         "ReturnSample": "vpac.risk.sample",
         "UserError": "vpac.errors",
-        "budget_report": "vpac.evaluation.budgets",
+        "budget_report": "vpac.evaluation.measure",
         "envs": "vpac.envs",
         "evaluate": "vpac.evaluation.measure",
         "evaluation": "vpac.evaluation",
         "learners": "vpac.learners",
+        "tabular": "vpac.tabular",
         "oracle": "vpac.oracle",
         "risk": "vpac.risk",
     },

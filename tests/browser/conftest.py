@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from demo import HOSTILE, document
-from vpac.report.page import write_page
+from vpac.lab.report.page import write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tiny import little
-from vpac.execution.executors import Serial
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.spec import Arm, Claim
-from vpac.report.build import build
+from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report.build import build
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=alert(1)>"
 

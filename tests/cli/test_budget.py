@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from cli.test_cli import run
-from vpac.learners import VPAC
-from vpac.report import training as report
-from vpac.report.style import save_figure
+from vpac.lab.report import training as report
+from vpac.lab.report.style import save_figure
+from vpac.tabular import VPAC
 
 
 def test_a_budget_of_a_tabular_learner(capsys, tmp_path, monkeypatch):

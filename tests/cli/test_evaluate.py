@@ -9,8 +9,8 @@ import vpac
 from cli.test_cli import run
 from vpac.cli.evaluating import _file_name
 from vpac.evaluation import load_agent
-from vpac.execution.run import Run
-from vpac.execution.store import Result, Store
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Result, Store
 from vpac.risk import ReturnSample
 
 
@@ -98,9 +98,9 @@ def test_another_environment(capsys, trained, tmp_path):
 
 
 def test_a_run_of_the_store(capsys, tmp_path):
-    from vpac.execution.executors import make_executor
-    from vpac.execution.study import carry_out_studies, plan
-    from vpac.experiments.catalogue import EXPERIMENTS
+    from vpac.lab.experiments.catalogue import EXPERIMENTS
+    from vpac.lab.workers.pool import make_executor
+    from vpac.lab.workers.study import carry_out_studies, plan
 
     store = Store(tmp_path / "results")
     plans = [plan(EXPERIMENTS["four-rooms/performance"], full=False, runs=1, scale=0.01)]
@@ -126,7 +126,7 @@ def test_a_stored_run_with_a_wrapper_by_name_and_by_folder(capsys, tmp_path, mon
     arrays = dict(zip(("theta", "w", "z", "mean"), map(np.array, learner.weights), strict=True))
     store, stored = Store(tmp_path / "results"), Run(task, 0, 1)
     store.write(stored, Result({"episode": [1.0]}, arrays, {}), {})
-    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED", set())
     common = ["--store", store.root, "--episodes", 4, "--out", tmp_path / "x", "--json"]
     named = ["--env", "vpac.envs:CatchUp"]
     wrap = ["--wrap", "gymnasium.wrappers:ClipReward", "max_reward=0.0"]
@@ -196,7 +196,7 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
 
 
 def test_the_picture_of_policies_that_hardly_vary(tmp_path):
-    from vpac.report import draw, measuring
+    from vpac.lab.report import draw, measuring
 
     flat = ReturnSample(np.ones(20), np.ones(20), np.ones(20, int), np.ones(20, bool), 0.9)
     chart = measuring.chart({"flat": flat, "_other $": flat})
@@ -209,8 +209,8 @@ def test_the_picture_of_policies_that_hardly_vary(tmp_path):
 
 def test_the_picture_says_whose_returns_it_shows(tmp_path):
     """It travels alone: title, how many episodes, mean and spread are in it, and no name of the legend leaves it."""
-    from vpac.report import draw, measuring
-    from vpac.report.style import figure_style
+    from vpac.lab.report import draw, measuring
+    from vpac.lab.report.style import figure_style
 
     x = np.array([-1.0, 0.0, 1.0, 2.0] * 250)
     about = {"env": "Shop-v0", "deterministic": True}
@@ -235,7 +235,7 @@ def test_the_picture_says_whose_returns_it_shows(tmp_path):
 
 def test_no_density_where_no_episode_ended():
     """Exponential returns begin at 0 with their highest density: it is not smeared out, and all of it is there."""
-    from vpac.report import measuring
+    from vpac.lab.report import measuring
 
     x = np.sort(np.random.default_rng(0).exponential(size=2000))
     sample = ReturnSample(x, x, np.ones(2000, int), np.ones(2000, bool), 0.9)
@@ -249,7 +249,7 @@ def test_no_density_where_no_episode_ended():
 
 def test_words_of_a_comparison():
     """Said of whom it is likelier, and never surer than the numbers are."""
-    from vpac.report.measuring import comparison_table
+    from vpac.lab.report.measuring import comparison_table
     from vpac.risk import compare_samples
 
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from vpac.cli import main
-from vpac.execution import frontier
+from vpac.lab import frontier
 
 
 @pytest.fixture(autouse=True)

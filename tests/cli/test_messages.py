@@ -12,7 +12,7 @@ import vpac
 from cli.test_cli import run
 from vpac.cli import VERBS
 from vpac.cli.listing import runs_table
-from vpac.envs.making import make_env
+from vpac.envs.make import make_env
 from vpac.errors import UserError
 
 MODULE = """

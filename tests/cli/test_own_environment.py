@@ -218,7 +218,7 @@ def unnamed(folder, monkeypatch):
     (folder / "other_for_tests.py").write_text(OTHER)
 
     def forget():
-        monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+        monkeypatch.setattr("vpac.envs.make.NAMED", set())
 
     forget()
     yield forget

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from cli.test_cli import run
-from vpac.execution.deep import DEEP
-from vpac.execution.training import ALGORITHMS
-from vpac.learners import AC, VPAC, Diverged
+from vpac.lab.kinds.deep import DEEP
+from vpac.lab.kinds.tabular import ALGORITHMS
+from vpac.tabular import AC, VPAC, Diverged
 
 
 def test_train_writes_policies_curves_and_a_figure(capsys, tmp_path):

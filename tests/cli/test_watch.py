@@ -14,10 +14,10 @@ from cli.test_cli import run
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.spaces import Interface
 from vpac.envs.tables import make_env
-from vpac.execution.run import Run
-from vpac.execution.store import Result, Store
-from vpac.learners import VPAC
-from vpac.report.video import pace
+from vpac.lab.report.video import pace
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Result, Store
+from vpac.tabular import VPAC
 
 
 def policy_for(env: str) -> NumpyPolicy:

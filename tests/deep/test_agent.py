@@ -24,7 +24,7 @@ from vpac.cli import main
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO, NotFinite, load_policy
-from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.storage import latest_checkpoint
 from vpac.deep.vector import Loop
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
@@ -60,7 +60,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(stop, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::vpac.deep.guards.LuckDrift")  # so small a critic lags behind
+@pytest.mark.filterwarnings("ignore::vpac.deep.diagnostics.LuckDrift")  # so small a critic lags behind
 def test_killed_at_random_moments_it_ends_the_same(tmp_path):
     words = [
         "train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "12000",

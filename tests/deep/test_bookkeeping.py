@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from vpac.deep.conditioning import PriceRange, Prices
-from vpac.deep.episodes import Episode, Episodes, recently
 from vpac.deep.normaliser import RewardScale, RunningMoments
-from vpac.deep.rollout import Rollout, paid
+from vpac.deep.price import PriceRange, Prices
+from vpac.deep.rollout import Episode, Episodes, Rollout, paid, recently
 
 
 def test_moments_of_pieces_are_those_of_the_whole(rng):

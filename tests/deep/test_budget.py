@@ -14,9 +14,9 @@ from vpac import UserError, budget_report
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
-from vpac.deep.checkpoint import latest_checkpoint
-from vpac.deep.holding import AIM
-from vpac.report.deep import chart_of
+from vpac.deep.budget import AIM
+from vpac.deep.storage import latest_checkpoint
+from vpac.lab.report.deep_training import chart_of
 
 QUICK = {
     "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,

@@ -11,7 +11,7 @@ import probes
 from seeds import bounds, seeds
 from vpac import UserError
 from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
-from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.storage import latest_checkpoint
 
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,

@@ -15,8 +15,7 @@ from vpac import UserError
 pytest.importorskip("jax")
 
 from vpac.deep import VPACPPO
-from vpac.deep.context import Context
-from vpac.deep.rollout import Rollout, Tape
+from vpac.deep.rollout import Context, Rollout, Tape
 
 SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
 

@@ -13,7 +13,7 @@ jnp = pytest.importorskip("jax.numpy")
 from vpac.deep.assessment import Ledger, Scene, assess_spread, assess_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
-from vpac.deep.ppo import Lesson, policy_gradient  # noqa: E402
+from vpac.deep.update import Lesson, policy_gradient  # noqa: E402
 
 GAMMA, PSI, SCALE = 0.8, 0.7, 0.5
 

@@ -12,7 +12,7 @@ jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import VPACPPO  # noqa: E402
 from vpac.deep.assessment import Ledger  # noqa: E402
-from vpac.deep.guards import LEARNED, Drift, Episodic, LuckDrift  # noqa: E402
+from vpac.deep.diagnostics import LEARNED, Drift, Episodic, LuckDrift  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 

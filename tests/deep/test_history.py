@@ -10,15 +10,14 @@ import pytest
 from forging import forge
 
 pytest.importorskip("jax")
-from vpac.deep import PPO, history, records
-from vpac.deep.history import History
-from vpac.deep.records import JsonLines, spacing
+from vpac.deep import PPO, logs
+from vpac.deep.logs import History, JsonLines, spacing
 from vpac.errors import UserError
 
 
 @pytest.fixture
 def eight(monkeypatch):
-    monkeypatch.setattr(history, "MOST", 8)
+    monkeypatch.setattr(logs, "MOST", 8)
 
 
 def row(number: int) -> dict[str, float]:
@@ -51,7 +50,7 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_been(eight):
 
 
 def test_a_saved_agent_has_a_bounded_history(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "MOST", 4)
+    monkeypatch.setattr(logs, "MOST", 4)
     small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 2}
     agent = PPO("CartPole-v1", **small).learn(16 * 6)
     agent.save(tmp_path)
@@ -95,7 +94,7 @@ def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
 
 
 def test_lines_are_bounded_and_the_same_however_often_a_run_is_stopped(eight, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "LINES", 16)
+    monkeypatch.setattr(logs, "LINES", 16)
     path, other = tmp_path / "metrics.jsonl", tmp_path / "other.jsonl"
     for last in (15, 16, 17, 33, 64, 65, 200):
         path.unlink(missing_ok=True)
@@ -113,9 +112,9 @@ def test_lines_are_bounded_and_the_same_however_often_a_run_is_stopped(eight, tm
 
 def test_tensorboard_is_told_of_the_same_iterations(tmp_path, monkeypatch):
     pytest.importorskip("tensorboard")
-    monkeypatch.setattr(records, "LINES", 4)
+    monkeypatch.setattr(logs, "LINES", 4)
     agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
-    board, told = records.TensorBoard(tmp_path, agent), []
+    board, told = logs.TensorBoard(tmp_path, agent), []
     monkeypatch.setattr(board, "_write", lambda numbers, step: told.append(step // 16))
     agent.learn(16 * 11, callback=board)
     board.close()

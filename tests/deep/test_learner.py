@@ -14,9 +14,10 @@ from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows,
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep import PPO, VAACPPO, VPACPPO, brain  # noqa: E402
+from vpac.deep import PPO, VAACPPO, VPACPPO  # noqa: E402
+from vpac.deep import update as updating  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
-from vpac.deep.ppo import Optimiser  # noqa: E402
+from vpac.deep.update import Optimiser  # noqa: E402
 from vpac.risk.schedules import as_schedule  # noqa: E402
 
 LIMIT, TOTAL = 5, 5
@@ -296,7 +297,7 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
         max_grad_norm=0.7, critic_max_grad_norm=0.9, **SMALL,
     ).learn(36)  # fmt: skip
     seen = {"critics": [], "targets": []}
-    improve_policy, regress = brain.improve_policy, brain.regress
+    improve_policy, regress = updating.improve_policy, updating.regress
 
     def improving(policy, state, lesson, rows, rate, entropy, **how):
         seen.update(
@@ -309,8 +310,8 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
         seen["targets"].append(np.asarray(how["targets"]))
         return regress(critic, state, **how)
 
-    monkeypatch.setattr(brain, "improve_policy", improving)
-    monkeypatch.setattr(brain, "regress", regressing)
+    monkeypatch.setattr(updating, "improve_policy", improving)
+    monkeypatch.setattr(updating, "regress", regressing)
     agent.span, agent.timesteps = (0, 72), 36
     agent._update(agent._collect())
     agent._finish(None)

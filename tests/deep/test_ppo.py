@@ -10,7 +10,7 @@ import pytest
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep.networks import MLP, Categorical, Critic, Gaussian  # noqa: E402
-from vpac.deep.ppo import Lesson, Optimiser, improve_policy, regress, surrogate  # noqa: E402
+from vpac.deep.update import Lesson, Optimiser, improve_policy, regress, surrogate  # noqa: E402
 
 PLAIN = Optimiser(max_grad_norm=None, weight_decay=0.0, adam_eps=1.0)
 """ε = 1: the first step of Adam is g / (|g| + 1), which shows how long the gradient is."""

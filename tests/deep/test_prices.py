@@ -11,7 +11,7 @@ from vpac import budget_report, evaluate
 
 pytest.importorskip("jax")
 from vpac.deep import VAACPPO, VPACPPO
-from vpac.report.deep import chart_of
+from vpac.lab.report.deep_training import chart_of
 
 OPTIONS = [
     {},

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.assessment import Scene, assess_spread, assess_value
+from vpac.deep.diagnostics import Episodic
 from vpac.deep.estimators import Trace
-from vpac.deep.guards import Episodic
 
 QUICK = {
     "envs": 64, "steps": 16, "epochs": 4, "minibatch": 256, "hidden": (8,), "learning_rate": 1e-2, "gamma": 0.9,
@@ -188,7 +188,7 @@ def test_variance_of_a_discounted_choice_is_found():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::vpac.deep.guards.LuckDrift")
+@pytest.mark.filterwarnings("ignore::vpac.deep.diagnostics.LuckDrift")
 def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_does_not():
     """Catch-up, ψ = 0.83: the risk has happened when there is something to choose. U = mean − ψ · variance is exact; each seed
     is compared with PPO's."""

@@ -17,10 +17,10 @@ from vpac.cli import main  # noqa: E402
 from vpac.deep import VPACPPO, load_policy  # noqa: E402
 from vpac.deep.options import Options  # noqa: E402
 from vpac.envs import RememberReturn, spec_of  # noqa: E402
-from vpac.envs.recipes import Wanted  # noqa: E402
+from vpac.envs.make import Wanted  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
 from vpac.evaluation import evaluate, load_agent  # noqa: E402
-from vpac.execution.agents import find_agents  # noqa: E402
+from vpac.lab.kinds.agents import find_agents  # noqa: E402
 from vpac.risk.schedules import Constant  # noqa: E402
 
 
@@ -41,7 +41,7 @@ def test_the_recipe_of_the_environment_is_kept(tmp_path, monkeypatch):
     about = json.loads((tmp_path / "agent" / "agent.json").read_text())
     assert (about["env"], about["arguments"]) == ("vpac.envs:CatchUp", {"luck": 1.0})
     assert about["wrappers"] == [["RewardNoise", {"std": 0.5}]]
-    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED", set())
     with pytest.raises(UserError, match=r"VPACPPO\.load\('.*', 'vpac\.envs:CatchUp'\)"):
         VPACPPO.load(tmp_path / "agent")
     again = VPACPPO.load(tmp_path / "agent", "vpac.envs:CatchUp").environments.recipe

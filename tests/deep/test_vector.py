@@ -11,9 +11,8 @@ from vpac import UserError
 pytest.importorskip("jax")
 from vpac.deep import PPO
 from vpac.deep.playing import play
-from vpac.deep.pools import NoisyPool, OfEnvPool
 from vpac.deep.spaces import Interface
-from vpac.deep.vector import Loop, environments, has_envpool
+from vpac.deep.vector import Loop, NoisyPool, OfEnvPool, environments, has_envpool
 
 SHOWN = {"exclude_current_positions_from_observation": False}
 needs_pool = pytest.mark.skipif(not has_envpool("Hopper-v5"), reason="EnvPool or MuJoCo is not installed")

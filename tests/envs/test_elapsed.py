@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, TimeAwareObservation
 
 from vpac.envs import look_over, make_env
-from vpac.envs.elapsed import as_row, tells_time
+from vpac.envs.observations import as_row, tells_time
 
 WEEKS = 12
 HIDDEN = "the observation does not show the time: a policy cannot plan for the end"

@@ -13,7 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 
 import vpac
 from envs.test_checking import Forgetful, Old, Right, SeededStartOnly, Unseeded
-from vpac.envs import first_look
+from vpac.envs import check
 from vpac.errors import UserError
 
 
@@ -106,14 +106,14 @@ def test_what_is_used_is_another_one_and_each_name_is_looked_at_once(counted):
 
 
 def test_what_comes_with_gymnasium_or_vpac_is_not(monkeypatch):
-    monkeypatch.setattr(first_look, "_look", lambda *_: pytest.fail("looked at"))
+    monkeypatch.setattr(check, "_look", lambda *_: pytest.fail("looked at"))
     for name in ("CartPole-v1", "vpac/FourRooms-v0", "vpac.envs:CatchUp", vpac.envs.CatchUp):
         vpac.AC(name, tilings=1, tiles=2)
         evaluated(name)
 
 
 def test_nothing_is_looked_at_in_the_runs_of_a_study(counted):
-    with first_look.looked_at():
+    with check.looked_at():
         vpac.AC(counted, tilings=2)
     assert (counted.made, counted.resets) == (1, 0)
 
@@ -176,7 +176,7 @@ def test_looking_changes_no_result(monkeypatch):
         return learner.weights.theta, learner.returns, np.random.random(), random.random()  # noqa: NPY002
 
     looked = results(lambda: Loose())
-    monkeypatch.setattr(first_look, "_look", lambda *_: None)
+    monkeypatch.setattr(check, "_look", lambda *_: None)
     for one, other in zip(looked, results(lambda: Loose()), strict=True):
         assert np.array_equal(one, other)
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vpac.envs.graph import closed_classes, reached
-from vpac.envs.rows import row_sums
+from vpac.envs.finite_mdp import closed_classes, reached
+from vpac.envs.validation import row_sums
 
 
 def edges(*pairs):

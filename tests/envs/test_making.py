@@ -15,8 +15,8 @@ from gymnasium.wrappers import FlattenObservation
 from vpac import AC, VPAC
 from vpac.envs import CatchUp, RewardNoise, make_env, spec_of
 from vpac.errors import UserError
-from vpac.learners import learn_many
 from vpac.sealing import sealed
+from vpac.tabular import learn_many
 
 MODULE = """
 import gymnasium, numpy as np
@@ -192,7 +192,7 @@ def test_every_run_makes_its_own_with_wrappers_that_record_nothing():
 def test_a_file_does_not_say_what_is_imported(tmp_path, monkeypatch):
     AC("ours_for_tests:Parts", seed=0, tilings=2).learn(2).save(tmp_path / "agent")
     assert AC.load(tmp_path / "agent").episodes == 2  # this process' user has named it
-    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED", set())
     with pytest.raises(
         UserError, match=r"by an import path, 'ours_for_tests:Parts', .* AC.load\(.*'ours_for_tests:Parts'\)"
     ):

@@ -11,7 +11,7 @@ import reference
 from shop import shop
 from vpac import FiniteMDP, oracle
 from vpac.envs import RememberReturn, check_env, make_env, remembering, spec_of
-from vpac.envs.recipes import recipe_of
+from vpac.envs.make import recipe_of
 from vpac.envs.remember import memory_of, return_range
 from vpac.errors import UserError
 

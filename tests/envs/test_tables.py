@@ -10,7 +10,7 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.making import make_env
+from vpac.envs.make import make_env
 from vpac.envs.registration import WORLDS
 from vpac.errors import UserError
 

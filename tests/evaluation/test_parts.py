@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vpac.evaluation.parts import PARTS, estimate
-from vpac.risk.intervals import mean_interval
-from vpac.risk.rare import rare_mean_interval
+from vpac.evaluation.sources import PARTS, estimate
+from vpac.risk.intervals import mean_interval, rare_mean_interval
 
 STEPS, DRAWS, COST, JOLT = 10, 4, 5.0, 4.0
 

@@ -5,10 +5,9 @@ from pydantic import ValidationError
 
 from tiny import little
 from vpac.errors import UserError
-from vpac.execution.study import plan
-from vpac.experiments.catalogue import EXPERIMENTS, chosen
-from vpac.experiments.reading import read_experiment
-from vpac.experiments.spec import Arm, Claim, Experiment, arms_of_grid
+from vpac.lab.experiments.catalogue import EXPERIMENTS, chosen, read_experiment
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, arms_of_grid
+from vpac.lab.workers.study import plan
 
 PAPER = (
     "four-rooms/performance", "four-rooms/psi-curves", "four-rooms/qualitative", "four-rooms/start-cells",

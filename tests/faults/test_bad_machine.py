@@ -12,10 +12,10 @@ import time
 import pytest
 
 from tiny import SPEC, contents
-from vpac.execution.executors import Serial
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.reading import read_experiment
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 COMPILER = shutil.which("cc")
 SHIM = r"""

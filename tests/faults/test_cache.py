@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from vpac.learners import caching, compiled
+from vpac.tabular.kernel import compiled
 
 SCRIPT = "import little; print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))"
 DAMAGES = {
@@ -23,7 +23,7 @@ DAMAGES = {
     "other": lambda content, at: b"not what was written",
 }
 SOURCE = """
-from vpac.learners.compiled import compiled
+from vpac.tabular.kernel.compiled import compiled
 
 
 @compiled
@@ -110,14 +110,14 @@ def test_who_compiles_and_dies_or_takes_too_long_is_not_waited_for(little, monke
     total = load()
     holder = os.open(total._cache._lock, os.O_CREAT | os.O_RDWR)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    monkeypatch.setattr(caching, "PATIENCE", 0.2)
+    monkeypatch.setattr(compiled, "PATIENCE", 0.2)
     begun = time.monotonic()
     assert total(1000.0) == pytest.approx(7.485470860550345)
     assert time.monotonic() - begun > 0.2
     os.close(holder)  # as when it dies
     for path in files:
         path.unlink()
-    monkeypatch.setattr(caching, "PATIENCE", 1e9)
+    monkeypatch.setattr(compiled, "PATIENCE", 1e9)
     assert load()(1000.0) == pytest.approx(7.485470860550345)
 
 

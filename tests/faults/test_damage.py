@@ -11,16 +11,16 @@ import pytest
 
 from tiny import contents, little
 from vpac.errors import UserError
-from vpac.execution.executors import Serial
-from vpac.execution.index import index
-from vpac.execution.run import Run
-from vpac.execution.scratch import Scratch
-from vpac.execution.store import Damaged, Store
-from vpac.execution.study import carry_out_studies, damaged_notes, plan, read_study
-from vpac.experiments.spec import Arm
-from vpac.learners import VPAC
-from vpac.report.build import document_of
+from vpac.lab.experiments.spec import Arm
+from vpac.lab.report.build import document_of
+from vpac.lab.store.index import index
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Damaged, Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, damaged_notes, plan, read_study
 from vpac.risk.sample import ReturnSample
+from vpac.tabular import VPAC
 
 
 def damages(path: Path, seed: int = 0, flips: int = 24):
@@ -147,7 +147,7 @@ def test_any_file_of_a_store_and_the_study_ends_the_same(whole, store):
 
 def test_a_run_whose_checkpoints_are_all_damaged_begins_anew(tmp_path):
     pytest.importorskip("jax")
-    from vpac.execution.deep import train_deep
+    from vpac.lab.kinds.deep import train_deep
 
     settings = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4], "checkpoint_every": 2}
     task = {

@@ -15,11 +15,10 @@ import pytest
 
 from tiny import contents
 from vpac.cli import main
-from vpac.execution.check import check
-from vpac.execution.executors import Serial
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.reading import read_experiment
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, check, plan
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.slow

@@ -6,11 +6,11 @@ import gymnasium
 import pytest
 
 import probes
-from vpac.execution import worker
-from vpac.execution.executors import Serial
-from vpac.execution.store import Result, Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.spec import Arm, Experiment
+from vpac.lab.experiments.spec import Arm, Experiment
+from vpac.lab.store.store import Result, Store
+from vpac.lab.workers import worker
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 pytest.importorskip("jax")
 

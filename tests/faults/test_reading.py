@@ -9,13 +9,13 @@ import pytest
 
 from tiny import contents, little
 from vpac.cli import main
-from vpac.execution import patience
-from vpac.execution.executors import Serial
-from vpac.execution.index import index
-from vpac.execution.objects import Objects
-from vpac.execution.patience import Unreadable
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan, read_study
+from vpac.lab.store import place
+from vpac.lab.store.bucket import Objects
+from vpac.lab.store.index import index
+from vpac.lab.store.place import Unreadable
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan, read_study
 
 FILES = ("run.json", "metrics.parquet", "policy.safetensors")
 
@@ -27,7 +27,7 @@ class Flaky:
         self.left, self.name, self.number = times, name, number
         self.real = {"open": os.open, "read": os.read}
         self.handles = set()
-        monkeypatch.setattr(patience, "PAUSES", (0.0, 0.001, 0.001))
+        monkeypatch.setattr(place, "PAUSES", (0.0, 0.001, 0.001))
         monkeypatch.setattr(os, "open", self.open)
         if call == "read":
             monkeypatch.setattr(os, "read", self.read)
@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_looked_at_is_not_taken_for_none(store, monkeypa
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         return real(path, **how)
 
-    monkeypatch.setattr(patience, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(place, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(os, "stat", stale)
     assert store.has(name)
     left[0] = 10**9

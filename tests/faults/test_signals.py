@@ -16,14 +16,14 @@ import pytest
 from tiny import SPEC, little
 from vpac._start import is_command
 from vpac.cli import main
-from vpac.execution.executors import Serial
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
 from vpac.interruption import Terminated, handled, held, stopped_by
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 pytest.importorskip("jax")
 from vpac.deep import VPACPPO
-from vpac.deep.checkpoint import has_checkpoint, latest_checkpoint
+from vpac.deep.storage import has_checkpoint, latest_checkpoint
 
 SETTINGS = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 64, "hidden": (4,), "psi": 0.1}
 STEPS = 64 * 120
@@ -210,7 +210,7 @@ def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
 HALF_STARTED = """
 import os, signal
 from multiprocessing import resource_tracker, util
-from vpac.execution.{module} import {name}
+from vpac.lab.{module} import {name}
 from vpac.interruption import Terminated, handled
 resource_tracker.ensure_running()
 for holder, attribute in ((util, "spawnv_passfds"), (__import__("subprocess"), "Popen")):
@@ -293,7 +293,7 @@ def test_every_worker_starts_deaf_to_ctrl_c():
     code = """if 1:
         import signal
         from pathlib import Path
-        from vpac.execution.executors import _Worker
+        from vpac.lab.workers.pool import _Worker
 
         for _ in range(2):
             worker = _Worker.start()

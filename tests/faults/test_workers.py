@@ -12,13 +12,13 @@ import pytest
 
 from tiny import contents, little
 from vpac.errors import UserError
-from vpac.execution import executors
-from vpac.execution.executors import Processes, Serial, make_executor
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan
-from vpac.experiments.spec import Arm
-from vpac.learners import AC
+from vpac.lab.experiments.spec import Arm
+from vpac.lab.store.store import Store
+from vpac.lab.workers import pool
+from vpac.lab.workers.pool import Processes, Serial, make_executor
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.liveness import HUNG
+from vpac.tabular import AC
 
 WORLDS = ("Sound", "Hangs", "Hungry", "NotANumber")
 
@@ -44,7 +44,7 @@ def test_what_goes_wrong_in_one_run_is_reported_and_the_others_go_on(tmp_path):
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "LOOK", 0.1)  # of the driver; workers speak every second
+    monkeypatch.setattr(pool, "LOOK", 0.1)  # of the driver; workers speak every second
     plans = [plan(little(runs=10, episodes=400))]
     hands, stopped = Processes(2, silence=3.0), []
 
@@ -91,7 +91,7 @@ def test_only_a_loop_that_does_not_advance_is_stopped(script, code):
 def test_after_a_break_nobody_is_overdue(monkeypatch):
     """The machine slept, or the driver was stopped: the clock has jumped, and the workers could not speak either."""
     hands = Processes(1, time_limit=60.0, silence=60.0)
-    hands._workers.append(executors._Worker(None, None, at=executors.deque([None]), heard=True))
+    hands._workers.append(pool._Worker(None, None, at=pool.deque([None]), heard=True))
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 1e6)
     assert hands._overdue() == []

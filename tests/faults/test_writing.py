@@ -15,18 +15,18 @@ import pytest
 from tiny import little
 from vpac import files
 from vpac.cli import main
-from vpac.execution import local
-from vpac.execution.executors import Serial
-from vpac.execution.run import runs_of
-from vpac.execution.store import Result, Store
-from vpac.execution.study import carry_out_studies, plan, read_study
 from vpac.files import Unwritable, hold
-from vpac.learners import VPAC
+from vpac.lab.store import folder as store_folder
+from vpac.lab.store.run import runs_of
+from vpac.lab.store.store import Result, Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan, read_study
 from vpac.risk.sample import ReturnSample
+from vpac.tabular import VPAC
 
 CALLS = (
     (os, "fsync"), (os, "replace"), (os, "rename"), (os, "link"), (tempfile, "mkstemp"), (Path, "write_bytes"),
-    (Path, "mkdir"), (os, "fdopen"), (os, "open"), (os, "write"), (os, "mkdir"), (local, "sync_folders"),
+    (Path, "mkdir"), (os, "fdopen"), (os, "open"), (os, "write"), (os, "mkdir"), (store_folder, "sync_folders"),
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
@@ -123,8 +123,8 @@ def test_a_learner_keeps_its_last_good_generation(tmp_path, monkeypatch):
 def test_an_agent_and_its_checkpoints_keep_their_last_good_generation(tmp_path, monkeypatch):
     pytest.importorskip("jax")
     from vpac.deep import PPO, load_policy
-    from vpac.deep.checkpoint import latest_checkpoint, write_checkpoint
-    from vpac.deep.records import JsonLines
+    from vpac.deep.logs import JsonLines
+    from vpac.deep.storage import latest_checkpoint, write_checkpoint
 
     small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 1}
     agent = PPO("CartPole-v1", **small).learn(16)
@@ -225,7 +225,7 @@ def test_a_study_and_a_sample_keep_what_they_have(tmp_path, monkeypatch):
     before = read_study(store, "little")
 
     def write():
-        from vpac.execution.study import Tally, _write_study
+        from vpac.lab.workers.study import Tally, _write_study
 
         _write_study(large[0], store, Tally(seconds=1.0), "")
 
@@ -295,7 +295,7 @@ def test_the_command_line_says_what_could_not_be_written_and_exits_with_1(tmp_pa
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_the_study_and_not_the_run(tmp_path, monkeypatch):
-    from vpac.execution import worker
+    from vpac.lab.workers import worker
 
     def perform(run, scratch):
         raise Unwritable(errno.ENOSPC, "cannot write /x: No space left on device")

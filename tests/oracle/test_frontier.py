@@ -9,9 +9,9 @@ import reference
 from vpac import FiniteMDP, oracle
 from vpac.envs import CatchUp, FourRooms, RiskyShortcut
 from vpac.errors import UserError
-from vpac.oracle.deterministic import deterministic_policies
 from vpac.oracle.frontier import ascend
 from vpac.oracle.linear import OracleError
+from vpac.oracle.optimal import deterministic_policies
 
 
 def all_deterministic(mdp):
@@ -46,7 +46,7 @@ def test_the_frontier_is_a_frontier():
 
 
 def test_ascent_alone_is_good_where_enumeration_is_not_allowed(monkeypatch):
-    monkeypatch.setattr(sys.modules["vpac.oracle.deterministic"], "MOST_DETERMINISTIC", 0)
+    monkeypatch.setattr(sys.modules["vpac.oracle.optimal"], "MOST_DETERMINISTIC", 0)
     found = oracle.frontier(CatchUp().mdp, [0.5], 0.95)
     assert found.variances[0] <= 10.0
     assert found.objectives[0] >= 3.9

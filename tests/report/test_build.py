@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 
 from tiny import little, study
-from vpac.execution.executors import Serial
-from vpac.execution.notes import key_of
-from vpac.execution.store import Store
-from vpac.execution.study import carry_out_studies, plan, studies
-from vpac.experiments.catalogue import EXPERIMENTS
-from vpac.experiments.spec import Arm, Claim
-from vpac.report.build import build, document_of
-from vpac.report.chart import Reference
-from vpac.report.figures import _merged, styles
-from vpac.report.judge import anchor, score, verdict
-from vpac.report.look import NAMES
-from vpac.report.markdown import claims_as_markdown
-from vpac.report.places import stored_learner
-from vpac.report.results import read_results
-from vpac.report.search import winner
+from vpac.lab.experiments.catalogue import EXPERIMENTS
+from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report.build import build, document_of
+from vpac.lab.report.chart import Reference
+from vpac.lab.report.figures import _merged, styles
+from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, winner
+from vpac.lab.report.places import stored_learner
+from vpac.lab.report.results import read_results
+from vpac.lab.report.style import NAMES
+from vpac.lab.store.notes import key_of
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan, studies
 from vpac.risk.intervals import Interval
 
 GROUPS = {
@@ -218,7 +216,7 @@ def test_a_stored_learner_is_the_one_that_was_trained(little_store):
     results = read_results(little_store, study_, {})
     record = results.records["VPAC"][0]
     learner = stored_learner(record)
-    from vpac.execution.training import algorithm
+    from vpac.lab.kinds.tabular import algorithm
 
     fresh = algorithm("vpac")("vpac/RiskyShortcut-v0", seed=record.run.seed, gamma=0.95, psi=0.1).learn(40)
     np.testing.assert_array_equal(learner.weights.theta, fresh.weights.theta)

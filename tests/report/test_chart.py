@@ -11,18 +11,38 @@ import pytest
 
 import demo
 from vpac.envs.maps import EIGHT_MOVES
+from vpac.lab.report.chart import (
+    Arrow,
+    Chart,
+    Grid,
+    Line,
+    Lines,
+    Plane,
+    Points,
+    Reference,
+    Region,
+    Spots,
+    Table,
+    Trajectory,
+    shown,
+)
+from vpac.lab.report.draw import draw, static_svg, write
+from vpac.lab.report.frontier import policy_arrows
+from vpac.lab.report.geometry import (
+    along,
+    arrow_strokes,
+    beneath,
+    hatching,
+    outline,
+    overlap,
+    place_labels,
+    rectangle_hatching,
+    sorted_arrows,
+)
+from vpac.lab.report.interactive import figures, legend
+from vpac.lab.report.style import DARK, LIGHT, MARKERS, NAMES, SCALES, figure_style, look
+from vpac.lab.report.words import count_lines, thinned
 from vpac.oracle import evaluate
-from vpac.report.chart import Arrow, Chart, Grid, Line, Lines, Plane, Points, Reference, Region, Spots, Trajectory
-from vpac.report.draw import draw, static_svg, write
-from vpac.report.explorer import policy_arrows
-from vpac.report.geometry import arrow_strokes, beneath, hatching, outline, rectangle_hatching, sorted_arrows
-from vpac.report.interactive import figures, legend
-from vpac.report.labels import along, overlap, place
-from vpac.report.look import DARK, LIGHT, MARKERS, NAMES, look
-from vpac.report.scales import SCALES
-from vpac.report.style import figure_style
-from vpac.report.tables import Table, shown
-from vpac.report.thinning import count_lines, thinned
 
 EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)
 
@@ -247,13 +267,13 @@ def test_words_keep_out_of_each_others_way():
     at = 100.0 + rng.normal(0.0, 6.0, (12, 2))
     bars = np.concatenate([along([(x - 40.0, y), (x + 40.0, y)]) for x, y in at])
     sizes, frame = [(38.0, 9.0)] * 12, (0.0, 0.0, 260.0, 220.0)
-    found = place(at, sizes, frame, at, bars)
-    assert found == place(at, sizes, frame, at, bars)
+    found = place_labels(at, sizes, frame, at, bars)
+    assert found == place_labels(at, sizes, frame, at, bars)
     assert not any(overlap(a, b) for k, a in enumerate(found) for b in found[:k])
     assert all(min(a[:2]) >= 0.0 and a[2] <= 260.0 and a[3] <= 220.0 for a in found)
     for left, bottom, right, top in found:
         assert not ((at[:, 0] > left) & (at[:, 0] < right) & (at[:, 1] > bottom) & (at[:, 1] < top)).any()
-    (alone,) = place([(50.0, 50.0)], [(38.0, 9.0)], frame, np.array([[50.0, 50.0]]), np.empty((0, 2)))
+    (alone,) = place_labels([(50.0, 50.0)], [(38.0, 9.0)], frame, np.array([[50.0, 50.0]]), np.empty((0, 2)))
     assert (alone[0], alone[1]) == (pytest.approx(50.0 + 4.5 / 2**0.5), pytest.approx(50.0 + 4.5 / 2**0.5))
 
 

@@ -3,18 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vpac.execution.executors import Serial
-from vpac.execution.store import Result, Store
-from vpac.execution.study import carry_out_studies, plan, studies
-from vpac.experiments.catalogue import EXPERIMENTS
-from vpac.experiments.spec import FINAL
-from vpac.report.build import document_of
-from vpac.report.chart import Lines, Points
-from vpac.report.draw import static_svg
-from vpac.report.figures import chart_of
-from vpac.report.page import render
-from vpac.report.results import read_results
-from vpac.report.sections import section_of
+from vpac.lab.experiments.catalogue import EXPERIMENTS
+from vpac.lab.experiments.spec import FINAL
+from vpac.lab.report.build import document_of
+from vpac.lab.report.chart import Lines, Points
+from vpac.lab.report.draw import static_svg
+from vpac.lab.report.figures import chart_of
+from vpac.lab.report.page import render
+from vpac.lab.report.results import read_results
+from vpac.lab.report.sections import section_of
+from vpac.lab.store.store import Result, Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan, studies
 
 SPREAD = {"PPO": 4.0e5, "VAAC": 4.0e5, "VPAC": 1.0e5, "VPAC corrected": 9.0e5}
 

@@ -13,11 +13,11 @@ import pytest
 
 import demo
 from vpac.errors import UserError
-from vpac.report.chart import Chart, Line, Lines
-from vpac.report.document import Document, Estimate, Explorer, ExplorerPoint, Section
-from vpac.report.page import render, write_page, writing
-from vpac.report.page.views import duration
-from vpac.report.page.writing import as_json
+from vpac.lab.report.chart import Chart, Line, Lines
+from vpac.lab.report.document import Document, Estimate, Explorer, ExplorerPoint, Section
+from vpac.lab.report.page import render, write_page, writing
+from vpac.lab.report.page.views import duration
+from vpac.lab.report.page.writing import as_json
 
 
 @pytest.fixture(scope="module")

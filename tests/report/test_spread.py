@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from vpac.errors import UserError
-from vpac.execution.encoding import as_parquet, columns_of
-from vpac.execution.training import Training
-from vpac.report import spread
-from vpac.report import training as shown_training
-from vpac.report.results import Curve
-from vpac.report.spread import Spread, spread_of
-from vpac.report.words import band_of, over_runs
+from vpac.lab.kinds.tabular import Training
+from vpac.lab.report import results
+from vpac.lab.report import training as shown_training
+from vpac.lab.report.results import Curve, Spread, spread_of
+from vpac.lab.report.words import band_of, over_runs
+from vpac.lab.store.store import as_parquet, columns_of
 
 
 def tables(count: int, points: int = 5):
@@ -32,8 +31,8 @@ def runs_with(contents):
 def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeypatch, at_a_time):
     contents, values = tables(7)
     asked = []
-    monkeypatch.setattr(spread, "TABLES", at_a_time)
-    monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
+    monkeypatch.setattr(results, "TABLES", at_a_time)
+    monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
     found = spread_of(runs_with(contents), 10)
     assert max(asked) <= at_a_time
     assert (found.count, sum(asked)) == (7, 7)
@@ -45,8 +44,8 @@ def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeyp
 def test_large_tables_are_read_one_by_one(monkeypatch):
     contents, _ = tables(4)
     asked = []
-    monkeypatch.setattr(spread, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    spread_of(runs_with(contents), spread.NUMBERS)
+    monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
+    spread_of(runs_with(contents), results.NUMBERS)
     assert asked == [1, 1, 1, 1]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vpac.execution.theorems import Verdict
-from vpac.experiments.theorems import FORMULAS, WORLDS
-from vpac.report import theorems
+from vpac.lab.experiments.theorems import FORMULAS, WORLDS
+from vpac.lab.kinds.theorems import Verdict
+from vpac.lab.report import theorems
 
 
 def made_up():
@@ -82,8 +82,8 @@ def test_the_documented_table_is_the_one_that_is_computed():
     """docs/corrections.md quotes medians; recompute two cheap worlds and compare every digit that is printed."""
     import numpy as np
 
-    from vpac.execution.theorems import try_world
-    from vpac.experiments.theorems import SEED
+    from vpac.lab.experiments.theorems import SEED
+    from vpac.lab.kinds.theorems import try_world
 
     page = (Path(__file__).parents[2] / "docs" / "corrections.md").read_text(encoding="utf-8")
     seeds = np.random.SeedSequence(SEED).spawn(len(WORLDS))

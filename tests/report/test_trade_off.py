@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vpac.cli.evaluating import as_rich
-from vpac.execution.frontier import Found
-from vpac.execution.questions import Question
-from vpac.report.trade_off import tables
-from vpac.report.trade_off_chart import chart
+from vpac.lab.frontier import Found, Question
+from vpac.lab.report.trade_off import chart, tables
 from vpac.risk import FrontierPoint, Interval, TradeOff
 
 WORLD = "vpac/RiskyShortcut-v0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vpac.report.style import figure_style
-from vpac.report.training import _band
+from vpac.lab.report.style import figure_style
+from vpac.lab.report.training import _band
 
 
 def test_the_band_of_a_variance_ends_at_zero():

@@ -9,7 +9,7 @@ import pytest
 
 from vpac.errors import UserError
 from vpac.risk import Budget, BudgetReport, Interval, Multiplier, PricePath, as_budget
-from vpac.risk.budget_report import measured
+from vpac.risk.budget import measured
 
 NEW = Multiplier()
 

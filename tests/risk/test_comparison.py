@@ -24,22 +24,22 @@ def test_calm_against_wild():
 def test_equal_policies_leave_it_open():
     """Under equality Φ(−log ratio / error) is nearly uniform: 200 pairs, a mean of ½ within 4 standard errors."""
     rng = np.random.default_rng(8)
-    from vpac.risk import comparison
+    from vpac.risk import compare
 
     found = []
     for _ in range(200):
         x, y = rng.exponential(size=(2, 300))
-        found.append(comparison._varies_less(comparison._ratio(x, y, 0.95), x, y, 0.95))
+        found.append(compare._varies_less(compare._ratio(x, y, 0.95), x, y, 0.95))
     assert np.mean(found) == pytest.approx(0.5, abs=4 / np.sqrt(12 * 200))
     assert np.mean(np.array(found) < 0.05) < 0.12
 
 
 def test_the_ratio_is_covered():
     rng, covered = np.random.default_rng(9), []
-    from vpac.risk import comparison
+    from vpac.risk import compare
 
     for _ in range(400):
-        found = comparison._ratio(rng.exponential(2.0, 500), rng.exponential(size=500), 0.95)
+        found = compare._ratio(rng.exponential(2.0, 500), rng.exponential(size=500), 0.95)
         covered.append(found.low <= 4.0 <= found.high)
     assert np.mean(covered) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
 

@@ -5,8 +5,7 @@ import pytest
 
 from vpac.errors import UserError
 from vpac.risk import FrontierPoint, Interval, TradeOff, aversion_of, psi_of
-from vpac.risk.frontier import best_sharpe, dominated, knee
-from vpac.risk.search import first_prices, next_prices
+from vpac.risk.frontier import best_sharpe, dominated, first_prices, knee, next_prices
 
 
 def point(psi, mean, std, mean_error=0.0, std_error=0.0):

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from vpac.errors import UserError
-from vpac.report import measuring
+from vpac.lab.report import measuring
 from vpac.risk import MEASURES, Interval, ReturnSample, metrics
 from vpac.risk import influence as heavy
-from vpac.risk.trust import carriers
+from vpac.risk.sample import carriers
 
 
 def sample_of(x, **more):

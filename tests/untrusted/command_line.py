@@ -13,10 +13,13 @@ from unittest import mock
 from untrusted.targets import FIXTURES, SEEDS
 from vpac.cli import VERBS, main
 from vpac.errors import UserError
-from vpac.execution import executors, frontier, objects, study, training
-from vpac.execution.run import Run
 from vpac.files import write_text
-from vpac.report import guarding
+from vpac.lab import frontier
+from vpac.lab.kinds import tabular
+from vpac.lab.report import build
+from vpac.lab.store import bucket
+from vpac.lab.store.run import Run
+from vpac.lab.workers import pool, study
 
 VERB_WORDS = tuple(VERBS)
 WORDS = (
@@ -106,14 +109,14 @@ class Sandbox:
                 )
             )
             for home, name, instead in (
-                (training, "train", _short(training.train)), (executors, "make_executor", _here(executors.make_executor)),
-                (objects, "RETRIES", 0),
+                (tabular, "train", _short(tabular.train)), (pool, "make_executor", _here(pool.make_executor)),
+                (bucket, "RETRIES", 0),
                 (study, "carry_out_studies", _first(study.carry_out_studies)), (study, "plan", _little(study.plan)),
                 (frontier, "trace_frontier", _untraced),
             ):  # fmt: skip
                 stack.enter_context(mock.patch.object(home, name, instead))
             if not self.pages:
-                stack.enter_context(mock.patch.object(guarding, "write_what_can_be_shown", _empty))
+                stack.enter_context(mock.patch.object(build, "write_what_can_be_shown", _empty))
             os.chdir(self.here)
             stack.callback(os.chdir, before)
             yield self
@@ -162,7 +165,7 @@ def _here(make_executor):
 
     def here(*given):
         make_executor(*given).close()
-        return executors.Serial()
+        return pool.Serial()
 
     return here
 

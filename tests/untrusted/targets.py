@@ -14,19 +14,19 @@ from vpac.cli.reading import gather, key_values, read_policy, wrappers
 from vpac.envs.maps import GridMap, grid_world
 from vpac.envs.risky_shortcut import RiskyShortcut
 from vpac.errors import UserError
-from vpac.evaluation.loading import load_agent
-from vpac.execution.index import index
-from vpac.execution.places import place_at
-from vpac.execution.run import Run
-from vpac.execution.store import Damaged, Store
-from vpac.execution.study import read_study, studies
-from vpac.experiments.reading import read_experiment
-from vpac.learners import VPAC
-from vpac.learners.options import StepSizeOrder
-from vpac.report.build import build
+from vpac.evaluation.actors import load_agent
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.report.build import build
+from vpac.lab.store.index import index
+from vpac.lab.store.place import place_at
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Damaged, Store
+from vpac.lab.workers.study import read_study, studies
 from vpac.risk.sample import ReturnSample
 from vpac.risk.schedules import as_schedule
 from vpac.sealing import sealed
+from vpac.tabular import VPAC
+from vpac.tabular.options import StepSizeOrder
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -95,7 +95,7 @@ class Readers:
                 VPAC.load(self.folder / "learner").predict(0)
         elif name.startswith("checkpoints/") or name == "agent/weights.safetensors":
             from vpac.deep import VPACPPO
-            from vpac.deep.checkpoint import latest_checkpoint
+            from vpac.deep.storage import latest_checkpoint
 
             latest_checkpoint(VPACPPO, self.folder / "checkpoints")
             VPACPPO.load(self.folder / "agent")

@@ -21,19 +21,19 @@ import pytest
 from forging import forge
 from tiny import little
 from vpac.cli.watch import Watch
-from vpac.envs.recipes import Wanted
+from vpac.envs.make import Wanted
 from vpac.errors import UserError
-from vpac.evaluation.loading import load_agent
-from vpac.execution.agents import find_agents
-from vpac.execution.executors import Serial
-from vpac.execution.index import index
-from vpac.execution.store import Damaged, Store
-from vpac.execution.study import carry_out_studies, damaged_notes, plan, read_study
-from vpac.experiments.reading import read_experiment
-from vpac.learners import VPAC
-from vpac.report.build import build
+from vpac.evaluation.actors import load_agent
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.kinds.agents import find_agents
+from vpac.lab.report.build import build
+from vpac.lab.store.index import index
+from vpac.lab.store.store import Damaged, Store
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, damaged_notes, plan, read_study
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed
+from vpac.tabular import VPAC
 
 OLD = Path(__file__).parents[1] / "fixtures" / "format-1"
 DEEP = b"[" * 100_000
@@ -147,7 +147,7 @@ def test_no_file_decides_what_is_imported(tmp_path, env, monkeypatch):
 
 def forged_store(root: Path, change) -> Store:
     """A store with one run whose record is changed and sealed again, under the name that its content gives it."""
-    from vpac.execution.run import Run
+    from vpac.lab.store.run import Run
 
     store = Store(root)
     carry_out_studies([plan(little(runs=1))], store, Serial())
@@ -209,7 +209,7 @@ def test_naming_an_environment_names_no_other_code(tmp_path, monkeypatch, wrappe
         f"def called(env, **given): {ran}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("vpac.envs.naming.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED", set())
     shutil.copytree(OLD / "agent", tmp_path / "agent")
     about = {"env": "named:CartPoleEnv", "arguments": {}, "wrappers": [[wrapper, {}]]}
     forge(tmp_path / "agent", about)
@@ -249,9 +249,9 @@ def test_bombs_are_refused_within_bounded_memory(tmp_path):
 import resource, sys, time
 from pathlib import Path
 from vpac.errors import UserError
-from vpac.execution.store import Store
-from vpac.experiments.reading import read_experiment
-from vpac.learners import VPAC
+from vpac.lab.store.store import Store
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.tabular import VPAC
 from vpac.risk.sample import ReturnSample
 import polars, safetensors.numpy
 here = Path(sys.argv[1])

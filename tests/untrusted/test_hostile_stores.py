@@ -16,8 +16,8 @@ import pytest
 
 from tiny import SPEC, little
 from vpac.cli import main
-from vpac.execution.run import Run, runs_of
-from vpac.execution.store import Store
+from vpac.lab.store.run import Run, runs_of
+from vpac.lab.store.store import Store
 from vpac.sealing import sealed
 
 TOP = ("runs", "failed", "damaged", "checkpoints", "studies", "report", "figures", ".locks")
@@ -329,7 +329,7 @@ def test_what_is_no_file_is_not_read(copy, kind):
 import resource, sys
 from vpac.cli import main
 study, store, *policies = sys.argv[1:]
-import vpac.report.build, vpac.report.page, matplotlib.pyplot, polars
+import vpac.lab.report.build, vpac.lab.report.page, matplotlib.pyplot, polars
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**31, resource.RLIM_INFINITY))
 codes = [main(["sweep", study])]

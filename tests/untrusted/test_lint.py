@@ -16,7 +16,7 @@ MODULES = {
 }  # fmt: skip
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 CALLS = {"load", "loads", "read_array", "fromfile", "memmap"}
-IMPORTERS = {"envs/making.py", "envs/naming.py", "evaluation/loading.py", "_lazy.py"}
+IMPORTERS = {"envs/make.py", "evaluation/actors.py", "_lazy.py"}
 """Files that import by name: what users name, what a fixed table names, our own modules."""
 
 

@@ -15,19 +15,18 @@ import tyro
 
 from vpac._start import end_with
 from vpac.cli.checking import Check
+from vpac.cli.completion import with_hints
 from vpac.cli.evaluating import Evaluate
 from vpac.cli.frontier import Frontier
-from vpac.cli.hints import with_hints
 from vpac.cli.output import complain, refuse, say, show
 from vpac.cli.reading import gather
-from vpac.cli.reporting import Report
-from vpac.cli.studies import Reproduce, Runs, Sweep
+from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.training import Train
 from vpac.cli.watch import Watch
 from vpac.errors import UserError, one_of, suggestion
-from vpac.execution.patience import Unreadable
 from vpac.files import Unwritable
 from vpac.interruption import Terminated, handled, stopped_by
+from vpac.lab.store.place import Unreadable
 
 __all__ = ["main"]
 
@@ -79,11 +78,11 @@ class Solve:
     def run(self) -> int:
         from vpac.cli.reading import key_values, read_policy
         from vpac.envs.finite_mdp import FiniteMDP
-        from vpac.envs.making import make_env
+        from vpac.envs.make import make_env
         from vpac.files import make_folder
+        from vpac.lab.report import solution
+        from vpac.lab.report.style import figure_kind
         from vpac.oracle import evaluate
-        from vpac.report import solution
-        from vpac.report.style import figure_kind
 
         if self.plot:
             figure_kind(self.plot)
@@ -113,8 +112,7 @@ class Doctor:
     """Print JSON instead of tables."""
 
     def run(self) -> int:
-        from vpac.cli.doctor import examine
-        from vpac.cli.listing import health_tables
+        from vpac.cli.listing import examine, health_tables
 
         health = examine()
         show(asdict(health) if self.json else None, *health_tables(health))
@@ -154,8 +152,7 @@ def _parsed(arguments: Sequence[str]) -> Any:
 def _general(arguments: Sequence[str]) -> int | None:
     """What `vpac` answers without a verb; None if there is one."""
     from vpac._version import __version__
-    from vpac.cli.completion import SHELLS, completion
-    from vpac.cli.overview import overview
+    from vpac.cli.completion import SHELLS, completion, overview
 
     word = arguments[0] if arguments else ""
     if word in ("", "-h", "--help"):

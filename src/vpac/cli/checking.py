@@ -12,7 +12,7 @@ from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
-    from vpac.envs.checking import Findings
+    from vpac.envs.check import Findings
 
 __all__ = ["Check"]
 
@@ -44,10 +44,10 @@ class Check:
         """Make it, look it over, tell."""
         from rich.table import Table
 
+        from vpac.checks import whole
         from vpac.cli.reading import key_values, wrappers
-        from vpac.envs.checking import look_over
-        from vpac.envs.making import make_env
-        from vpac.learners.checks import whole
+        from vpac.envs.check import look_over
+        from vpac.envs.make import make_env
 
         env = make_env(self.env, wrappers(self.wrap), **key_values(self.set))
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
@@ -84,7 +84,7 @@ def _scales(found: Findings) -> list[dict[str, Any]]:
     """Mean and standard deviation of returns for each γ, and ψ at the two `AVERSIONS`; no ψ if returns do not vary."""
     from statistics import fmean, stdev
 
-    from vpac.envs.checking import GAMMA
+    from vpac.envs.check import GAMMA
     from vpac.risk.frontier import psi_of
 
     scales = list[dict[str, Any]]()

@@ -6,21 +6,22 @@ verb, an option nor a known name is completed as a file.
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, get_args, get_type_hints
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
-from vpac.cli.overview import OPTIONS, summary
 from vpac.errors import one_of
 
-__all__ = ["SHELLS", "completion"]
+__all__ = ["SHELLS", "completion", "overview", "summary", "with_hints"]
 
 SHELLS = ("bash", "zsh", "fish")
 HEAD = "# Completes vpac; made by `vpac --print-completion {}`."
-GENERAL = [part for option in OPTIONS for part in re.findall(r"--[\w-]+", option)]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def completion(shell: str, verbs: Mapping[str, type]) -> str:
 def _names() -> dict[str, list[str]]:
     """What an argument can be, by the word that stands for it in the help."""
     from vpac.cli.listing import algorithms, environments
-    from vpac.experiments.catalogue import EXPERIMENTS
+    from vpac.lab.experiments.catalogue import EXPERIMENTS
 
     trained, worlds = ([row["name"] for row in rows()] for rows in (algorithms, environments))
     worlds += [name for name in _gymnasium_ids() if name not in worlds]
@@ -164,3 +165,67 @@ def _fish(verbs: Sequence[Verb]) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "’") + "'"
+
+
+WIDTH = 80
+OPTIONS = {
+    "-h, --help": "Show this; vpac VERB --help shows the options of a verb.",
+    "--version": "Show the version.",
+    "--print-completion bash|zsh|fish": "Print a script that completes verbs, options and names in a shell.",
+}
+GENERAL = [part for option in OPTIONS for part in re.findall(r"--[\w-]+", option)]
+
+
+def summary(kind: type) -> str:
+    """What a verb does, in a sentence or two."""
+    return " ".join(_paragraphs(kind)[0].split())
+
+
+def overview(verbs: Mapping[str, type]) -> str:
+    """The whole text, 80 columns wide."""
+    lines = ["usage: vpac VERB …", "", "Reinforcement learning that cares how much its results vary.", "", "verbs:"]
+    indent = 4 + max(map(len, verbs))
+    for verb, kind in verbs.items():
+        example = next(text for text in _paragraphs(kind) if text.startswith("Example:"))
+        lines += _wrapped(f"  {verb}".ljust(indent), summary(kind), indent)
+        lines += _wrapped(" " * indent, " ".join(example.split()), indent + 2)
+    lines += ["", "options:"]
+    for option, about in OPTIONS.items():
+        short = len(option) < indent - 2
+        lines += [] if short else [f"  {option}"]
+        lines += _wrapped(f"  {option}".ljust(indent) if short else " " * indent, about, indent)
+    return "\n".join([*lines, "", "New here? vpac solve vpac/FourRooms-v0 --policy greedy"])
+
+
+def _paragraphs(kind: type) -> list[str]:
+    return (inspect.getdoc(kind) or "").split("\n\n")
+
+
+def _wrapped(first: str, text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+SILENT = ("None", "False", "")
+"""Defaults that say nothing: an option that is not given."""
+
+
+@cache
+def with_hints(kind: Any) -> Any:
+    """A verb whose options have such hints, for tyro. They are added once: each time more would take longer to read."""
+    described = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        if field.name in described:
+            hint: Any = tyro.conf.arg(help_behavior_hint=_hint)
+            kind.__annotations__[field.name] = Annotated[described[field.name], hint]
+    return kind
+
+
+def _hint(default: str) -> str:
+    return "" if default in SILENT else f"(default: {default})"

@@ -14,7 +14,7 @@ import tyro
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
-    from vpac.report.tables import Table
+    from vpac.lab.report.chart import Table
 
 __all__ = ["Evaluate", "as_rich"]
 
@@ -65,7 +65,7 @@ class Evaluate:
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder, write_text
-        from vpac.report import draw, measuring
+        from vpac.lab.report import draw, measuring
 
         self._check()
         agents = self._agents()
@@ -108,7 +108,7 @@ class Evaluate:
 
     def _folder_name(self) -> str:
         """Of the runs that are measured, so that a comparison does not write over what is known of one of them."""
-        from vpac.execution.agents import short_name
+        from vpac.lab.kinds.agents import short_name
 
         names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
         return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
@@ -121,7 +121,7 @@ class Evaluate:
         return [self.seed, *(int(seed) for seed in others[1:])]
 
     def _check(self) -> None:
-        from vpac.learners.checks import whole
+        from vpac.checks import whole
 
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
@@ -133,7 +133,7 @@ class Evaluate:
     def _agents(self) -> dict[str, tuple[Any, Any]]:
         from vpac.cli.output import say
         from vpac.cli.reading import wanted
-        from vpac.execution.agents import find_agents
+        from vpac.lab.kinds.agents import find_agents
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
@@ -182,7 +182,7 @@ def as_rich(table: Table) -> Any:
     """A table for the terminal."""
     from rich.table import Table as Shown
 
-    from vpac.report.tables import shown
+    from vpac.lab.report.chart import shown
 
     made = Shown(title=table.title, title_justify="left")
     for column, heading in enumerate(table.columns):

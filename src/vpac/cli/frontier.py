@@ -17,9 +17,8 @@ from vpac.cli.studies import tell_of_deaths
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
-    from vpac.execution.frontier import Found
-    from vpac.execution.questions import Asked, Question
-    from vpac.execution.worker import Outcome
+    from vpac.lab.frontier import Asked, Found, Question
+    from vpac.lab.workers.worker import Outcome
 
 __all__ = ["Frontier"]
 
@@ -89,12 +88,12 @@ class Frontier:
     def run(self) -> int:
         """Train, measure, draw, advise."""
         from vpac.cli.evaluating import as_rich
-        from vpac.execution.executors import make_executor
-        from vpac.execution.frontier import trace_frontier
-        from vpac.execution.store import Store
         from vpac.files import make_folder, write_text
-        from vpac.report import draw, trade_off
-        from vpac.report.trade_off_chart import chart
+        from vpac.lab.frontier import trace_frontier
+        from vpac.lab.report import draw, trade_off
+        from vpac.lab.report.trade_off import chart
+        from vpac.lab.store.store import Store
+        from vpac.lab.workers.pool import make_executor
 
         asked, question = self._asked(), self._question()
         self._check()
@@ -137,7 +136,7 @@ class Frontier:
             next_step(self.json, "evaluate", runs[0], *store, env=self.env)
 
     def _asked(self) -> Asked:
-        from vpac.execution.questions import Asked
+        from vpac.lab.frontier import Asked
 
         given = [name for name in ("psi", "points", "risk_aversion") if getattr(self, name) is not None]
         if len(given) > 1:
@@ -150,8 +149,8 @@ class Frontier:
 
     def _question(self) -> Question:
         from vpac.cli.reading import key_values, wrappers
-        from vpac.execution.deep import DEEP
-        from vpac.execution.questions import Question
+        from vpac.lab.frontier import Question
+        from vpac.lab.kinds.deep import DEEP
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
         deep = self.algorithm.casefold().replace("_", "-") in DEEP
@@ -168,8 +167,8 @@ class Frontier:
     def _check(self) -> None:
         """Look the environment over before anything is trained."""
         from vpac.cli.reading import key_values, wrappers
-        from vpac.envs.checking import check_env
-        from vpac.envs.making import make_env
+        from vpac.envs.check import check_env
+        from vpac.envs.make import make_env
 
         with closing(make_env(self.env, wrappers(self.wrap), **key_values(self.set))) as trial:
             for remark in check_env(trial).remarks:

@@ -17,7 +17,7 @@ from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
-    from vpac.envs.recipes import Wanted
+    from vpac.envs.make import Wanted
 
 __all__ = ["gather", "key_values", "read_policy", "wanted", "wrappers"]
 
@@ -91,7 +91,7 @@ def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
 
 def wanted(verb: str, run: str, env: str | None, arguments: Sequence[str], wrap: Sequence[str]) -> Wanted:
     """Where a run is to act, by --env, --set and --wrap of a verb; `--wrap none` is without wrappers."""
-    from vpac.envs.recipes import Wanted
+    from vpac.envs.make import Wanted
 
     around = None if not wrap else [] if list(wrap) == ["none"] else wrappers(wrap)
     return Wanted(env, key_values(arguments), around, f"vpac {verb} {shlex.quote(run)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,11 +15,24 @@ from vpac.cli.output import say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
-    from vpac.execution.executors import Executor
-    from vpac.execution.study import Plan, Tally
-    from vpac.report.document import ClaimRow
+    from vpac.lab.report.document import ClaimRow
+    from vpac.lab.workers.pool import Executor
+    from vpac.lab.workers.study import Plan, Tally
+    from vpac.lab.workers.worker import Outcome
 
-__all__ = ["OUT", "SHOWN", "STORE", "Reproduce", "Runs", "Sweep", "counted", "page_folder", "tell_of_deaths"]
+__all__ = [
+    "OUT",
+    "SHOWN",
+    "STORE",
+    "Display",
+    "Report",
+    "Reproduce",
+    "Runs",
+    "Sweep",
+    "counted",
+    "page_folder",
+    "tell_of_deaths",
+]
 
 EXECUTORS = ("processes", "serial", "ray")
 JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
@@ -62,8 +76,8 @@ class Reproduce:
 
     def run(self) -> int:
         """Carry out, report."""
-        from vpac.execution.study import plan
-        from vpac.experiments.catalogue import chosen
+        from vpac.lab.experiments.catalogue import chosen
+        from vpac.lab.workers.study import plan
 
         plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
         return carry_out_and_show(plans, self, command(self, "reproduce", *self.names))
@@ -99,9 +113,8 @@ class Sweep:
 
     def run(self) -> int:
         """Read, carry out, report."""
-        from vpac.execution.check import check
-        from vpac.execution.study import plan
-        from vpac.experiments.reading import read_experiment
+        from vpac.lab.experiments.catalogue import read_experiment
+        from vpac.lab.workers.study import check, plan
 
         experiment = read_experiment(self.spec)
         check(experiment)
@@ -123,12 +136,11 @@ def command(verb: Reproduce | Sweep, *words: str) -> str:
 
 def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int:
     """Carry out studies under one display, then build the page; 1 if a run failed."""
-    from vpac.cli.display import Display
-    from vpac.execution.executors import make_executor
-    from vpac.execution.store import Store
-    from vpac.execution.study import carry_out_studies
-    from vpac.report.build import build
-    from vpac.report.judge import anchor
+    from vpac.lab.report.build import build
+    from vpac.lab.report.judge import anchor
+    from vpac.lab.store.store import Store
+    from vpac.lab.workers.pool import make_executor
+    from vpac.lab.workers.study import carry_out_studies
 
     quiet, store = verb.json, Store(verb.store)
     hands = make_executor(one_of(verb.executor, EXECUTORS, "executor"), verb.jobs, verb.address, verb.time_limit)
@@ -243,11 +255,11 @@ class Runs:
 
     def run(self) -> int:
         """Look through the index."""
+        from vpac.checks import whole
         from vpac.cli.listing import runs_table
         from vpac.cli.reading import key_values
-        from vpac.execution.index import index
-        from vpac.execution.store import Store
-        from vpac.learners.checks import whole
+        from vpac.lab.store.index import index
+        from vpac.lab.store.store import Store
 
         one_of(self.status, ("all", "finished", "failed"), "status")
         whole(self.limit, "limit", 0)
@@ -278,3 +290,81 @@ class Runs:
         if len(rows) > self.limit and not self.json:
             say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
         return 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Build the page and the figures from the runs in a store.
+
+    Example: vpac report --store results
+    """
+
+    store: STORE = "results"
+    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
+    out: OUT = None
+    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+    def run(self) -> int:
+        """Build."""
+        from vpac.lab.report.build import build
+        from vpac.lab.store.store import Store
+
+        store = Store(self.store)
+        store.place.prepare(reading=True)
+        if not store.place.files("studies"):
+            raise UserError(
+                f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
+            )
+        page, document = build(store, self.json, page_folder(self.store, self.out))
+        failed = document.failures
+        if self.json:
+            show({"page": str(page), "failed": [{"run": f.run, "message": f.message} for f in failed]})
+        for failure in failed[:SHOWN]:
+            say(f"{failure.run}: {failure.message}", quiet=True)
+        if failed:
+            say(
+                f"{counted(len(failed), 'run')} failed or damaged, and not in the figures; the page names all",
+                quiet=True,
+            )
+        say(f"look at {page}", self.json)
+        return 0
+
+
+class Display:
+    """A progress bar over all runs of all plans. Experiments share runs: those count where they are met first."""
+
+    def __init__(self, plans: Sequence[Plan], quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.of = {run.name: plan.experiment.name for plan in reversed(plans) for run in plan.all()}
+        """The experiment that a run is shown under."""
+        self.total = len(self.of)
+        self.seen: set[str] = set()
+        self.failed, self.fresh, self.begun = 0, 0, time.monotonic()
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[how]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._task = self._bar.add_task("studies", total=self.total, how="")
+
+    def __enter__(self) -> Display:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self._bar.__exit__(*reason)
+
+    def tell(self, outcome: Outcome) -> None:
+        """A run is through."""
+        self.seen.add(outcome.name)
+        if outcome.seconds:
+            self.fresh += 1
+        self.failed += not outcome.well
+        speed = self.fresh / max(time.monotonic() - self.begun, 1e-9)
+        failed = f"[red]{self.failed} failed[/red] · " if self.failed else ""
+        how = f"{failed}{self.total - len(self.seen)} left · {speed:.1f} runs/s"
+        self._bar.update(self._task, completed=len(self.seen), how=how, description=self.of[outcome.name])

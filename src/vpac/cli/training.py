@@ -84,8 +84,8 @@ class Train:
 
     def run(self) -> int:
         """Train, measure, write, show."""
-        from vpac.execution.deep import DEEP
-        from vpac.execution.training import ALGORITHMS
+        from vpac.lab.kinds.deep import DEEP
+        from vpac.lab.kinds.tabular import ALGORITHMS
 
         every = (*ALGORITHMS, *DEEP)
         if self.algorithm not in every and self.env in every:
@@ -110,10 +110,10 @@ class Train:
                 )
 
     def _run_deep(self) -> int:
-        from vpac.cli import deep
+        from vpac.cli import deep_training
         from vpac.cli.output import next_step
         from vpac.cli.reading import key_values
-        from vpac.execution.deep import deep_algorithm
+        from vpac.lab.kinds.deep import deep_algorithm
 
         tabular = (
             "episodes", "runs", "policy", "alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads",
@@ -127,11 +127,11 @@ class Train:
         settings |= self._budget() | key_values(self.option)
         kind, env = deep_algorithm(self.algorithm), self._checked()
         if self.resume is not None:
-            code = deep.resume(kind, env, self.resume, self.out, self.steps, self.json, settings)
+            code = deep_training.resume(kind, env, self.resume, self.out, self.steps, self.json, settings)
             folder = self.resume
         else:
             folder = self._folder()
-            code = deep.train(kind, env, self.steps, self.seed, folder, self.json, settings)
+            code = deep_training.train(kind, env, self.steps, self.seed, folder, self.json, settings)
         price = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
         next_step(self.json, "evaluate", folder, *price, env=self.env)
         return code
@@ -162,8 +162,8 @@ class Train:
 
         from vpac.cli.output import say
         from vpac.cli.reading import key_values, wrappers
-        from vpac.envs.checking import check_env
-        from vpac.envs.making import make_env, spec_of
+        from vpac.envs.check import check_env
+        from vpac.envs.make import make_env, spec_of
 
         arguments, wrap = key_values(self.set), wrappers(self.wrap)
         limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
@@ -183,10 +183,10 @@ class Train:
     def _run_tabular(self) -> int:
         from vpac.cli.output import next_step, refuse, say, show
         from vpac.cli.reading import key_values
-        from vpac.execution.training import algorithm, train
         from vpac.files import hold
-        from vpac.learners.progress import Bar
-        from vpac.report import training as report
+        from vpac.lab.kinds.tabular import algorithm, train
+        from vpac.lab.report import training as report
+        from vpac.progress import Bar
 
         kind = algorithm(self.algorithm)
         if self.psi == "conditioned":

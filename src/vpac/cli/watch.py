@@ -47,10 +47,10 @@ class Watch:
         """Load, play, film."""
         from vpac.cli.output import say, show
         from vpac.cli.reading import wanted
-        from vpac.evaluation.environments import as_remembered
-        from vpac.execution.agents import find_trained
-        from vpac.execution.watching import make_watched, shots
-        from vpac.report.video import film_kind, pace, write_film
+        from vpac.evaluation.play import as_remembered
+        from vpac.lab.kinds.agents import find_trained
+        from vpac.lab.kinds.watching import make_watched, shots
+        from vpac.lab.report.video import film_kind, pace, write_film
 
         if self.episodes < 1:
             raise UserError(f"--episodes must be a whole number from 1 up, got {self.episodes}")

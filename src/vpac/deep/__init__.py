@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING, Any
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
-    from vpac.deep.agent import PPO
     from vpac.deep.finiteness import NotFinite
     from vpac.deep.policy import NumpyPolicy, load_policy
-    from vpac.deep.variants import MVPIPPO, VAACPPO, VPACPPO
+    from vpac.deep.ppo import MVPIPPO, PPO, VAACPPO, VPACPPO
 
 __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "load_policy"]
 
 _find, __dir__ = lazily(
     __name__,
     {
-        "PPO": "vpac.deep.agent",
-        **dict.fromkeys(("MVPIPPO", "VAACPPO", "VPACPPO"), "vpac.deep.variants"),
+        "PPO": "vpac.deep.ppo",
+        **dict.fromkeys(("MVPIPPO", "VAACPPO", "VPACPPO"), "vpac.deep.ppo"),
         **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
         "NotFinite": "vpac.deep.finiteness",
     },

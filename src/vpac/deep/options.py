@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vpac.deep.conditioning import PriceRange
+from vpac.deep.price import PriceRange
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.schedules import Constant, Schedule, as_schedule

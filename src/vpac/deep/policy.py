@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.deep.conditioning import PriceRange
+from vpac.deep.price import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, read_bytes, read_pair, write_pair

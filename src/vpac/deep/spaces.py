@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vpac.envs.flattening import is_image
+from vpac.envs.observations import is_image
 from vpac.errors import UserError
 from vpac.typing import Numbers
 

@@ -7,15 +7,15 @@ from vpac._lazy import lazily
 
 if TYPE_CHECKING:
     from vpac.envs.catch_up import CatchUp
-    from vpac.envs.checking import Findings, check_env, look_over
+    from vpac.envs.check import Findings, check_env, look_over
     from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
     from vpac.envs.finite_mdp import FiniteMDP
-    from vpac.envs.flattening import flattened
     from vpac.envs.four_rooms import FourRooms
     from vpac.envs.gym_env import FiniteMDPEnv
-    from vpac.envs.making import make_env, spec_of
+    from vpac.envs.make import make_env, spec_of
     from vpac.envs.maps import GridMap, enlarge, grid_world
     from vpac.envs.noise import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise
+    from vpac.envs.observations import flattened
     from vpac.envs.puddle_world import PuddleWorld
     from vpac.envs.registration import register
     from vpac.envs.remember import RememberReturn, remembering
@@ -54,7 +54,7 @@ __getattr__, __dir__ = lazily(
         "ActionNoise": "vpac.envs.noise",
         "CatchUp": "vpac.envs.catch_up",
         "ContinuousPuddleWorld": "vpac.envs.continuous_puddle_world",
-        "Findings": "vpac.envs.checking",
+        "Findings": "vpac.envs.check",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "FiniteMDPEnv": "vpac.envs.gym_env",
         "FourRooms": "vpac.envs.four_rooms",
@@ -66,14 +66,14 @@ __getattr__, __dir__ = lazily(
         "RememberReturn": "vpac.envs.remember",
         "RewardNoise": "vpac.envs.noise",
         "RiskyShortcut": "vpac.envs.risky_shortcut",
-        "check_env": "vpac.envs.checking",
+        "check_env": "vpac.envs.check",
         "enlarge": "vpac.envs.maps",
-        "flattened": "vpac.envs.flattening",
+        "flattened": "vpac.envs.observations",
         "grid_world": "vpac.envs.maps",
-        "look_over": "vpac.envs.checking",
-        "make_env": "vpac.envs.making",
+        "look_over": "vpac.envs.check",
+        "make_env": "vpac.envs.make",
         "register": "vpac.envs.registration",
         "remembering": "vpac.envs.remember",
-        "spec_of": "vpac.envs.making",
+        "spec_of": "vpac.envs.make",
     },
 )

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.envs import checks
-from vpac.envs.graph import reached
-from vpac.envs.rows import sorted_and_merged
+from vpac.envs import validation
+from vpac.envs.validation import sorted_and_merged
 from vpac.errors import UserError, suggestion
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -24,7 +23,52 @@ if TYPE_CHECKING:
 
     from vpac.envs.maps import GridMap
 
-__all__ = ["FiniteMDP"]
+__all__ = ["FiniteMDP", "closed_classes", "reached"]
+
+FEW = 2000
+"""Up to this many nodes."""
+
+
+def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(tails), np.int8), (tails, heads)), shape=(size, size))
+
+
+def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
+    """The nodes that a path along the edges tails → heads leads to from `sources`, the sources included."""
+    size = len(sources)
+    if size <= FEW:
+        return _spread(tails, heads, sources)
+    from scipy.sparse.csgraph import breadth_first_order
+
+    first = np.flatnonzero(sources)
+    graph = _graph(np.concatenate([tails, np.full(len(first), size)]), np.concatenate([heads, first]), size + 1)
+    found = np.zeros(size + 1, bool)
+    found[breadth_first_order(graph, size, return_predecessors=False)] = True
+    return found[:-1]
+
+
+def _spread(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
+    """The same, one step of all paths at a time: for few nodes this is quicker than to load a graph library."""
+    found = sources.copy()
+    while True:
+        before = int(found.sum())
+        found[heads[found[tails]]] = True
+        if int(found.sum()) == before:
+            return found
+
+
+def closed_classes(tails: IntArray, heads: IntArray, size: int) -> tuple[IntArray, BoolArray]:
+    """The strongly connected class of each node, and whether no edge leads out of that class."""
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(_graph(tails, heads, size), connection="strong")
+    leaves = label[tails] != label[heads]
+    closed = np.ones(count, bool)
+    closed[label[tails[leaves]]] = False
+    return label.astype(np.int64), closed[label]
+
 
 DENSE_ENTRIES = 50_000_000
 
@@ -56,9 +100,9 @@ class FiniteMDP:
         layout: GridMap | None = None,
         action_names: tuple[str, ...] | None = None,
     ) -> None:
-        row, successor, probability, (n_states, n_actions) = checks.transition_entries(transition)
-        reward = checks.reward_entries(reward_mean, row, successor, n_states, n_actions, "reward_mean")
-        noise = checks.reward_entries(reward_variance, row, successor, n_states, n_actions, "reward_variance")
+        row, successor, probability, (n_states, n_actions) = validation.transition_entries(transition)
+        reward = validation.reward_entries(reward_mean, row, successor, n_states, n_actions, "reward_mean")
+        noise = validation.reward_entries(reward_variance, row, successor, n_states, n_actions, "reward_variance")
         self._assemble(
             n_states, n_actions, row, successor, probability, reward, noise, start, terminal, goal, layout, action_names
         )
@@ -86,17 +130,17 @@ class FiniteMDP:
         Entries for the same (state, action, successor) are merged so that the mean and the variance of the reward
         given that transition stay exact.
         """
-        checks.sizes(n_states, n_actions)
-        row = checks.indices(state, n_states, "state")
+        validation.sizes(n_states, n_actions)
+        row = validation.indices(state, n_states, "state")
         row *= n_actions
-        row += checks.indices(action, n_actions, "action", len(row))
-        heads = checks.indices(successor, n_states, "successor", len(row))
+        row += validation.indices(action, n_actions, "action", len(row))
+        heads = validation.indices(successor, n_states, "successor", len(row))
         mdp = cls.__new__(cls)
         mdp._assemble(
             n_states, n_actions, row, heads,
-            checks.column(probability, "probability", len(row)),
-            checks.column(reward_mean, "reward_mean", len(row)),
-            checks.column(reward_variance, "reward_variance", len(row)),
+            validation.column(probability, "probability", len(row)),
+            validation.column(reward_mean, "reward_mean", len(row)),
+            validation.column(reward_variance, "reward_variance", len(row)),
             start, terminal, goal, layout, action_names,
         )  # fmt: skip
         return mdp
@@ -142,18 +186,18 @@ class FiniteMDP:
         action_names: tuple[str, ...] | None,
     ) -> None:
         self.n_states, self.n_actions = int(n_states), int(n_actions)
-        self.terminal = checks.mask(terminal, n_states, "terminal")
-        self.goal = self.terminal if goal is None else checks.mask(goal, n_states, "goal")
+        self.terminal = validation.mask(terminal, n_states, "terminal")
+        self.goal = self.terminal if goal is None else validation.mask(goal, n_states, "goal")
         if np.any(self.goal & ~self.terminal):
             raise UserError(f"goal state {int(np.argmax(self.goal & ~self.terminal))} is not terminal")
-        self.start = checks.start_distribution(start, self.terminal)
+        self.start = validation.start_distribution(start, self.terminal)
         kept = ~self.terminal[row // n_actions] & (probability != 0.0)
         entries = row[kept], successor[kept], probability[kept], mean[kept], variance[kept]
-        checks.finite(*entries, n_actions)
+        validation.finite(*entries, n_actions)
         self.indptr, self.successor, self.probability, self.reward, self.noise = sorted_and_merged(
             *entries, n_states * n_actions, n_states
         )
-        checks.rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)
+        validation.rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)
         self.layout = layout
         if layout is not None and len(layout.position) != n_states:
             raise UserError(f"a layout of {len(layout.position)} cells for {n_states} states")
@@ -205,7 +249,7 @@ class FiniteMDP:
         """The same process with another start distribution; the transitions are shared, not copied."""
         other = object.__new__(FiniteMDP)
         other.__dict__.update(self.__dict__)
-        other.start = checks.start_distribution(start, self.terminal)
+        other.start = validation.start_distribution(start, self.terminal)
         return other
 
     def sample_start(self, rng: np.random.Generator) -> int:

@@ -22,8 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.graph import reached
+from vpac.envs.finite_mdp import FiniteMDP, reached
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.flattening import why_not_flat
+from vpac.envs.observations import why_not_flat
 from vpac.errors import UserError
 from vpac.typing import FloatArray, IntArray
 

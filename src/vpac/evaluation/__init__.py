@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
-    from vpac.evaluation.budgets import budget_report
-    from vpac.evaluation.loading import load_agent
-    from vpac.evaluation.measure import evaluate
+    from vpac.evaluation.actors import load_agent
+    from vpac.evaluation.measure import budget_report, evaluate
     from vpac.evaluation.sources import Sources, variance_sources
 
 NAMES = {
-    "budgets": ("budget_report",),
-    "loading": ("load_agent",),
-    "measure": ("evaluate",),
+    "actors": ("load_agent",),
+    "measure": ("budget_report", "evaluate"),
     "sources": ("Sources", "variance_sources"),
 }
 

@@ -7,9 +7,12 @@ These generators are seeded for the time of an evaluation and put back afterward
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import math
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,10 +20,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from vpac.errors import UserError
-from vpac.evaluation.fitting import check_fits
+from vpac.deep.spaces import Interface
+from vpac.errors import UserError, suggestion
+from vpac.files import read_bytes
+from vpac.sealing import LARGEST, parse
 
-__all__ = ["Actor", "gamma_of"]
+__all__ = ["KINDS", "Actor", "check_fits", "described", "gamma_of", "load_agent", "takes_vectors"]
 
 CHECKED = 50
 """How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
@@ -164,3 +169,115 @@ def _seed_globals(seed: int) -> None:
 def _pair(answer: Any) -> tuple[Any, Any]:
     """Action and state, of a `predict` that may leave the state out."""
     return answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+
+
+def takes_vectors(agent: Any) -> bool:
+    """Whether observations are flattened for it: ours learn from vectors, others get what the environment gives, unless they
+    say that they were made for a vector."""
+    if callable(getattr(agent, "act", None)):
+        return True
+    space = getattr(agent, "observation_space", None)
+    return isinstance(space, spaces.Box) and len(space.shape) == 1
+
+
+def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> None:
+    """Refuse an agent that was made for other spaces, as far as it says for which.
+
+    Args:
+        agent: policies of the PPO family have an `interface`; models like those of Stable-Baselines3 `observation_space` and
+            `action_space`. Others check what they are given.
+        seen: the space of one observation.
+        acts: the space of one action.
+        name: the environment's.
+    """
+    interface = getattr(agent, "interface", None)
+    if isinstance(interface, Interface):
+        weights = getattr(agent, "weights", None)
+        if isinstance(weights, list):
+            prices = getattr(agent, "prices", None) is not None
+            mine = (weights[0].shape[0] - prices, weights[-1].shape[1], agent.log_std is None)
+        else:
+            mine = (interface.inputs, interface.actions, interface.discrete_actions)
+        theirs = Interface.of(seen, acts, name)
+        if interface.discrete_observations != theirs.discrete_observations:
+            kinds = {True: "Discrete", False: "Box"}
+            raise UserError(
+                f"{name} has {kinds[theirs.discrete_observations]} observations; this policy takes "
+                f"{kinds[interface.discrete_observations]} ones"
+            )
+        if mine != (theirs.inputs, theirs.actions, theirs.discrete_actions):
+            raise UserError(
+                f"{name} has {theirs.inputs} numbers to see and {theirs.actions} {_kind(theirs.discrete_actions)}; this policy "
+                f"takes {mine[0]} and {mine[1]} {_kind(mine[2])}"
+            )
+        return
+    for what, ours, expected in (("observations", seen, "observation_space"), ("actions", acts, "action_space")):
+        other = getattr(agent, expected, None)
+        if isinstance(other, gymnasium.Space) and _differ(ours, other):
+            raise UserError(f"{name} has {what} in {ours}; this model was made for {other}")
+
+
+def _differ(one: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
+    """Whether two spaces surely hold different things; pictures may have their channels first or last."""
+    if isinstance(one, spaces.Discrete) and isinstance(other, spaces.Discrete):
+        return bool(one.n != other.n)
+    if isinstance(one, spaces.Box) and isinstance(other, spaces.Box):
+        return math.prod(one.shape) != math.prod(other.shape)
+    simple = spaces.Discrete | spaces.Box
+    return isinstance(one, simple) and isinstance(other, simple)
+
+
+def _kind(discrete: bool) -> str:
+    return "actions to choose from" if discrete else "numbers of an action"
+
+
+TABULAR = ("AC", "MVPI", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
+DEEP = ("PPO", "VPACPPO", "VAACPPO", "MVPIPPO")
+KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.tabular") | dict.fromkeys(DEEP, "vpac.deep")
+"""Where the class of each `"algorithm"` in agent.json lives. Its `load(path, env)` reads the rest of the folder."""
+
+
+def load_agent(path: str | Path, env: Any = None) -> Any:
+    """The agent that was saved to a folder, whatever its kind; of the PPO family, its policy. Nothing in the files is run.
+
+    Args:
+        path: the folder with `agent.json`, or one of `vpac train` that holds a single run.
+        env: the environment, or its name as in the file, which then has the arguments and wrappers of training; default: the
+            one that was saved.
+    """
+    folder = _folder(Path(path))
+    name = described(folder).get("algorithm")
+    if not isinstance(name, str) or name not in KINDS:
+        raise UserError(
+            f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(KINDS)}"
+            f"{suggestion(str(name), KINDS)}"
+        )
+    if name in DEEP:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
+        from vpac.deep.policy import load_policy
+
+        return load_policy(folder)
+    return getattr(importlib.import_module(KINDS[name]), name).load(folder, env)
+
+
+def _folder(folder: Path) -> Path:
+    """The folder itself, or that of the only run in it."""
+    if (folder / "agent.json").is_file():
+        return folder
+    runs = sorted(p.parent for p in folder.glob("run-*/agent.json"))
+    if len(runs) != 1:
+        found = f"it holds {len(runs)} runs, name one of them" if runs else "it has no agent.json"
+        raise UserError(f"cannot read an agent from {folder}: {found}")
+    return runs[0]
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """What agent.json says."""
+    try:
+        data = parse(read_bytes(folder / "agent.json", LARGEST))
+    except OSError as error:
+        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{folder} does not hold an agent: {error}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{folder} does not hold an agent: agent.json is not an object")
+    return data

@@ -13,30 +13,317 @@ the two is gone again, and in each of its steps the policy draws three more acti
 another; within a pair they share random numbers, which changes nothing about the mean and makes d small. Steps are picked
 with probabilities in proportion to γ^{2t}; times the sum of these weights (over the number of pairs in a step) it estimates the
 sum over the episode. What the rest says beside the two is shared among them by how little is known about each.
+
+Of rare actions few branchings tell, so the intervals are those of rare events (`vpac.risk.intervals`). An action that never
+came up may still matter as much as anything that was seen: for the upper end of the policy's part one is counted, as large as
+the largest difference of two episodes with the same start. Likewise for the environment, if few of its answers differed;
+otherwise the returns themselves have seen what it does. Shares are intervals of the
+odds: on the log scale the distances of part and remainder add up as errors do, √(d² + e² − 2ρde), with their correlation ρ
+where it is negative; so a share lies between 0 and 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from vpac.envs.first_look import global_noise_kept
-from vpac.evaluation.actors import gamma_of
-from vpac.evaluation.branches import Walker, exact_sources
-from vpac.evaluation.environments import what_it_is
-from vpac.evaluation.parts import PARTS, estimate
-from vpac.evaluation.progress import shown
-from vpac.learners.checks import MOST_EPISODES, whole
+from vpac.checks import MOST_EPISODES, whole
+from vpac.envs.answers import five
+from vpac.envs.check import global_noise_kept
+from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.errors import UserError
+from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
+from vpac.evaluation.play import LONGEST, as_remembered, check_first, is_users, one_environment, what_it_is
 from vpac.oracle.moments import check_gamma
+from vpac.oracle.policies import greedy
 from vpac.oracle.sources import VarianceSources
-from vpac.risk.intervals import Interval, student_quantile
+from vpac.oracle.sources import variance_sources as exactly
+from vpac.progress import shown
+from vpac.risk.intervals import Interval, rare_mean_interval, student_quantile
+from vpac.tabular.agents import Learner
+from vpac.tabular.environment import TRANSPARENT
 from vpac.typing import FloatArray
 
-__all__ = ["PARTS", "Sources", "variance_sources"]
+__all__ = ["PARTS", "Estimate", "Sources", "Walker", "Way", "estimate", "exact_sources", "variance_sources"]
+
+PARTS = ("start", "policy", "environment")
+FEW = 10
+"""Fewer branchings than this that made a difference: a part is known roughly at best."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Parts of a variance."""
+
+    total: Interval
+    """All of it."""
+    parts: dict[str, Interval]
+    """By name; what came out below zero is 0."""
+    shares: dict[str, Interval]
+    """Of each part, between 0 and 1; they add up to 1."""
+    few: dict[str, int]
+    """How many branchings made a difference, of parts of which that were few."""
+
+
+def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int) -> Estimate:
+    """Parts with intervals.
+
+    Args:
+        rows: of each start two returns, the policy's term, the environment's, and the number of steps that the latter's was
+            picked from.
+        level: the confidence.
+        silent: parts that are known to be zero.
+        draws: how many actions were drawn in each step.
+    """
+    one, two, chosen, answered, steps = rows.T
+    n = len(rows)
+    centre = rows[:, :2].mean()
+    bessel = n / (n - 0.5)  # the common mean is estimated from 2n returns
+    rest = 0.5 * (one - two) ** 2
+    start = bessel * (one - centre) * (two - centre) + (bessel - 1.0) * rest
+    apart = 2.0 * float(rest.max())  # the largest squared difference that was seen
+    events = {"policy": apart / draws, "environment": 0.5 * apart * float(steps.mean())}
+    events |= dict.fromkeys(("start", *silent), 0.0)
+    gap = rest - chosen - answered  # has mean zero
+    doubts = [_doubt(chosen, events["policy"]), _doubt(answered, events["environment"]), _doubt(rest, 0.5 * apart)]
+    given = np.array(doubts) / (sum(doubts) or 1.0)
+    terms = {"start": start, "policy": chosen + given[0] * gap, "environment": answered + given[1] * gap}
+    seen = {"policy": int(np.count_nonzero(chosen)), "environment": int(np.count_nonzero(answered))}
+    few = {name: count for name, count in seen.items() if events[name] > 0.0 and count < FEW}
+    unseen = events if "environment" in few else events | {"environment": 0.0}
+    parts = {name: rare_mean_interval(term, event=unseen[name], level=level) for name, term in terms.items()}
+    return Estimate(
+        rare_mean_interval(np.sum(list(terms.values()), axis=0), level=level),
+        {name: _clipped(part) for name, part in parts.items()},
+        {name: _share(name, terms, parts, unseen, level) for name in PARTS},
+        few,
+    )
+
+
+def _doubt(term: FloatArray, event: float) -> float:
+    """The variance of a term, with one event more: of what was not seen one cannot be sure that it is not there."""
+    largest = max(float(np.abs(term).max()), event) if event > 0.0 else 0.0
+    return float(np.var(term)) + largest**2 / len(term)
+
+
+def _clipped(part: Interval) -> Interval:
+    return Interval(max(part.estimate, 0.0), part.low, part.high)
+
+
+def _share(
+    name: str, terms: Mapping[str, FloatArray], parts: Mapping[str, Interval], unseen: Mapping[str, float], level: float
+) -> Interval:
+    part, others = parts[name], [other for other in PARTS if other != name]
+    remainder = np.sum([terms[other] for other in others], axis=0)
+    left = rare_mean_interval(remainder, event=sum(unseen[other] for other in others), level=level)
+    mine, rest = max(part.estimate, 0.0), sum(max(parts[other].estimate, 0.0) for other in others)
+    if not mine + rest > 0.0:
+        return Interval(np.nan, np.nan, np.nan)
+    if mine == 0.0 or rest == 0.0:  # no odds to speak of: the worst cases
+        return Interval(
+            mine / (mine + rest), _part_of(part.low, left.high), _part_of(part.high, left.low)
+        )  # fmt: skip
+    together = np.std(terms[name]) * np.std(remainder)
+    rho = min(float(np.cov(terms[name], remainder, ddof=0)[0, 1] / together), 0.0) if together > 0.0 else 0.0
+    with np.errstate(divide="ignore"):
+        down, up = (np.log(np.divide(mine, part.low)), np.log(np.divide(part.high, mine)))
+        less, more = (np.log(np.divide(rest, left.low)), np.log(np.divide(left.high, rest)))
+    odds = mine / rest
+    low, high = odds * np.exp(-_added(down, more, rho)), odds * np.exp(_added(up, less, rho))
+    return Interval(mine / (mine + rest), _part_of(low, 1.0), _part_of(high, 1.0))
+
+
+def _added(one: float, other: float, rho: float) -> float:
+    one, other = max(one, 0.0), max(other, 0.0)
+    return float(np.inf if np.isinf(one + other) else np.sqrt(one**2 + other**2 - 2.0 * rho * one * other))
+
+
+def _part_of(part: float, rest: float) -> float:
+    if np.isinf(part):
+        return 1.0
+    return part / (part + rest) if part + rest > 0.0 else 0.0
+
+
+NEW_EPISODE = np.zeros(1, bool)
+
+
+@dataclass(frozen=True)
+class Way:
+    """An episode that was walked."""
+
+    actions: list[Any]
+    """What was done."""
+    rewards: list[float]
+    """What it brought."""
+    total: float
+    """Its return."""
+
+
+class Walker:
+    """One environment and one agent, under control of seeds: `reset`'s, the noise after it, and the policy's."""
+
+    def __init__(self, agent: Any, env: Any, gamma: float, deterministic: bool) -> None:
+        if isinstance(env, VectorEnv):
+            raise UserError(
+                "sources of variance need a single environment, or a way to make one, not a vector environment"
+            )
+        check_first(env, callable(getattr(agent, "act", None)))
+        self.given, self.gamma = env, gamma
+        self.env = one_environment(as_remembered(env, agent), takes_vectors(agent))
+        self.seen, self.acts = self.env.observation_space, self.env.action_space
+        self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
+        self._room = create_empty_array(self.seen, 1)
+        self._answers = batch_space(self.acts, 1)
+        self.noisy = False
+        """Whether the environment has taken random numbers after a reset."""
+
+    def close(self) -> None:
+        """Close the environment, unless it is the user's."""
+        if not is_users(self.env, self.given):
+            self.env.close()
+
+    def notes(self) -> tuple[str, ...]:
+        """What to know about this environment."""
+        if self.noisy:
+            return ()
+        return (
+            "after its reset the environment took nothing from its np_random: it is deterministic from there on, or its "
+            "noise is fixed by the reset's seed and counted under start",
+        )
+
+    def episode(self, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> Way:
+        """A whole episode: `begin` decides the start, `noise` all that follows."""
+        world, own = _two(noise)
+        observation = self._reset(begin, world)
+        self.actor.begin(own)
+        actions: list[Any] = []
+        rewards = self._go_on(observation, actions)
+        return Way(actions, rewards, self._discounted(rewards))
+
+    def check(self, way: Way, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> None:
+        """Refuse an environment that does not do the same again with the same seeds and actions."""
+        if self.actor.remembers:
+            raise UserError(
+                "the agent carries a state from step to step: sources of variance need an agent without a memory"
+            )
+        self._reset(begin, _two(noise)[0])
+        again = [self._step(action)[1] for action in way.actions]
+        if again != way.rewards:
+            raise UserError(
+                "the environment does not repeat itself with the same seed and actions: some of its randomness obeys "
+                "neither reset(seed=…) nor np_random, so its share cannot be told from the others"
+            )
+
+    def look(
+        self, way: Way, begin: Any, noise: Any, own: np.random.SeedSequence, fresh: int
+    ) -> tuple[list[list[Any]], list[bool]]:
+        """Go the way again. In each step the policy's actions there, the one that was taken and `fresh` ones, and whether the
+        environment takes random numbers for its answer."""
+        observation = self._reset(begin, _two(noise)[0])
+        self.actor.begin(own)
+        drawn, noisy = [], []
+        for action in way.actions:
+            drawn.append([action, *(self._choose(observation) for _ in range(fresh))])
+            before = self.env.unwrapped.np_random.bit_generator.state
+            observation, *_ = self._step(action)
+            noisy.append(bool(before != self.env.unwrapped.np_random.bit_generator.state))
+        self.noisy |= any(noisy)
+        return drawn, noisy
+
+    def branch(
+        self, way: Way, begin: Any, noise: Any, t: int, action: Any, answer: Any, rest: np.random.SeedSequence
+    ) -> float:
+        """Return from step t on, after another action there.
+
+        Args:
+            way: the episode.
+            begin: its start's seed.
+            noise: the seed of its noise.
+            t: the step.
+            action: what is done there.
+            answer: seed of the environment's answer; None: it is the first draw of `rest`.
+            rest: seed of all that follows.
+        """
+        self._lead(way, begin, noise, t)
+        world, own = _two(rest)
+        self._seed_noise(world if answer is None else answer)
+        observation, reward, over = self._step(action)
+        if answer is not None:
+            self._seed_noise(world)
+        self.actor.begin(own)
+        rewards = [reward] if over else [reward, *self._go_on(observation, [])]
+        return self._discounted(rewards)
+
+    def _reset(self, begin: np.random.SeedSequence, world: np.random.SeedSequence) -> Any:
+        observation, _ = self.env.reset(seed=int(begin.generate_state(1)[0] >> 1))
+        self._seed_noise(world)
+        return observation
+
+    def _seed_noise(self, world: np.random.SeedSequence) -> None:
+        self.env.unwrapped.np_random = np.random.default_rng(world)
+
+    def _lead(self, way: Way, begin: Any, noise: Any, t: int) -> Any:
+        """Lead the environment to step t of the way."""
+        observation = self._reset(begin, _two(noise)[0])
+        for action in way.actions[:t]:
+            observation, *_ = self._step(action)
+        return observation
+
+    def _go_on(self, observation: Any, actions: list[Any]) -> list[float]:
+        """Follow the policy to the end; notes the actions and returns the rewards."""
+        rewards: list[float] = []
+        over = False
+        while not over:
+            actions.append(self._choose(observation))
+            observation, reward, over = self._step(actions[-1])
+            rewards.append(reward)
+            if len(rewards) > LONGEST:
+                raise UserError(
+                    f"an episode did not end within {LONGEST:,} steps: give the environment a limit (max_episode_steps=…)"
+                )
+        return rewards
+
+    def _choose(self, observation: Any) -> Any:
+        one = concatenate(self.seen, [observation], self._room)  # type: ignore[arg-type]
+        return next(iter(iterate(self._answers, self.actor.actions(one, NEW_EPISODE))))
+
+    def _step(self, action: Any) -> tuple[Any, float, bool]:
+        observation, reward, terminated, truncated, _ = five(self.env, action, what_it_is(self.given))
+        if not np.isfinite(float(reward)):
+            raise UserError(f"the environment's reward is {reward}: expected a finite number")
+        return observation, float(reward), bool(terminated or truncated)
+
+    def _discounted(self, rewards: list[float]) -> float:
+        return float(self.gamma ** np.arange(len(rewards)) @ np.array(rewards))
+
+
+def _two(seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
+    """Streams for the environment and for the policy; asking again gives the same ones."""
+    return [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, k)) for k in range(2)]
+
+
+def exact_sources(
+    agent: Any, env: gymnasium.Env[Any, Any], gamma: float, deterministic: bool
+) -> VarianceSources | None:
+    """The exact parts, for a tabular learner in a finite process under wrappers that do not change it; else None."""
+    limit, inner = None, env
+    while isinstance(inner, TRANSPARENT):
+        limit = getattr(inner, "_max_episode_steps", limit)
+        inner = inner.env
+    if not isinstance(inner, FiniteMDPEnv) or not isinstance(agent, Learner) or agent.sight.n_active != 1:
+        return None
+    theta = agent.weights.theta
+    if theta.shape != (inner.mdp.n_states, inner.mdp.n_actions):
+        return None
+    return exactly(inner.mdp, greedy(theta) if deterministic else agent.policy(), gamma, limit)
+
 
 FRESH = 3
 """Actions that are drawn in each step beside the one that was taken."""

@@ -11,7 +11,7 @@ from vpac.oracle.policies import greedy, softmax, uniform
 from vpac.oracle.remembering import Remembering, best_remembering
 from vpac.oracle.sources import VarianceSources, variance_sources
 from vpac.oracle.state_critics import state_critic_gradient, stationary_distribution
-from vpac.oracle.volatility import StepReward, step_reward
+from vpac.oracle.step_reward import StepReward, step_reward
 
 __all__ = [
     "Frontier",

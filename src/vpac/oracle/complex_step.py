@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import one_of
-from vpac.oracle.ending import without_unmet
 from vpac.oracle.moments import VARIANCES, VarianceOf, check_gamma
+from vpac.oracle.occupancy import without_unmet
 from vpac.oracle.off_policy import check_behaviour
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray

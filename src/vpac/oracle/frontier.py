@@ -24,12 +24,11 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
-from vpac.oracle.deterministic import every_deterministic
-from vpac.oracle.ending import end_surely, endable, without_unmet
 from vpac.oracle.gradient import on_policy_weights
 from vpac.oracle.linear import OracleError
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
-from vpac.oracle.optimal import optimal_policy
+from vpac.oracle.occupancy import end_surely, endable, without_unmet
+from vpac.oracle.optimal import every_deterministic, optimal_policy
 from vpac.oracle.policies import check_price, greedy, softmax, uniform
 from vpac.oracle.threads import one_blas_thread
 from vpac.typing import FloatArray

@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
-from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, OracleError, backup, look_ahead
 from vpac.oracle.moments import average, check_gamma, mean_squared_error
-from vpac.oracle.occupancy import surely_ends
+from vpac.oracle.occupancy import surely_ends, without_unmet
 from vpac.oracle.off_policy import GROWS, Critics, check_behaviour, ratio_weights, spectral_radius
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray

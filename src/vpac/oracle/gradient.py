@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import one_of
-from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain
 from vpac.oracle.moments import VARIANCES, Moments, VarianceOf, check_gamma, evaluate
+from vpac.oracle.occupancy import without_unmet
 from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, ratio_weights
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
@@ -76,7 +76,7 @@ def gradient(
     if behaviour is None:
         total = on_policy_weights(evaluate(mdp, policy, gamma), policy, psi, form, variance_of, algorithm)
     else:
-        from vpac.oracle.off_policy_gradient import off_policy_weights
+        from vpac.oracle.off_policy import off_policy_weights
 
         behaviour = check_behaviour(mdp, policy, behaviour)
         if algorithm == "vaac" or critics == "expected":
@@ -110,7 +110,7 @@ def on_policy_weights(
         return per_visit(moments, chain, psi, variance_of, squared)
     if form == "published":
         if squared is not None:
-            from vpac.oracle.off_policy_gradient import theorem_4
+            from vpac.oracle.off_policy import theorem_4
 
             return theorem_4(mdp, weights, squared, gamma, psi, moments.action_value, moments.action_variance)
         return _theorem_2(moments, chain, psi)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.rows import row_sums
+from vpac.envs.validation import row_sums
 from vpac.errors import UserError
 from vpac.oracle.linear import backup
 from vpac.typing import FloatArray

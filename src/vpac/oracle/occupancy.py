@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.graph import closed_classes, reached
+from vpac.envs.finite_mdp import FiniteMDP, closed_classes, reachable, reached
 from vpac.oracle.linear import Chain, OracleError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["goal_probability", "stays_forever", "surely_ends", "visits"]
+__all__ = ["end_surely", "endable", "goal_probability", "stays_forever", "surely_ends", "visits", "without_unmet"]
 
 
 def visits(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None) -> FloatArray:
@@ -78,3 +77,42 @@ def stays_forever(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     """The non-terminal states of closed classes: once there, the policy never leaves nor ends."""
     _, closed = closed_classes(*_edges(mdp, policy), mdp.n_states)
     return closed & ~mdp.terminal
+
+
+def endable(mdp: FiniteMDP) -> tuple[BoolArray, BoolArray]:
+    """The states from which some policy surely ends, [S], and the actions that such a policy may take, [S, A].
+
+    The largest set of states that can reach an end by actions which never leave the set.
+    """
+    states = np.ones(mdp.n_states, bool)
+    while True:
+        leaves = np.bincount(mdp.row, ~states[mdp.successor], mdp.n_states * mdp.n_actions) > 0
+        safe = ~leaves.reshape(mdp.n_states, mdp.n_actions) & states[:, None] & ~mdp.terminal[:, None]
+        taken = safe.reshape(-1)[mdp.row]
+        ends = reached(mdp.successor[taken], mdp.row[taken] // mdp.n_actions, mdp.terminal) & states
+        if np.array_equal(ends, states):
+            return states, safe
+        states = ends
+
+
+def without_unmet(mdp: FiniteMDP) -> FiniteMDP:
+    """The same process with the states that no policy meets made terminal, so that they cannot spoil a solution."""
+    unmet = ~reachable(mdp) & ~mdp.terminal
+    if not unmet.any():
+        return mdp
+    kept = ~unmet[mdp.row // mdp.n_actions]
+    state, action = divmod(mdp.row[kept], mdp.n_actions)
+    return FiniteMDP.from_transitions(
+        mdp.n_states, mdp.n_actions, state, action, mdp.successor[kept], mdp.probability[kept], mdp.reward[kept],
+        mdp.noise[kept], mdp.start, mdp.terminal | unmet, goal=mdp.goal, layout=mdp.layout,
+        action_names=mdp.action_names,
+    )  # fmt: skip
+
+
+def end_surely(mdp: FiniteMDP, policies: FloatArray) -> BoolArray:
+    """Which policies of a batch [N, S, A] surely end from the start; for small processes."""
+    step = np.eye(mdp.n_states) + (Chain(mdp, policies, sparse=False).matrix > 0.0)
+    for _ in range(int(np.ceil(np.log2(max(mdp.n_states, 2))))):
+        step = ((step @ step) > 0.0).astype(np.float64)
+    met = (mdp.start @ step) > 0.0
+    return np.asarray((step[..., mdp.terminal].any(axis=-1) | ~met).all(axis=-1), np.bool_)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 import numpy as np
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.oracle.ending import endable
+from vpac.envs.finite_mdp import FiniteMDP, reachable
 from vpac.oracle.linear import Chain, OracleError, backup
-from vpac.oracle.moments import average, check_gamma
-from vpac.oracle.occupancy import stays_forever, surely_ends
+from vpac.oracle.moments import VarianceOf, average, check_gamma, evaluate
+from vpac.oracle.occupancy import end_surely, endable, stays_forever, surely_ends
 from vpac.oracle.policies import greedy, uniform
-from vpac.typing import FloatArray
+from vpac.typing import FloatArray, IntArray
 
-__all__ = ["optimal_policy"]
+__all__ = ["deterministic_policies", "every_deterministic", "optimal_policy"]
 
 MOST_ROUNDS = 1000
 
@@ -59,3 +61,51 @@ def _values(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> tuple[FloatArra
     if kept is not None:
         action_value = np.where(kept[:, None], action_value, 0.0)
     return value, action_value
+
+
+MOST_DETERMINISTIC = 100_000
+"""Up to this many deterministic policies are all tried."""
+BATCH = 4096
+"""They are evaluated this many at a time."""
+
+
+def deterministic_policies(mdp: FiniteMDP) -> Iterator[IntArray]:
+    """Every deterministic policy, in batches of action choices [N, S]; states that are never entered keep action 0."""
+    free: IntArray = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
+    batch: list[tuple[int, ...]] = []
+    for choice in product(range(mdp.n_actions), repeat=len(free)):
+        batch.append(choice)
+        if len(batch) == BATCH:
+            yield _spread(mdp, free, batch)
+            batch = []
+    if batch:
+        yield _spread(mdp, free, batch)
+
+
+def _spread(mdp: FiniteMDP, free: IntArray, batch: list[tuple[int, ...]]) -> IntArray:
+    actions = np.zeros((len(batch), mdp.n_states), np.int64)
+    actions[:, free] = batch
+    return actions
+
+
+def every_deterministic(
+    mdp: FiniteMDP, gamma: float, variance_of: VarianceOf
+) -> tuple[IntArray, FloatArray, FloatArray] | None:
+    """Actions, means and variances of all deterministic policies, or None if they are too many or may not end."""
+    choices = int((reachable(mdp) & ~mdp.terminal).sum())
+    if mdp.n_actions**choices > MOST_DETERMINISTIC:
+        return None
+    actions, means, variances = [], [], []
+    for batch in deterministic_policies(mdp):
+        policies = np.eye(mdp.n_actions)[batch]
+        if gamma == 1.0:
+            ends = end_surely(mdp, policies)
+            batch, policies = batch[ends], policies[ends]
+        if len(batch):
+            moments = evaluate(mdp, policies, gamma)
+            actions.append(batch)
+            means.append(moments.mean)
+            variances.append(moments.variance_of(variance_of))
+    if not actions:
+        return None
+    return np.concatenate(actions), np.concatenate(means), np.concatenate(variances)

@@ -23,13 +23,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.graph import closed_classes
+from vpac.envs.finite_mdp import FiniteMDP, closed_classes
 from vpac.errors import UserError, one_of
-from vpac.oracle.ending import without_unmet
 from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import check_gamma, evaluate
 from vpac.oracle.occupancy import visits as visits_of
+from vpac.oracle.occupancy import without_unmet
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 

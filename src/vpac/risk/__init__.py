@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
-    from vpac.risk.budget import Budget, Multiplier, as_budget
-    from vpac.risk.budget_report import BudgetReport, PricePath
+    from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
     from vpac.risk.compare import (
+        Comparison,
+        compare_samples,
         difference_of_means,
         first_order_dominates,
         probability_of_improvement,
         ratio_of_variances,
         second_order_dominates,
     )
-    from vpac.risk.comparison import Comparison, compare_samples
     from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
     from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
     from vpac.risk.metrics import (
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 NAMES = {
-    "budget": ("Budget", "Multiplier", "as_budget"),
-    "budget_report": ("BudgetReport", "PricePath"),
+    "budget": ("Budget", "BudgetReport", "Multiplier", "PricePath", "as_budget"),
     "compare": (
+        "Comparison", "compare_samples",
         "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
         "second_order_dominates",
     ),
-    "comparison": ("Comparison", "compare_samples"),
     "frontier": ("FrontierPoint", "TradeOff", "aversion_of", "psi_of"),
     "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
     "metrics": (

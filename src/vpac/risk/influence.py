@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
 from vpac.risk import metrics
-from vpac.risk.intervals import Interval, normal_quantile, not_negative, one_sample, student_quantile
-from vpac.risk.rare import gamma_ends
+from vpac.risk.intervals import Interval, gamma_ends, normal_quantile, not_negative, one_sample, student_quantile
 from vpac.typing import FloatArray
 
 __all__ = [
@@ -78,7 +77,7 @@ def skewed_variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Inter
     """Of the variance, at each end the wider of two.
 
     Hall's with h = (x − x̄)² − s², and 2s⁴/(n(n − 1)) more, which is all there is for a fair coin; and that of rare events
-    (`vpac.risk.rare`), for which one more is counted, as large as the largest (x − x̄)² of some more episodes would be
+    (`vpac.risk.intervals`), for which one more is counted, as large as the largest (x − x̄)² of some more episodes would be
     (`unseen_event`).
     """
     x = one_sample(sample)

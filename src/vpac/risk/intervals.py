@@ -3,6 +3,15 @@
 Observations are independent: one number a run, or one return an episode of a fixed policy. Statistics that the bootstrap is
 given look along the last axis of arrays [..., n], as all of `vpac.risk.METRICS` do, because thousands of resamples are
 computed at once.
+
+Terms that are mostly zero are a weighted count of events. Student's interval of their mean is too short above when few
+events were seen, and reaches below zero. Fay and Feuer (1997) treat the sum as gamma distributed, with the mean y and the
+variance v of the estimate, and for the upper end add one more event w, as large as the largest that was seen or more:
+
+    low = q(α/2) of Γ(mean y, variance v)     high = q(1 − α/2) of Γ(mean y + w, variance v + w²)
+
+which for equal terms is the exact interval of a count. Without any event the upper end is −log(α/2) · w ("rule of three"),
+where the caller has to say how large an event may be.
 """
 
 from __future__ import annotations
@@ -25,11 +34,13 @@ __all__ = [
     "bootstrap",
     "bootstrap_by_index",
     "bootstrap_many",
+    "gamma_ends",
     "log_variance_error",
     "mean_interval",
     "normal_quantile",
     "not_negative",
     "one_sample",
+    "rare_mean_interval",
     "student_quantile",
     "variance_interval",
 ]
@@ -242,3 +253,30 @@ def _leaving_one_out(sizes: Sequence[int], statistic: Callable[..., FloatArray],
         indices[number] = np.arange(n - 1) + (np.arange(n - 1) >= left_out[:, None])
         values.append(statistic(*indices))
     return np.concatenate(values)
+
+
+def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 0.95) -> Interval:
+    """Of a mean that cannot be negative; at each end the wider of the gamma interval and Student's.
+
+    Terms may be negative by chance; so may the estimate.
+
+    Args:
+        sample: the terms.
+        event: how large a term may be of which the sample holds none; in the mean it counts as one of n.
+        level: the confidence.
+    """
+    x = one_sample(sample)
+    n, plain = len(x), not_negative(mean_interval(x, level=level))
+    largest = max(float(np.abs(x).max()), event) / n
+    low, high = gamma_ends(max(plain.estimate, 0.0), float(x.var()) / n, largest, level=level)
+    return Interval(plain.estimate, min(plain.low, low), max(plain.high, high))
+
+
+def gamma_ends(y: float, v: float, w: float, *, level: float) -> tuple[float, float]:
+    """The ends above, from an estimate that is not negative, its variance, and the weight in it of an event."""
+    from scipy.special import gammaincinv
+
+    tail = (1.0 - level) / 2.0
+    low = v / y * float(gammaincinv(y**2 / v, tail)) if y > 0.0 and v > 0.0 else y
+    more, wide = y + w, v + w**2
+    return low, wide / more * float(gammaincinv(more**2 / wide, 1.0 - tail)) if w > 0.0 else y

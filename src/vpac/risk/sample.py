@@ -1,20 +1,158 @@
-"""Returns of episodes of one policy, and what they are worth."""
+"""Returns of episodes of one policy, and what they are worth.
+
+The variance is a sum of squared distances d² from the mean, its error one of their squares. Two numbers say who carries them:
+
+    N = (Σ d²)² / Σ d⁴ = n / kurtosis     on how many episodes the variance rests
+    T = max d⁴ / Σ d⁴                     how much of its error is one episode's
+
+N is a third of the episodes for a normal distribution and a ninth for an exponential one; below ten an interval knows too
+little. T falls with the number of episodes unless the fourth moment is infinite: where the kurtosis is above 15 and one episode
+has more than 0.3 of it, the next one as large will move the variance beyond any interval. docs/measuring.md has the coverage
+beside the share of samples that are told so. A tail that a sample has not seen it cannot tell of.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vpac.errors import UserError, one_of
+from vpac.files import read_bytes, write_bytes, write_text
+from vpac.interruption import held
 from vpac.risk import influence, metrics
-from vpac.risk.intervals import Interval
+from vpac.risk.intervals import Interval, one_sample
+from vpac.sealing import parse
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["MEASURES", "ReturnSample", "Row"]
+__all__ = ["MEASURES", "ReturnSample", "Row", "as_text", "carriers", "load", "save", "tail_note"]
+
+FEW = 10.0
+"""A variance that rests on fewer episodes than this has no interval to be relied on."""
+HEAVY, ALONE = 15.0, 0.3
+"""Nor has one with more than this kurtosis, if a single episode carries more than this share of it."""
+
+
+def carriers(sample: ArrayLike) -> tuple[float, float]:
+    """N and T above; NaN if the sample does not vary."""
+    x = one_sample(sample)
+    squares = (x - x.mean()) ** 2
+    scale = float(squares.max())
+    if not scale > 0.0 or np.ptp(x) == 0.0:
+        return float("nan"), float("nan")
+    shares = squares / scale
+    fourth = float(shares @ shares)
+    return float(shares.sum()) ** 2 / fourth, 1.0 / fourth
+
+
+def tail_note(sample: ArrayLike) -> str | None:
+    """What to say about a sample whose variance rests on too few of its observations; None if there is nothing to say."""
+    (number, top), n = carriers(sample), len(one_sample(sample))
+    if number < FEW:
+        why = f"the variance rests on about {max(number, 1.0):.0f} of {n} episodes"
+    elif number * HEAVY < n and top > ALONE:
+        why = f"one of {n} episodes carries {100 * top:.0f} % of the error of the variance"
+    else:
+        return None
+    return (
+        f"{why}: the intervals of variance, semi-variance and Sharpe ratio may be too short; measure more episodes, or rely on "
+        "quantiles, CVaR and the Gini deviation"
+    )
+
+
+FORMAT, OLDER = 2, (1,)
+"""Since the second, the numbers are checked when they are read."""
+COLUMNS = {
+    "return": "discounted_returns", "undiscounted": "undiscounted_returns", "length": "lengths", "terminated": "terminated",
+}  # fmt: skip
+ENDINGS = (".parquet", ".json")
+KEY = "vpac.sample"
+
+
+@held()
+def save(sample: ReturnSample, path: Path) -> Path:
+    """Write a sample; the file's ending says how."""
+    columns = {name: getattr(sample, field) for name, field in COLUMNS.items()}
+    head: dict[str, Any] = {"format": FORMAT, "gamma": sample.gamma, "kind": sample.kind, "about": dict(sample.about)}
+    head["sha256"] = _digest(sample)
+    if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
+        data = head | {name: column.tolist() for name, column in columns.items()}
+        return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+    import polars as pl
+
+    file = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(file, metadata={KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)})
+    return write_bytes(path, file.getvalue())
+
+
+def _digest(sample: ReturnSample) -> str:
+    """Of everything in a sample."""
+    head = json.dumps([sample.gamma, sample.kind, dict(sample.about)], sort_keys=True)
+    found = hashlib.sha256(head.encode())
+    for column in COLUMNS.values():
+        found.update(np.ascontiguousarray(getattr(sample, column)).tobytes())
+    return found.hexdigest()
+
+
+def load(path: Path) -> ReturnSample:
+    """Read a sample."""
+    one_of(path.suffix, ENDINGS, "ending of a file of returns")
+    try:
+        content = read_bytes(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        head, columns = _from_json(content) if path.suffix == ".json" else _from_parquet(content)
+        if head["format"] not in (FORMAT, *OLDER):
+            raise UserError(f"it is in format {head['format']!r:.40}: this version reads formats up to {FORMAT}")
+        fields = {field: columns[name] for name, field in COLUMNS.items()}
+        found = ReturnSample(**fields, gamma=float(head["gamma"]), about=dict(head["about"]), kind=head["kind"])
+        if ("sha256" in head or head["format"] == FORMAT) and head.get("sha256") != _digest(found):
+            raise UserError("it is not what was written: its checksum differs")
+        return found
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except Exception as error:  # Polars has errors of its own for every kind of damage
+        raise UserError(f"{path} does not hold a sample of returns: {type(error).__name__}: {error!s:.80}") from None
+
+
+def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    data = parse(content)
+    return data, data
+
+
+@held()
+def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    import polars as pl
+
+    try:
+        head = parse(pl.read_parquet_metadata(io.BytesIO(content))[KEY])
+        frame = pl.read_parquet(io.BytesIO(content))
+    except pl.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError(error) from None
+    return head, {name: frame[name].to_numpy() for name in COLUMNS}
+
+
+def as_text(sample: ReturnSample, level: float) -> str:
+    """A table of every metric, with its interval, in plain text."""
+
+    def number(value: float) -> str:
+        return "?" if np.isnan(value) else f"{value:.5g}"
+
+    lines = [f"{len(sample)} episodes, {sample.kind} returns (gamma {sample.gamma:g}), {100 * level:g} % intervals"]
+    lines += [
+        f"{row.name:<30}{number(row.interval.estimate):>12}   {number(row.interval.low)} … {number(row.interval.high)}"
+        for row in sample.rows(level)
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in sample.notes())])
+
 
 Kind = Literal["discounted", "undiscounted"]
 MEASURES = (
@@ -167,8 +305,7 @@ class ReturnSample:
         return influence.unseen_share(len(self), level=level)
 
     def notes(self) -> tuple[str, ...]:
-        """What speaks against relying on some of the intervals (`vpac.risk.trust`)."""
-        from vpac.risk.trust import tail_note
+        """What speaks against relying on some of the intervals (`vpac.risk.sample`)."""
 
         found = tail_note(self.returns)
         return () if found is None else (found,)
@@ -230,20 +367,17 @@ class ReturnSample:
 
     def table(self, level: float = 0.95) -> str:
         """The rows as text."""
-        from vpac.risk.storage import as_text
 
         return as_text(self, level)
 
     def save(self, path: str | Path) -> Path:
         """Write every episode to a .parquet or .json file, whole or not at all."""
-        from vpac.risk.storage import save
 
         return save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> ReturnSample:
         """Read a sample back; nothing in the file is run."""
-        from vpac.risk.storage import load
 
         return load(Path(path))
 

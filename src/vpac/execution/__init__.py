@@ -1,1 +1,0 @@
-"""From a specification and a seed to files."""

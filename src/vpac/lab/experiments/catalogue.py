@@ -1,0 +1,148 @@
+"""Every experiment, by name, in the order in which they are run and shown."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from vpac.errors import UserError, suggestion
+from vpac.files import read_bytes
+from vpac.lab.experiments import (
+    corrected,
+    critics,
+    forms,
+    four_rooms,
+    grid_search,
+    mujoco,
+    puddle_world,
+    sensitivity,
+    theorems,
+)
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
+
+__all__ = ["EXPERIMENTS", "chosen", "read_experiment"]
+
+THEOREMS = Experiment(
+    name="theorems",
+    title="The theorems on trial",
+    about="Every published gradient and every corrected one against the derivative itself, by exact linear algebra.",
+    kind="theorems",
+    runs=1,
+    arms=tuple(Arm(label=world.name, settings={"world": world.name}) for world in theorems.WORLDS),
+    figures=(Figure(kind="bars", title="Relative error of each formula in each world"),),
+)
+FRONTIER = Experiment(
+    name="four-rooms/frontier",
+    title="Four rooms: the exact frontier",
+    about="The best stationary policy that the oracle finds for each price of variance: what learning could reach.",
+    kind="frontier",
+    env="vpac/FourRooms-v0",
+    settings={
+        "gamma": 0.99,
+        "psis": [0.0, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5],
+    },
+    runs=1,
+    arms=(Arm(label="oracle"),),
+    figures=(Figure(kind="curves", title="Mean and variance along the frontier"),),
+)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        THEOREMS,
+        *four_rooms.EXPERIMENTS,
+        *sensitivity.EXPERIMENTS,
+        *puddle_world.EXPERIMENTS,
+        *mujoco.EXPERIMENTS,
+        FRONTIER,
+        *critics.EXPERIMENTS,
+        *forms.EXPERIMENTS,
+        *corrected.EXPERIMENTS,
+        *grid_search.EXPERIMENTS,
+    )
+}
+
+
+def chosen(names: tuple[str, ...]) -> list[Experiment]:
+    """The experiments of these names, or of a group of them (`four-rooms`); none: all but those run on demand."""
+    if not names:
+        return [experiment for experiment in EXPERIMENTS.values() if not experiment.on_demand]
+    found: dict[str, Experiment] = {}
+    for name in names:
+        group = {key: e for key, e in EXPERIMENTS.items() if key == name or key.startswith(f"{name}/")}
+        if not group:
+            raise UserError(
+                f"unknown experiment {name!r}{suggestion(name, EXPERIMENTS) or '; `vpac list experiments` shows them all'}"
+            )
+        found |= group
+    return list(found.values())
+
+
+LARGEST = 1_000_000
+"""Bytes; no study needs more."""
+MOST_ARMS = 10_000
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check; a message names the place of the first mistake."""
+    try:
+        given = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+    except OSError as error:
+        hint = "; docs/experiments.md has a study to copy" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from None
+    grid = given.pop("grid", None)
+    if grid is not None:
+        given["arms"] = _arms(path, grid, given)
+    given.setdefault("name", _name(path))
+    given.setdefault("title", given["name"])
+    if given["name"] in EXPERIMENTS:
+        raise UserError(f"{path}: the name {given['name']!r} is taken by an experiment of ours; choose another")
+    try:
+        return Experiment.model_validate(given)
+    except ValidationError as error:
+        raise UserError(f"{path}: {_first(error)}") from None
+
+
+def _arms(path: Path, grid: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """`[grid]` stands for one arm for each combination of its values."""
+    if "arms" in given:
+        raise UserError(f"{path}: give either arms or a grid, not both")
+    if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()) or not grid:
+        raise UserError(f"{path}: grid must hold a list of values for each setting, e.g. psi = [0.0, 0.01]")
+    count = 1
+    for values in grid.values():
+        count *= len(values)
+    if count > MOST_ARMS:
+        raise UserError(f"{path}: the grid has {count:,} points, expected at most {MOST_ARMS:,}")
+    try:
+        return [arm.model_dump() for arm in arms_of_grid(grid)]
+    except (ValidationError, TypeError, ValueError):
+        raise UserError(f"{path}: the values of a grid must be numbers, words or true and false") from None
+
+
+def _name(path: Path) -> str:
+    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in path.stem.lower()).split()) or "study"
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake in words: where, what was expected, the nearest right spelling."""
+    mistakes = error.errors(include_url=False)
+    mistake = next(
+        (m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0]
+    )  # a slip explains what is missing
+    where = ".".join(str(part) for part in mistake["loc"])
+    if mistake["type"] == "extra_forbidden":
+        models: dict[str, type[BaseModel]] = {"arms": Arm, "figures": Figure, "claims": Claim}
+        model: type[BaseModel] = (
+            models.get(str(mistake["loc"][0]), Experiment) if len(mistake["loc"]) > 1 else Experiment
+        )
+        known = list(model.model_fields) + (["grid"] if model is Experiment else [])
+        word = str(mistake["loc"][-1])
+        return f"unknown field {where!r}{suggestion(word, known) or ': expected one of ' + ', '.join(known)}"
+    found = "" if mistake["type"] == "missing" else f", got {mistake['input']!r:.60}"
+    return f"{where or 'the study'}: {mistake['msg'].removeprefix('Value error, ').lower()}{found}"

@@ -1,0 +1,244 @@
+"""The paper's MuJoCo experiments: VPAC inside PPO, with its baselines, published and corrected."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
+
+__all__ = ["EXPERIMENTS"]
+
+MILLION = 1_000_000
+PER_ITERATION = 8 * 2048
+TASKS: tuple[tuple[str, str, int, float, dict[str, tuple[float, float]]], ...] = (
+    ("halfcheetah", "HalfCheetah-v5", 1500, 0.15, {"PPO": (1557, 1.6e5), "VAAC": (1525, 0.8e5), "VPAC": (1373, 0.1e5)}),
+    ("hopper", "Hopper-v5", 1500, 0.2, {"PPO": (1944, 6.6e5), "VAAC": (1991, 6.5e5), "VPAC": (1624, 4.0e5)}),
+    ("walker2d", "Walker2d-v5", 2500, 0.15, {"PPO": (3058, 12.1e5), "VAAC": (3102, 12.5e5), "VPAC": (2625, 9.2e5)}),
+)
+"""Name, environment, iterations, VPAC's price, and the paper's (mean, variance) of each algorithm."""
+
+
+SCALED = 100.0
+"""The paper's rewards are multiplied by 0.01, so its prices are a hundred times those of the raw reward."""
+PRICE = 0.25
+"""Share of PPO's mean that a lower variance may cost; the paper's own prices are 12 to 17 %."""
+FORMS, PRICES = ("published", "corrected"), (0.005, 0.015, 0.05)
+"""Along which the noisy cheetah is measured."""
+FIGURES = (
+    Figure(
+        kind="curves",
+        title="Scores and returns of training episodes",
+        caption="Of the last 100 episodes that ended, average over runs with 95 % intervals. The variance mixes start states, "
+        "the policy's noise and its progress; the figures below measure the last policy by itself. Steps are those of all "
+        "environments together; the paper's axis counts an eighth of them.",
+        shows=("score_mean", "score_variance", "return_variance"),
+    ),
+    Figure(
+        kind="boxes",
+        title="Variance of the last policy, run by run",
+        caption="First as the paper measures it (one fixed start state, 100 episodes, undiscounted), where only the "
+        "policy's own noise is left; then with start states drawn anew, 512 episodes, undiscounted; last the same "
+        "discounted, of which the objective speaks. The axes are logarithmic. Dotted lines, where there "
+        "are any, are the paper's averages.",
+        shows=("fixed_variance", "variance", "discounted_variance"),
+        log_y=True,
+    ),
+    Figure(
+        kind="bars",
+        title="Mean and variance of the last policy",
+        caption="Averages over runs with 95 % intervals, as the paper measures (one start) and with start states drawn anew.",
+        shows=("fixed_mean", "fixed_variance", "mean", "variance", "discounted_mean", "discounted_variance"),
+    ),
+)
+PROTOCOLS = (
+    "The last policy is measured twice, acting with its noise: as in the paper, 100 episodes from one fixed start state, "
+    "undiscounted; and 512 episodes with start states drawn anew, undiscounted and discounted. "
+)
+DEVIATIONS = (
+    "Deviations from the paper's code: Gymnasium's v5 tasks; a time limit is not an end, both critics bootstrap there; actions "
+    "are clipped to their bounds, and learned from as they were drawn; the variance critic ends in a softplus, which keeps it "
+    "from going below zero; VAAC's collected reward is accumulated, as its formula says; only the policy's gradient is "
+    "clipped; every reward of a measured episode counts, the last one too."
+)
+
+
+def _arms(psi: float, vaac: float, paper: dict[str, tuple[float, float]]) -> tuple[Arm, ...]:
+    def numbers(label: str) -> dict[str, float]:
+        return dict(zip(("fixed_mean", "fixed_variance"), paper.get(label, ()), strict=False))
+
+    published = {"form": "published"}
+    return (
+        Arm(label="PPO", algorithm="ppo", paper=numbers("PPO")),
+        Arm(label="VAAC", algorithm="vaac-ppo", settings={"psi": vaac, **published}, paper=numbers("VAAC")),
+        Arm(label="VPAC", algorithm="vpac-ppo", settings={"psi": psi, **published}, paper=numbers("VPAC")),
+        Arm(label="VPAC corrected", algorithm="vpac-ppo", settings={"psi": psi, "form": "corrected"}),
+    )
+
+
+def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]:
+    """VPAC varies less than PPO and than VAAC, at a price; the same of the corrected form."""
+    mean, _ = paper["PPO"]
+    price = PRICE * mean
+    claims = []
+    for arm, whose, told in (("VPAC", "VPAC", True), ("VPAC corrected", "corrected VPAC", False)):
+        of: Literal["paper", "corrected"] = "paper" if told else "corrected"
+        claims += [
+            Claim(
+                text=f"{whose}'s scores vary less than {other}'s", where="Table 1, Figure 9", of=of,
+                paper=f"{paper['VPAC'][1] / paper[other][1]:.2g}" if told else "", quantity="fixed_variance", arm=arm,
+                against=other, below=1.0,
+            )
+            for other in ("PPO", "VAAC")
+        ]  # fmt: skip
+        claims.append(
+            Claim(
+                text=f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)",
+                where="Table 1, Figure 8", of=of, paper=f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else "",
+                quantity="fixed_mean", arm=arm, against="PPO", by="difference", above=-price,
+            )
+        )  # fmt: skip
+    return tuple(claims)
+
+
+def _claims_of_ours() -> tuple[Claim, ...]:
+    """Of either form and with start states drawn anew: less variance of the score and of the discounted return."""
+    claims = []
+    for arm, whose in (("VPAC", "published VPAC"), ("VPAC corrected", "corrected VPAC")):
+        for prefix, what in (("", "scores"), ("discounted_", "discounted returns")):
+            claims += [
+                Claim(
+                    text=f"{whose}'s {what} vary less than PPO's", where="ours", quantity=f"{prefix}variance", arm=arm,
+                    against="PPO", below=1.0,
+                ),
+                Claim(
+                    text=f"and the mean of its {what} is at least three quarters of PPO's", where="ours",
+                    quantity=f"{prefix}mean", arm=arm, against="PPO", above=1.0 - PRICE,
+                ),
+            ]  # fmt: skip
+    return tuple(claims)
+
+
+def _common(name: str, env: str) -> dict[str, Any]:
+    return {
+        "name": f"mujoco/{name}", "kind": "deep", "env": env, "episodes": 512, "on_demand": True,
+        "fixed_start": {"reset_noise_scale": 0.0}, "figures": FIGURES,
+    }  # fmt: skip
+
+
+def _as_published(
+    name: str, env: str, iterations: int, psi: float, paper: dict[str, tuple[float, float]]
+) -> Experiment:
+    return Experiment(
+        title=f"{env}: VPAC inside PPO, the paper's settings",
+        about="VPAC and VAAC as penalties inside PPO, with the paper's networks, rates, scaled rewards and prices: the preset "
+        f"`paper`, field by field in the documentation, with ψ = {psi:g} for VPAC and 0.15 for VAAC per unit of reward × 0.01. "
+        + PROTOCOLS
+        + DEVIATIONS,
+        paper="Table 1, Figures 8 and 9",
+        settings={"preset": "paper"},
+        steps=iterations * PER_ITERATION,
+        runs=20,
+        arms=_arms(psi, 0.15, paper),
+        claims=_claims_of_paper(paper),
+        **_common(name, env),
+    )
+
+
+def _today(name: str, env: str, psi: float) -> Experiment:
+    return Experiment(
+        title=f"{env}: VPAC inside PPO, today's settings",
+        about="The same prices, per unit of the raw reward, with what is good practice today: orthogonal initialisation, "
+        "normalised observations, rewards and advantages, rates that decay, minibatches over all samples (the default preset). "
+        + PROTOCOLS,
+        steps=MILLION,
+        runs=5,
+        arms=_arms(psi / SCALED, 0.15 / SCALED, {}),
+        claims=_claims_of_ours(),
+        **_common(f"{name}-today", env),
+    )
+
+
+def _noisy() -> Experiment:
+    """A task whose variance has a place: it shows what a price of variance does where there is something to avoid."""
+    ppo, _, published, corrected = _arms(0.05, 0.0, {})
+    return Experiment(
+        title="HalfCheetah-v5 with noise beyond x = 5: where the variance has a place",
+        about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
+        "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
+        "step beyond the line costs more than it pays. " + PROTOCOLS.replace("512", "256"),
+        steps=300_000,
+        runs=5,
+        arms=(ppo, published, corrected),
+        claims=tuple(claim for claim in _claims_of_ours() if claim.below is not None),
+        **{**_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"), "episodes": 256},
+    )
+
+
+def _prices() -> Experiment:
+    """The noisy cheetah again, along the price and in both forms: what a smaller price buys."""
+    arms = tuple(
+        Arm(
+            label=f"{form}, ψ = {psi:g}", algorithm="vpac-ppo", settings={"psi": psi, "form": form},
+            at={"form": form, "ψ": psi},
+        )
+        for form in FORMS
+        for psi in PRICES
+    )  # fmt: skip
+    middle = f"corrected, ψ = {PRICES[1]:g}"
+    return Experiment(
+        title="HalfCheetah-v5 with noise beyond x = 5: which price, which form",
+        about="As `mujoco/halfcheetah-noisy`, whose runs without a price and at ψ = 0.05 are these, too, at smaller prices. "
+        + PROTOCOLS.replace("512", "256"),
+        steps=300_000,
+        runs=5,
+        arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
+        claims=(
+            Claim(
+                text="at the price in the middle the corrected form's scores vary less than PPO's", where="ours",
+                quantity="variance", arm=middle, against="PPO", below=1.0,
+            ),
+            Claim(
+                text="and so do its discounted returns", where="ours", quantity="discounted_variance", arm=middle,
+                against="PPO", below=1.0,
+            ),
+            Claim(
+                text="and its worst tenth of the scores is not worse", where="ours", quantity="cvar", arm=middle,
+                against="PPO", by="difference", above=0.0,
+            ),
+        ),
+        **{
+            **_common("halfcheetah-prices", "vpac/NoisyHalfCheetah-v0"), "episodes": 256,
+            "figures": (
+                Figure(
+                    kind="effect", title="Scores and discounted returns along the price", x="ψ", lines="form",
+                    shows=("mean", "variance", "cvar", "discounted_mean", "discounted_variance"),
+                    caption="Of the last policy, start states drawn anew; averages over runs with 95 % intervals.",
+                ),
+            ),
+        },
+    )  # fmt: skip
+
+
+def _horizon() -> Experiment:
+    """A discount under which the falls of the hopper are part of the return whose variance has a price."""
+    return Experiment(
+        title="Hopper-v5 with γ = 0.999: a horizon that reaches the falls",
+        about="With γ = 0.99 a fall after 500 steps costs less than what one step pays, so the discounted return "
+        "hardly varies and its price changes nothing, whatever the score does. Here γ = 0.999; everything else, the price too, "
+        "is as in `mujoco/hopper-today`. " + PROTOCOLS,
+        settings={"gamma": 0.999},
+        steps=MILLION,
+        runs=5,
+        arms=_arms(0.2 / SCALED, 0.15 / SCALED, {}),
+        claims=_claims_of_ours(),
+        **_common("hopper-horizon", "Hopper-v5"),
+    )
+
+
+EXPERIMENTS = (
+    *(_as_published(*task) for task in TASKS),
+    *(_today(name, env, psi) for name, env, _, psi, _ in TASKS),
+    _noisy(),
+    _prices(),
+    _horizon(),
+)

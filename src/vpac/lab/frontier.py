@@ -1,0 +1,331 @@
+"""The mean–variance frontier of a learner: prices of variance are chosen, trained as runs of the store, and measured."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from vpac.checks import MOST_EPISODES, MOST_STEPS, whole
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError, suggestion
+from vpac.lab.experiments.spec import Arm, Experiment, Figure
+from vpac.lab.kinds.deep import DEEP
+from vpac.lab.kinds.measuring import Measurement, frontier_point, measurement
+from vpac.lab.kinds.tabular import ALGORITHMS
+from vpac.lab.kinds.task import process_of, world_of
+from vpac.lab.store.run import canonical
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Executor
+from vpac.lab.workers.study import Plan, carry_out_studies, plan
+from vpac.lab.workers.worker import Outcome
+from vpac.risk.frontier import TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
+from vpac.tabular.options import Options
+
+__all__ = ["PRICED", "Asked", "Exact", "Found", "Question", "trace_frontier"]
+
+PRICED = [name for name in (*ALGORITHMS, *DEEP) if name.removeprefix("off-policy-") not in ("ac", "ppo")]
+"""Algorithms that have a price of variance."""
+MOST_POINTS = 1000
+"""Of a frontier."""
+MOST_STATES = 300
+"""Finite processes up to this size are solved exactly."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whose frontier: everything but the prices."""
+
+    env: str
+    """Gymnasium id or import path."""
+    algorithm: str = "vpac-ppo"
+    """One that has a price of variance."""
+    env_settings: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the environment."""
+    wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Around it."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the learner, but for ψ."""
+    length: int = 1000
+    """Episodes of a run; of the PPO family, environment steps."""
+    seeds: int = 3
+    """Runs of each price."""
+    measure: int = 1000
+    """Episodes that each policy is measured in, where it is not measured exactly."""
+    warm_up: float = 0.0
+    """The share of training that is risk-neutral; ψ rises to its value over the same time again."""
+    seed: int = 0
+    """Of everything random."""
+
+    def __post_init__(self) -> None:
+        folded = self.algorithm.casefold().replace("_", "-")
+        if folded not in PRICED:
+            raise UserError(
+                f"{self.algorithm!r} has no frontier: expected an algorithm with a price of variance, {', '.join(PRICED)}"
+                f"{suggestion(folded, PRICED)}"
+            )
+        object.__setattr__(self, "algorithm", folded)
+        if "psi" in self.settings:
+            raise UserError("psi is what a frontier varies: name its values with --psi, or their number with --points")
+        if not 0.0 <= self.warm_up <= 0.5:
+            raise UserError(f"warm-up must be a share of the training from 0 to 0.5, got {self.warm_up!r}")
+        for name in ("length", "seeds", "measure"):
+            most = MOST_STEPS if name == "length" and self.deep else MOST_EPISODES
+            whole(getattr(self, name), name, 2 if name == "measure" else 1, most)
+
+    @property
+    def deep(self) -> bool:
+        """Whether it is one of the PPO family."""
+        return self.algorithm in DEEP
+
+    @property
+    def outsider(self) -> Question:
+        """The same question to MVPI, around the risk-neutral learner of the same family; it has no settings of variances."""
+        settings = {k: v for k, v in self.settings.items() if k not in ("form", "variance_of", "weighting")}
+        return replace(self, algorithm="mvpi-ppo" if self.deep else "mvpi", settings=settings)
+
+    def price(self, psi: float) -> float | str:
+        """ψ as the learner gets it."""
+        wait = round(self.warm_up * self.length)
+        return f"warm-up:{psi:g}:{wait}:{wait}" if wait and psi > 0.0 else psi
+
+    def experiment(self, psis: Sequence[float]) -> Experiment:
+        """The study of these prices; its name does not depend on them."""
+        about = {key: value for key, value in vars(self).items() if key != "seeds"}
+        digest = hashlib.sha256(canonical(about).encode()).hexdigest()[:8]
+        world = re.sub(r"[^a-z0-9]+", "-", re.split("[/:]", self.env)[-1].casefold()).strip("-")[:32].strip("-")
+        given: dict[str, Any] = {"steps": self.length, "episodes": self.measure}
+        if not self.deep:
+            every = max(1, -(-self.length // 40))
+            given = {"episodes": self.length, "every": every, "policy": "softmax", "measure": self.measure}
+            given["evaluate"] = "exact" if self._finite() else "episodes"
+        return Experiment(
+            name=f"frontier/{world or 'env'}-{self.algorithm}-{digest}",
+            title=f"{self.env}: mean and spread along the price of variance",
+            kind="deep" if self.deep else "training", env=self.env, env_settings=self.env_settings, wrappers=self.wrappers,
+            algorithm=self.algorithm, settings=self.settings, runs=self.seeds, seed=self.seed, **given,
+            arms=tuple(
+                Arm(label=f"ψ = {psi:g}", settings={"psi": self.price(psi)}, at={"psi": psi}) for psi in sorted(psis)
+            ),
+            figures=(Figure(kind="effect", title="What a price on variance does", x="psi", shows=("mean", "variance")),),
+        )  # fmt: skip
+
+    def task(self) -> dict[str, Any]:
+        """The part of its runs' tasks that says what the world is."""
+        return {"env": self.env, "env_settings": self.env_settings, "wrappers": [list(w) for w in self.wrappers]}
+
+    def _finite(self) -> bool:
+        return isinstance(world_of(self.task())[0], FiniteMDP)
+
+    def solvable(self) -> bool:
+        """Whether the exact frontier can be drawn beneath."""
+        return self._finite() and process_of(self.task()).n_states <= MOST_STATES
+
+    @property
+    def gamma(self) -> float:
+        """The discount factor."""
+        if self.deep:
+            from vpac.deep.options import Options as DeepOptions
+
+            return float(self.settings.get("gamma", DeepOptions.gamma))
+        return float(self.settings.get("gamma", Options.gamma))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which prices: one of the three."""
+
+    psis: tuple[float, ...] = ()
+    """These."""
+    aversions: tuple[float, ...] = ()
+    """Those of these risk aversions: ψ = R / standard deviation of the risk-neutral return."""
+    points: int = 8
+    """So many, chosen where the curve bends."""
+
+    def __post_init__(self) -> None:
+        for name, values in (("psi", self.psis), ("risk aversion", self.aversions)):
+            if not all(np.isfinite(value) and value >= 0.0 for value in values):
+                raise UserError(
+                    f"{name} must be finite numbers that are not negative, got {', '.join(map(str, values))}"
+                )
+        if not 2 <= self.points <= MOST_POINTS:
+            raise UserError(f"points must be a whole number from 2 to {MOST_POINTS}, got {self.points!r}")
+
+    @property
+    def count(self) -> int:
+        """How many points there will be, at most; ψ = 0 is always one of them."""
+        given = self.psis or self.aversions
+        return len({0.0, *given}) if given else self.points
+
+
+AT_A_TIME = 2
+"""Prices that are chosen at once where the curve bends; not more, however many workers there are."""
+EXACT_POINTS = 12
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The frontier that the oracle finds."""
+
+    psis: list[float]
+    """Prices."""
+    means: list[float]
+    """Of the best policy at each."""
+    stds: list[float]
+    """Of the best policy at each."""
+
+
+@dataclass
+class Found:
+    """A frontier."""
+
+    question: Question
+    """Whose it is."""
+    trade_off: TradeOff
+    """Its points."""
+    runs: dict[float, list[str]]
+    """Names of the runs of each price."""
+    exact: Exact | None = None
+    """The best there is; None: nobody knows."""
+    outsider: TradeOff | None = None
+    """MVPI's points, if they were asked for."""
+    failed: list[Outcome] = field(default_factory=list)
+    """Runs that failed or diverged; what is said rests on the others."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know."""
+
+    @property
+    def std(self) -> float:
+        """Of the risk-neutral return: what turns ψ into risk aversion."""
+        return self.trade_off.points[0].std.estimate
+
+
+class _Tracing:
+    """Carries out prices of one question, round by round."""
+
+    def __init__(
+        self, question: Question, store: Store, executor: Executor, watch: Callable[[Outcome], None], command: str
+    ) -> None:
+        self.question, self.store, self.executor, self.watch, self.command = question, store, executor, watch, command
+        self.found: dict[float, list[Measurement]] = {}
+        self.runs: dict[float, list[str]] = {}
+        self.failed: dict[str, Outcome] = {}
+
+    def run(self, psis: Sequence[float]) -> None:
+        """Train and measure these, too."""
+        every = sorted({*self.runs, *psis})
+        made = plan(self.question.experiment(every), full=True)
+        (tally,) = carry_out_studies([made], self.store, self.executor, self.watch, self.command).values()
+        self.failed |= {outcome.name: outcome for outcome in tally.failed}
+        for psi, runs in zip(every, made.runs.values(), strict=True):
+            self.runs[psi] = [run.name for run in runs]
+            self.found[psi] = [measurement(self.store.read(run.name)) for run in runs if self.store.finished(run)]
+        if not self.found[every[0]]:
+            why = self.failed[self.runs[every[0]][0]].last_line
+            raise UserError(f"no run at ψ = {every[0]:g} came to its end: {why}")
+
+    def trade_off(self) -> TradeOff:
+        """What there is so far."""
+        return TradeOff(tuple(frontier_point(psi, found) for psi, found in self.found.items() if found))
+
+
+def trace_frontier(
+    question: Question,
+    asked: Asked,
+    store: Store,
+    executor: Executor,
+    watch: Callable[[Outcome], None] = lambda outcome: None,
+    *,
+    mvpi: bool = False,
+    command: str = "",
+) -> Found:
+    """Train along ψ and measure; what the store has is not trained again.
+
+    Args:
+        question: whose frontier.
+        asked: which prices.
+        store: where the runs are kept.
+        executor: who carries them out; the result does not depend on it.
+        watch: hears of every run.
+        mvpi: MVPI's frontier, too, at the same risk aversions, of a step's reward instead of the return.
+        command: what to type to go on.
+    """
+    tracing = _Tracing(question, store, executor, watch, command)
+    for psis in _rounds(asked, tracing):
+        tracing.run(psis)
+    found = Found(question, tracing.trade_off(), tracing.runs)
+    found.notes += _remarks(tracing, asked)
+    if question.solvable():
+        found.exact = _exact(question, list(tracing.found), store, executor, watch)
+    if mvpi:
+        other = _Tracing(question.outsider, store, executor, watch, command)
+        first = found.trade_off.points[0].volatility
+        if first is None or not first.estimate > 0.0:
+            found.notes.append(
+                "MVPI was left out: the rewards of the risk-neutral policy do not vary from step to step."
+            )
+        else:
+            aversions = [aversion_of(psi, found.std) for psi in tracing.found]
+            other.run([rounded(psi_of(aversion, first.estimate)) for aversion in aversions])
+            found.outsider = other.trade_off()
+        tracing.failed |= other.failed
+    found.failed = list(tracing.failed.values())
+    return found
+
+
+def _rounds(asked: Asked, tracing: _Tracing) -> Iterator[list[float]]:
+    """Prices to be trained next; what has been measured decides."""
+    if asked.psis:
+        yield sorted({0.0, *asked.psis})
+        return
+    yield [0.0]
+    std = tracing.trade_off().points[0].std.estimate
+    if asked.aversions:
+        yield sorted({0.0, *(rounded(psi_of(aversion, std)) for aversion in asked.aversions)})
+        return
+    if not std > 0.0:
+        return
+    yield first_prices(std)[: asked.points - 1]
+    while (left := asked.points - len(tracing.runs)) > 0:
+        so_far = tracing.trade_off()
+        psis = [point.psi for point in so_far.points]
+        more = next_prices(psis, so_far.means.tolist(), so_far.stds.tolist(), list(tracing.runs), min(AT_A_TIME, left))
+        if not more:
+            return
+        yield more
+
+
+def _remarks(tracing: _Tracing, asked: Asked) -> Iterator[str]:
+    if not tracing.trade_off().points[0].std.estimate > 0.0:
+        yield "The risk-neutral policy's return does not vary: there is no risk to trade."
+    elif len(tracing.runs) < asked.count:
+        yield f"{len(tracing.runs)} of {asked.count} points were placed: more would be too close to tell apart."
+    missing = [psi for psi, found in tracing.found.items() if len(found) < len(tracing.runs[psi])]
+    if missing:
+        yield f"Runs are missing at ψ = {', '.join(f'{psi:g}' for psi in missing)}: they failed or diverged."
+    if tracing.question.seeds == 1:
+        yield "One seed: the intervals say nothing about what another training would bring."
+
+
+def _exact(
+    question: Question, psis: Sequence[float], store: Store, executor: Executor, watch: Callable[[Outcome], None]
+) -> Exact | None:
+    """The oracle's frontier around these prices, as a run of the store; None if there is none."""
+    positive = [psi for psi in psis if psi > 0.0] or [1.0]
+    grid = [0.0, *(rounded(psi) for psi in np.geomspace(min(positive) / 2.0, max(positive) * 2.0, EXACT_POINTS))]
+    experiment = Experiment(
+        name=f"{question.experiment([0.0]).name}-exact", title=f"{question.env}: the exact frontier", kind="frontier",
+        env=question.env, env_settings=question.env_settings, settings={"psis": grid, "gamma": question.gamma},
+        arms=(Arm(label="oracle"),), figures=(Figure(kind="curves", title="Mean and variance along the frontier"),),
+    )  # fmt: skip
+    made: Plan = plan(experiment)
+    carry_out_studies([made], store, executor, watch)
+    (run,) = made.all()
+    if not store.finished(run):
+        return None
+    rows = store.read(run.name).metrics()
+    return Exact(rows["psi"].to_list(), rows["mean"].to_list(), np.sqrt(rows["variance"].to_numpy()).tolist())

@@ -1,0 +1,1 @@
+"""What a run does, one module for each kind of run."""

@@ -1,0 +1,182 @@
+"""Agents by what a user calls them: a folder that was saved, a folder of `vpac train`, or a stored run, by name or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+from vpac.envs.make import Recipe, Wanted
+from vpac.errors import UserError, suggestion
+from vpac.evaluation.actors import check_fits, described, load_agent
+from vpac.evaluation.play import as_remembered
+from vpac.lab.kinds.task import task_recipe
+from vpac.lab.store.store import Damaged, Record, Store
+
+if TYPE_CHECKING:
+    from vpac.deep.policy import NumpyPolicy
+    from vpac.tabular.agents import Learner
+
+__all__ = ["Trained", "find_agents", "find_trained", "short_name", "stored_policy", "stored_record", "stored_with"]
+
+WEIGHTS = ("theta", "w", "z", "mean")
+
+
+def stored_record(store: Store, name: str) -> Record:
+    """A run of the store that left an agent."""
+    try:
+        record = store.read(name)
+    except Damaged as damage:
+        raise UserError(f"the run is damaged: {damage}") from None
+    kind = record.run.task.get("kind")
+    if kind not in ("training", "deep"):
+        raise UserError(f"{name} is a run of kind {kind!r}: only training leaves an agent")
+    return record
+
+
+def stored_with(record: Record, made: Any, recipe: Recipe) -> Any:
+    """The agent of a run, for an environment made from a recipe; its task says how it was, its file what it learned."""
+    try:
+        if record.run.task["kind"] == "deep":
+            return stored_policy(record, made, recipe.env)
+        return _learner(record, recipe)
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{record.run.name} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
+
+
+def _learner(record: Record, recipe: Recipe) -> Learner:
+    from vpac.lab.kinds.task import learner_of
+
+    there = {"env": recipe.env, "env_settings": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
+    learner, learned = learner_of({**record.run.task, **there}, record.run.seed), record.policy()
+    for name, mine in zip(WEIGHTS, learner.weights, strict=True):
+        found = learned.get(name, mine)  # runs that measure only keep what acts
+        if found.shape != mine.shape:
+            raise UserError(
+                f"{recipe.env} needs a policy of shape {list(mine.shape)}, this one has {list(found.shape)} ({name})"
+            )
+        mine[...] = found
+    return learner
+
+
+def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
+    """The policy of a run of the PPO family: its arrays are stored, the rest follows from its task."""
+    from vpac.deep.options import Options
+    from vpac.deep.policy import NumpyPolicy
+    from vpac.deep.price import PriceRange
+    from vpac.deep.spaces import Interface
+
+    settings = dict(record.run.task["settings"])
+    options = Options.read(settings, settings.pop("preset", "default"))
+    arrays = record.policy()
+    layers = range(sum(name.startswith("weight.") for name in arrays))
+    return NumpyPolicy(
+        Interface.of(made.observation_space, made.action_space, env), [arrays[f"weight.{i}"] for i in layers],
+        [arrays[f"bias.{i}"] for i in layers], options.activation, arrays.get("log_std"), arrays["mean"], arrays["scale"],
+        options.normalise_observations, options.gamma, PriceRange.read(options.psi_range) if options.conditioned else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An agent that is not loaded yet."""
+
+    name: str
+    """A short one."""
+    where: str
+    """What was read."""
+    env: Any
+    """What the file calls its environment."""
+    recipe: Recipe | None
+    """Where it learned; None: the file does not say how that was made."""
+    ready: Callable[[gymnasium.Env[Any, Any], Recipe], Any]
+    """Loads it for an environment, made from a recipe."""
+    remark: str = ""
+    """What is worth saying of it."""
+
+    def settle(self, wanted: Wanted) -> tuple[Recipe, str]:
+        """Where it is to act, and remarks: on it, and on what of that came from its file."""
+        recipe, words = wanted.settle(self.recipe, self.where, self.env)
+        return recipe, "; ".join(filter(None, (self.remark, words)))
+
+    def load(self, made: gymnasium.Env[Any, Any], recipe: Recipe) -> Any:
+        """The agent; one that does not fit the environment is refused."""
+        agent = self.ready(made, recipe)
+        acts_in = as_remembered(made, agent)
+        check_fits(agent, acts_in.observation_space, acts_in.action_space, recipe.env)
+        return agent
+
+
+def find_agents(
+    name: str, store: Path, wanted: Wanted | None = None, remark: Callable[[str], object] = lambda text: None
+) -> dict[str, tuple[Any, Any]]:
+    """Agents by short names, each with the environment it is to act in, as `vpac.evaluate` takes it.
+
+    Args:
+        name: a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store.
+        store: where stored runs are.
+        wanted: where they are to act; default: where they learned.
+        remark: called with what is worth saying of the environment.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for one in find_trained(name, store):
+        recipe, words = one.settle(wanted or Wanted())
+        if words:
+            remark(words)
+        made = recipe.make()
+        found[one.name] = one.load(made, recipe), made
+    return found
+
+
+def find_trained(name: str, store: Path) -> list[Trained]:
+    """What is there under this name; of a folder of `vpac train` all of its runs, or the last checkpoint."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return [_stored(name, Store(store), store)]
+    if (folder / "run.json").is_file():
+        whole = folder.resolve()
+        return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
+    if (folder / "agent.json").is_file():
+        return [_saved(folder, short_name(folder))]
+    runs = sorted((p.parent for p in folder.glob("run-*/agent.json")), key=lambda p: (len(p.name), p.name))
+    if runs:
+        return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
+    for place in sorted((folder / "checkpoints").glob("[0-9]*/agent.json"), reverse=True):
+        words = (
+            f"{folder} was stopped before its end: this is its checkpoint after {int(place.parent.name):,} iterations"
+        )
+        return [replace(_saved(place.parent, folder.resolve().name), remark=words)]
+    raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
+
+
+def short_name(folder: Path) -> str:
+    """`vpac-FourRooms/run-0`: the folder and the one above it."""
+    whole = folder.resolve()
+    return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
+
+
+def _saved(folder: Path, name: str) -> Trained:
+    about = described(folder)
+    return Trained(
+        name, str(folder), about.get("env"), Recipe.read(about), lambda made, recipe: load_agent(folder, made)
+    )
+
+
+def _stored(name: str, store: Store, root: Path) -> Trained:
+    names = store.names()
+    if name not in names:
+        raise UserError(
+            f"there is no agent {name!r}: expected a folder with agent.json, one that `vpac train` wrote, or a run in {root} "
+            f"(`vpac runs --store {root}` lists them){suggestion(name, names)}"
+        )
+    record = stored_record(store, name)
+    try:
+        recipe = task_recipe(record.run.task)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{name} does not hold a learner: {error!s:.200}") from None
+    return Trained(name, name, recipe.env, recipe, lambda made, recipe: stored_with(record, made, recipe))

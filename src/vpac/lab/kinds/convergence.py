@@ -1,0 +1,126 @@
+"""The three timescales of the convergence theorem (Appendix C), measured against the oracle along a run.
+
+With step sizes that satisfy Σα = ∞, Σα² < ∞, α_z/α_w → 0 and α_θ/α_z → 0 the theorem says
+
+    ‖Q̂ − Q_π‖ → 0,        ‖σ̂ − σ_π‖ → 0,        ‖direction(θ)‖ → 0
+
+where π is the policy of the moment and the direction is the mean update of θ with exact critics. For the corrected form (and
+without a price) it is ∇J, J = mean − ψ · variance; for the published form it is Theorem 2's field, whose zeros are not J's.
+
+What to expect: the critics' errors are mostly the noise of the last steps, so they shrink like √α_w and √α_z. Where the policy
+becomes deterministic the softmax gradient shrinks like 1/Σα_θ, slowly. Every deterministic policy is a zero of both fields;
+the two differ where one of them holds the policy between actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError, one_of
+from vpac.lab.kinds.tabular import algorithm
+from vpac.oracle import evaluate, gradient, softmax
+from vpac.risk.schedules import Schedule
+from vpac.tabular import Learner
+from vpac.tabular.prediction import log_spaced
+from vpac.typing import FloatArray
+
+__all__ = ["Convergence"]
+
+COLUMNS = (
+    "episodes",
+    "value_error",
+    "variance_error",
+    "direction_norm",
+    "gradient_norm",
+    "mean",
+    "variance",
+    "objective",
+)
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Settings of a run that is compared with the oracle on the way."""
+
+    algorithm: Literal["ac", "vpac"] = "vpac"
+    """Risk-neutral, or with a price."""
+    form: Literal["corrected", "published"] = "corrected"
+    """The actor's formula."""
+    psi: float = 0.0
+    """Price of variance; "ac" has none."""
+    variance_of: Literal["action", "state", "return"] = "action"
+    """Which variance J penalises; the published form is meant for "action"."""
+    gamma: float = 0.9
+    """Discount factor."""
+    alpha_w: float | str | Schedule = "robbins-monro:0.5:0.6:1000"
+    """Step size of Q̂, the quickest; t counts episodes."""
+    alpha_z: float | str | Schedule = "robbins-monro:0.25:0.75:1000"
+    """Step size of σ̂."""
+    alpha_theta: float | str | Schedule = "robbins-monro:0.05:0.9:1000"
+    """Step size of θ, the slowest."""
+    episodes: int = 1_000_000
+    """Episodes of a run."""
+    points: int = 60
+    """How many times it is compared, evenly in the logarithm of the number of episodes."""
+    max_episode_steps: int | None = None
+    """Cut episodes off after so many steps; the last step bootstraps, so this does not change what is right."""
+
+    def __post_init__(self) -> None:
+        one_of(self.algorithm, ("ac", "vpac"), "algorithm")
+        for name in ("episodes", "points"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
+        if self.algorithm == "ac" and self.psi != 0.0:
+            raise UserError(f"AC has no price of variance: use vpac for psi={self.psi!r}")
+
+    def run(self, mdp: FiniteMDP, seed: int = 0) -> dict[str, FloatArray]:
+        """One run: columns of `points` numbers (fewer if `episodes` is small).
+
+        `episodes`; relative errors `value_error` and `variance_error` of the critics, each pair weighted by the discounted
+        visits of the policy of the moment; `direction_norm`, the norm of the form's own mean update with exact critics;
+        `gradient_norm`, that of ∇J; `mean`, `variance` and `objective` J of the policy of the moment, exactly.
+        """
+        learner = algorithm(self.algorithm)(
+            mdp,
+            seed=seed,
+            psi=self.psi,
+            form=self.form,
+            variance_of=self.variance_of,
+            gamma=self.gamma,
+            alpha_w=self.alpha_w,
+            alpha_z=self.alpha_z,
+            alpha_theta=self.alpha_theta,
+            max_episode_steps=self.max_episode_steps,
+        )
+        rows = []
+        for until in log_spaced(self.episodes, self.points):
+            learner.learn(until - learner.episodes)
+            rows.append((float(until), *self._compared(mdp, learner)))
+        return dict(zip(COLUMNS, np.array(rows).T, strict=True))
+
+    def _compared(self, mdp: FiniteMDP, learner: Learner) -> tuple[float, ...]:
+        """The columns after `episodes`."""
+        theta = learner.weights.theta
+        moments = evaluate(mdp, softmax(theta), self.gamma)
+        shares = np.where(mdp.terminal[:, None], 0.0, moments.visitation[:, None] * moments.policy)
+        exact = gradient(mdp, theta, self.gamma, self.psi, "exact", self.variance_of)
+        field = exact if self.form == "corrected" else gradient(mdp, theta, self.gamma, self.psi, "published")
+        mean, variance = float(moments.mean), float(moments.variance_of(self.variance_of))
+        return (
+            _relative(learner.weights.w, moments.action_value, shares),
+            _relative(learner.weights.z, moments.action_variance, shares),
+            float(np.linalg.norm(field)),
+            float(np.linalg.norm(exact)),
+            mean,
+            variance,
+            mean - self.psi * variance,
+        )
+
+
+def _relative(found: FloatArray, exact: FloatArray, shares: FloatArray) -> float:
+    """‖found − exact‖ / ‖exact‖ in the norm that the shares define."""
+    return float(np.sqrt((shares * (found - exact) ** 2).sum() / (shares * exact**2).sum()))

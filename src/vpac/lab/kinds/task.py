@@ -1,0 +1,71 @@
+"""From a task to its world and its learner."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.make import Recipe, make_env
+from vpac.errors import UserError
+from vpac.lab.kinds.tabular import algorithm
+from vpac.lab.store.run import canonical
+from vpac.tabular.agents import Learner
+from vpac.tabular.options import StepSizeOrder
+
+__all__ = ["learner_of", "process_of", "recipe_of", "task_recipe", "world_of"]
+
+WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
+"""Finite processes that runs of this process have met."""
+
+
+def recipe_of(task: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A task's environment as the makers of environments take it: a name and arguments, or, with wrappers or an import
+    path, a specification that has them all."""
+    return task_recipe(task).parts()
+
+
+def task_recipe(task: dict[str, Any]) -> Recipe:
+    """A task's environment as plain data."""
+    return Recipe(task["env"], dict(task.get("env_settings") or {}), tuple(_wrappers(task)))
+
+
+def _wrappers(task: dict[str, Any]) -> list[Any]:
+    return [(path, given) for path, given in task.get("wrappers", ())]
+
+
+def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
+    """A task's environment and its step limit; environments with a transition table become finite processes."""
+    key = canonical([task["env"], task.get("env_settings", {}), task.get("wrappers", [])])
+    if key not in WORLDS:
+        env = make_env(task["env"], _wrappers(task), **task.get("env_settings", {}))
+        limit = env.spec.max_episode_steps if env.spec else None
+        if task.get("wrappers") or not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
+            return env, limit
+        WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
+    return WORLDS[key]
+
+
+def process_of(task: dict[str, Any]) -> FiniteMDP:
+    """A task's environment as a finite process; `random-process` is one drawn with the `seed` among its settings."""
+    if task["env"] == "random-process":
+        from vpac.lab.kinds.theorems import random_process
+
+        given = dict(task["env_settings"])
+        return random_process(np.random.default_rng(given.pop("seed", 0)), **given)
+    world, _ = world_of(task)
+    if not isinstance(world, FiniteMDP):
+        raise UserError(f"{task['env']} has no transition table: this needs a finite process")
+    return world
+
+
+def learner_of(task: dict[str, Any], seed: int) -> Learner:
+    """A task's learner, before it has learned."""
+    world, limit = world_of(task)
+    settings = ({"max_episode_steps": limit} if limit else {}) | task["settings"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
+        return algorithm(task["algorithm"])(world, seed=seed, **settings)

@@ -1,0 +1,110 @@
+"""Episodes of a learned policy as pictures, with or without a display."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from vpac.envs.make import Recipe
+from vpac.errors import UserError
+
+__all__ = ["LONGEST", "Shot", "make_watched", "shots"]
+
+LONGEST = 10_000
+"""Steps after which an episode that has no end of its own is left."""
+HEADLESS = {"egl": ("EGL", "libegl1 libgl1 libegl-mesa0"), "osmesa": ("OSMesa", "libosmesa6")}
+"""Ways in which MuJoCo draws without a display: the library each needs and Debian's packages of it."""
+
+
+class Shot(NamedTuple):
+    """A moment of an episode."""
+
+    picture: Any
+    """Pixels [height, width, 3]; None for a step that is not to be seen."""
+    episode: int
+    step: int
+    reward: float
+    """Of the last step."""
+    score: float
+    """Sum of rewards so far."""
+    ended: str
+    """"terminated", "truncated", "left" after `LONGEST` steps, or empty while it goes on."""
+
+
+def make_watched(recipe: Recipe) -> gymnasium.Env[Any, Any]:
+    """An environment that draws itself."""
+    spec = gymnasium.registry.get(recipe.env)
+    if spec is not None and "mujoco" in str(spec.entry_point):
+        choose_renderer()
+    refused = UserError(
+        f"{recipe.env} does not draw itself: give its class metadata = {{'render_modes': ['rgb_array'], 'render_fps': 10}}, "
+        "its __init__ an argument render_mode=None that is kept as self.render_mode, and a method render() that returns "
+        "pixels, an array [height, width, 3] of uint8"
+    )
+    try:
+        made = recipe.make(render_mode="rgb_array")
+    except UserError as error:
+        if "has no argument 'render_mode'" in str(error):
+            raise refused from None
+        raise
+    if "rgb_array" not in made.metadata.get("render_modes", ()):
+        raise refused
+    return made
+
+
+def choose_renderer() -> None:
+    """Let MuJoCo draw without a window: by EGL, else by OSMesa; what MUJOCO_GL says already stays."""
+    if "MUJOCO_GL" in os.environ or not sys.platform.startswith("linux"):
+        return
+    for name, (library, _) in HEADLESS.items():
+        if ctypes.util.find_library(library):
+            os.environ["MUJOCO_GL"] = name
+            return
+    if not os.environ.get("DISPLAY"):
+        raise UserError(f"MuJoCo cannot draw here, for there is neither a display nor {_needed()}")
+
+
+def _needed() -> str:
+    return " nor ".join(f"{library} (apt install {packages})" for library, packages in HEADLESS.values())
+
+
+def shots(
+    env: gymnasium.Env[Any, Any], agent: Any, episodes: int, seed: int, deterministic: bool, every: int = 1
+) -> Iterator[Shot]:
+    """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moment, too."""
+    starts, acts = np.random.SeedSequence(seed).spawn(2)
+    generator, first = np.random.default_rng(acts), int(starts.generate_state(1)[0])
+    for episode in range(episodes):
+        seen, _ = env.reset(seed=first) if episode == 0 else env.reset()
+        score, ended, step = 0.0, "", 0
+        yield Shot(_picture(env), episode, 0, 0.0, 0.0, "")
+        while not ended:
+            action = agent.act(np.asarray(seen)[None], generator, deterministic)[0]
+            seen, reward, terminated, truncated, _ = env.step(action)
+            step, score = step + 1, score + float(reward)
+            ended = "terminated" if terminated else "truncated" if truncated else "left" if step >= LONGEST else ""
+            picture = _picture(env) if ended or step % every == 0 else None
+            yield Shot(picture, episode, step, float(reward), score, ended)
+
+
+def _picture(env: gymnasium.Env[Any, Any]) -> Any:
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    try:
+        picture = np.asarray(env.render())
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{name} cannot be drawn: {error}; pip install 'vpac[video]'") from None
+    except Exception as error:  # whatever drivers and libraries of graphics make of it
+        hint = ""
+        if "mujoco" in type(env.unwrapped).__module__:
+            hint = f"; MUJOCO_GL is {os.environ.get('MUJOCO_GL')!r}: another of {', '.join(HEADLESS)} may work, with "
+            hint += " or ".join(f"apt install {packages}" for _, packages in HEADLESS.values())
+        raise UserError(f"{name} cannot be drawn: {type(error).__name__}: {error}{hint}") from None
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise UserError(f"{name} draws no picture: expected pixels [height, width, 3], got shape {list(picture.shape)}")
+    return picture.astype(np.uint8)

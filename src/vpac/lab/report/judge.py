@@ -1,0 +1,137 @@
+"""Claims before the numbers: a score over runs with a bootstrap interval decides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report.document import ClaimRow, Document, Estimate, Verdict
+from vpac.lab.report.results import Results
+from vpac.lab.report.words import NAMES, size_notes
+from vpac.risk.intervals import Interval, bootstrap_many
+from vpac.typing import FloatArray
+
+__all__ = ["anchor", "claims_as_markdown", "judge", "score", "verdict", "winner"]
+
+ENOUGH = 5
+"""Runs of each arm that a verdict needs."""
+ROUNDING = 1e-9
+"""A score below this is zero: what is left is rounding."""
+SCORES: dict[str, Callable[..., FloatArray]] = {
+    "ratio": lambda a, b: a.mean(axis=-1) / b.mean(axis=-1),
+    "difference": lambda a, b: a.mean(axis=-1) - b.mean(axis=-1),
+    "value": lambda a: a.mean(axis=-1),
+}
+GROUPS = {
+    "paper": "The paper's claims, of its algorithms as published",
+    "corrected": "The same claims, of the corrected forms",
+    "ours": "Claims of ours",
+}
+
+
+def judge(results: Results) -> list[ClaimRow]:
+    """Every claim of a study."""
+    return [_row(results, claim) for claim in results.study.experiment.claims]
+
+
+def score(claim: Claim, samples: list[FloatArray]) -> Interval:
+    """The claim's score and its 95 % bootstrap interval; the generator is seeded by the claim's text."""
+    seed = int.from_bytes(hashlib.sha256(claim.text.encode()).digest()[:8], "big")
+    found = bootstrap_many(samples, SCORES[claim.by], seed=seed)
+    if min(len(sample) for sample in samples) < 2:
+        return Interval(found.estimate, float("nan"), float("nan"))
+    return Interval(*(0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high)))
+
+
+def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
+    """It holds if the whole interval is on the right side of the bounds, not if it is on the wrong side of one.
+
+    Of fewer than `ENOUGH` runs the bootstrap knows too little: nothing is decided.
+    """
+    if runs < ENOUGH:
+        return "undecided"
+    low, high = -np.inf if claim.above is None else claim.above, np.inf if claim.below is None else claim.below
+    if not (np.isfinite(found.low) and np.isfinite(found.high)):
+        return "undecided"
+    if low < found.low and found.high < high:
+        return "holds"
+    if found.high <= low or found.low >= high:
+        return "does not hold"
+    return "undecided"
+
+
+def anchor(name: str) -> str:
+    """Where the page shows an experiment."""
+    return f"experiment-{name.replace('/', '-')}"
+
+
+def _row(results: Results, claim: Claim) -> ClaimRow:
+    experiment = results.study.experiment
+    labels = [claim.arm] + ([claim.against] if claim.against is not None else [])
+    samples = [results.final(label, claim.quantity) for label in labels]
+    command, link = results.study.command, anchor(experiment.name)
+    compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
+    bounds = [
+        f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
+    ]
+    expected = " and ".join(bounds).replace("-", "−")
+    how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
+    where, group = f"{experiment.title} ({claim.where})", GROUPS[claim.of]
+    if any(len(sample) == 0 for sample in samples):
+        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link, group)
+    found = score(claim, samples)
+    fewest = min(len(sample) for sample in samples)
+    decided = verdict(claim, found, fewest)
+    runs = " and ".join(str(len(sample)) for sample in samples)
+    scale = "" if results.study.scale == 1.0 else f" of {results.study.scale:g} times the length"
+    small = f" {' '.join(size_notes(results))}" if experiment.kind == "deep" and size_notes(results) else ""
+    few = f" Fewer than {ENOUGH} runs decide nothing." if fewest < ENOUGH else ""
+    words = f"{how}; {runs} runs{scale}.{small}{few}" + (
+        f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
+    )
+    ours = Estimate(found.estimate, found.low, found.high)
+    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group)
+
+
+def winner(results: Results, arms: list[Arm]) -> Arm:
+    """The arm that the paper's rule chooses.
+
+    A mean ties with the best one if it is lower by no more than two standard errors of the difference: the paper does not
+    say what a tie is, and over few runs means are never equal.
+    """
+    means = {arm.label: results.final(arm.label, "mean") for arm in arms}
+    top = max(arms, key=lambda arm: float(means[arm.label].mean()))
+
+    def ties(arm: Arm) -> bool:
+        gap = float(means[top.label].mean() - means[arm.label].mean())
+        return gap <= 2.0 * float(np.sqrt(sum(_error(means[label]) ** 2 for label in {top.label, arm.label})))
+
+    return min((arm for arm in arms if ties(arm)), key=lambda arm: float(results.final(arm.label, "variance").mean()))
+
+
+def _error(sample: FloatArray) -> float:
+    return float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else 0.0
+
+
+def claims_as_markdown(document: Document) -> str:
+    """A table for each group of claims."""
+    lines = []
+    for group in dict.fromkeys(claim.group for claim in document.claims):
+        lines += [
+            f"## {group}",
+            "",
+            "| experiment | claim | paper | ours | 95 % interval | |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [_markdown_row(claim) for claim in document.claims if claim.group == group] + [""]
+    return "\n".join(lines)
+
+
+def _markdown_row(claim: ClaimRow) -> str:
+    ours, interval = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
+    name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
+    cells = (name, claim.sentence, claim.paper_number, ours, interval, claim.verdict)
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,0 +1,250 @@
+"""A traced frontier as tables and plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from vpac.lab.frontier import Exact, Found
+from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, shown
+from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of
+from vpac.risk.intervals import Interval
+
+__all__ = ["as_dict", "chart", "ends", "framed", "frontier_panel", "spots_of", "tables"]
+
+
+def tables(found: Found) -> list[Table]:
+    """A row for each price; MVPI has a table of its own."""
+    q, steps = found.question, found.outsider is not None
+    length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
+    title = f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; ψ in 1/reward, R = ψ · std at ψ = 0"
+    shown_tables = [_table(found.trade_off, found.std, "ψ", title, steps)]
+    if found.outsider is not None:
+        first = found.trade_off.points[0].volatility
+        title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
+        shown_tables.append(_table(found.outsider, first.estimate if first else 0.0, "λ", title, steps))
+    return shown_tables
+
+
+def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> Table:
+    columns = (price, "mean", "std", "of a step" if steps else "Sharpe", f"against\n{price} = 0", "")
+    rows = []
+    for i, point in enumerate(curve.points):
+        other = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
+        against = f"keeps {_percent(curve.kept(i))}\n{_change(curve.removed(i))}"
+        rows.append(
+            (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), _short(other),
+             against, "\n".join(marks(curve, i)))
+        )  # fmt: skip
+    return Table.of(columns, rows, title)
+
+
+def marks(curve: TradeOff, number: int) -> list[str]:
+    """What a point is, in a word or two."""
+    found = []
+    if number == curve.knee:
+        found.append("knee")
+    if number == curve.best_sharpe:
+        found.append("Sharpe")
+    if curve.dominated[number]:
+        found.append("dominated" if curve.surely_dominated[number] else "dominated?")
+    return found
+
+
+def _text(x: Interval) -> str:
+    low, high = ends(x)
+    return f"{_short(x.estimate)}\n{_short(low, 3)} … {_short(high, 3)}"
+
+
+def _short(value: float, digits: int = 4) -> str:
+    return shown(float(f"{value:.{digits}g}")) if math.isfinite(value) else "–"
+
+
+def _percent(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100.0 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _change(removed: float) -> str:
+    """What happens to the standard deviation."""
+    return f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
+
+
+def as_dict(found: Found) -> dict[str, Any]:
+    """All of it as plain data; what is not known is null."""
+    q = found.question
+    return {
+        "env": q.env, "algorithm": q.algorithm, "gamma": q.gamma, "seeds": q.seeds,
+        "steps" if q.deep else "episodes": q.length, "risk_neutral_std": found.std,
+        "points": _plain(found.trade_off, found.std, found.runs),
+        "mvpi": None if found.outsider is None else _plain(found.outsider, 0.0, {}),
+        "exact": None if found.exact is None else asdict(found.exact),
+        "advice": found.trade_off.advice(), "notes": found.notes,
+        "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
+    }  # fmt: skip
+
+
+def _plain(curve: TradeOff, std: float, runs: dict[float, list[str]]) -> list[dict[str, Any]]:
+    def known(x: Interval | None) -> dict[str, float | None] | None:
+        return None if x is None else {k: v if math.isfinite(v) else None for k, v in asdict(x).items()}
+
+    def finite(x: float) -> float | None:
+        return x if math.isfinite(x) else None
+
+    return [
+        {
+            "psi": p.psi, "risk_aversion": aversion_of(p.psi, std) if std else None, "mean": known(p.mean),
+            "std": known(p.std), "volatility": known(p.volatility), "sharpe": finite(p.sharpe),
+            "keeps": finite(curve.kept(i)), "removes": finite(curve.removed(i)), "marks": marks(curve, i),
+            "runs": runs.get(p.psi, []),
+        }
+        for i, p in enumerate(curve.points)
+    ]  # fmt: skip
+
+
+REACH = 0.5
+"""The axes make room for bars up to this share of the points' own spread, on each side; longer bars end in an arrow."""
+FARTHEST = 3.0
+"""Points that give up more of the mean than so many risk-neutral standard deviations are not drawn: no bargain, and the others
+would be hard to tell apart beside them."""
+STD = "standard deviation of the return"
+MEAN = "mean return"
+STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
+LOST: tuple[int | str, ...] = (6, 5, 5)
+"""Looks of curves, and of their dominated points."""
+
+
+def chart(found: Found) -> Chart:
+    """Mean against standard deviation; with MVPI also against the volatility of the reward."""
+    curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
+    floor = _floor(found.trade_off)
+    panels: list[Panel] = [
+        frontier_panel(curves, found.exact, "Return: what an episode brings" if found.outsider else "")
+    ]
+    caption = (
+        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds; an arrow "
+        "says that one goes on. Further up is more on average, further left is more dependable. Crosses mark points that are "
+        "not worth choosing: another has no less mean and no more spread."
+    )
+    if found.exact:
+        caption += " The dotted line is the best there is, from the oracle."
+    if found.outsider:
+        panels.append(_steps_panel(curves, floor))
+        caption += (
+            " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may differ "
+            "from step to step and still add up to the same return every time."
+        )
+    away = [
+        f"{name}, {_price(name)} = {point.psi:g} (mean {point.mean.estimate:.4g})"
+        for name, curve in curves.items() for point in curve.points if point.mean.estimate < floor
+    ]  # fmt: skip
+    notes = [
+        *found.notes,
+        *([f"Not drawn, because they give up too much of the mean: {'; '.join(away)}."] if away else []),
+    ]
+    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, notes, foot=_foot(found))
+
+
+def _foot(found: Found) -> str:
+    """What the bars are."""
+    seeds, what = found.question.seeds, "steps" if found.question.deep else "episodes"
+    size = f"{found.question.algorithm}, {found.question.length:,} {what} a training."
+    if seeds == 1:
+        return f"{size} One training at each price; bars: 95 % intervals over the episodes it was measured by."
+    return f"{size} Bars: 95 % intervals over {seeds} seeds; an arrow: the bar goes on."
+
+
+def _floor(curve: TradeOff) -> float:
+    """What a mean must be for its point to be drawn."""
+    first = curve.points[0]
+    return first.mean.estimate - FARTHEST * first.std.estimate if first.std.estimate > 0.0 else -math.inf
+
+
+def _price(name: str) -> str:
+    return "λ" if name == "MVPI" else "ψ"
+
+
+def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, title: str = "") -> Points:
+    """Named trade-offs in one plane; knee, best Sharpe ratio and dominated points are marked in the first of them."""
+    series = []
+    first = next(iter(curves.values()))
+    floor = _floor(first)
+    if exact:
+        near = [(s, m) for s, m in zip(exact.stds, exact.means, strict=True) if m >= floor]
+        x, y = ([pair[k] for pair in near] for k in (0, 1))
+        series.append(Spots("exact (oracle)", x, y, joined=True, style="oracle"))
+    for number, (name, curve) in enumerate(curves.items()):
+        lost = curve.dominated
+        points = sorted(zip(curve.points, lost, strict=True), key=lambda pair: pair[0].std.estimate)
+        for gone in (False, True):
+            chosen = [p for p, away in points if bool(away) == gone and p.mean.estimate >= floor]
+            words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
+            if chosen:
+                style = LOST[number] if gone else STYLES[number]
+                series.append(spots_of(words, chosen, style, _price(name), joined=not gone))
+    for words, at, style in _marks(first):
+        if at is not None and first.points[at].mean.estimate >= floor:
+            point = first.points[at]
+            series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
+    return framed(series, STD, title=title)
+
+
+def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
+    """What is marked in a curve: words, where, look."""
+    return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
+
+
+def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
+    """A panel that shows every point, and bars as far as the points stay apart: of two or three seeds some are very wide."""
+    ranges = []
+    for axis, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
+        values = np.array([value for spots in series for value in getattr(spots, axis)])
+        below, above = (
+            np.array([value for spots in series for value in getattr(spots, end) or ()]) for end in (low, high)
+        )
+        first, last = float(values.min()), float(values.max())
+        spread = last - first or max(0.1 * abs(first), 1e-9)
+        left = max(min(first, *below), first - REACH * spread) - 0.1 * spread
+        right = min(max(last, *above), last + REACH * spread) + 0.1 * spread
+        ranges.append((left, right))
+    return Points(series, x_label, y_label, title, x_range=ranges[0], y_range=ranges[1])
+
+
+def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
+    series = []
+    for (name, curve), style in zip(curves.items(), STYLES, strict=False):
+        points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
+        series.append(spots_of(name, points, style, _price(name), steps=True))
+    title = "Steps: how rewards differ from one to the next"
+    return framed(series, "standard deviation of a step's reward", title=title)
+
+
+def _across(point: FrontierPoint, steps: bool) -> Interval:
+    return point.volatility if steps and point.volatility is not None else point.std
+
+
+def spots_of(
+    name: str,
+    points: Sequence[FrontierPoint],
+    style: int | str,
+    price: str = "",
+    joined: bool = False,
+    steps: bool = False,
+) -> Spots:
+    """Points over the spread of the return, or of a step's reward; beside each is its price, if that has a name."""
+    across = [_across(p, steps) for p in points]
+    mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
+    return Spots(
+        name, [x.estimate for x in across], [p.mean.estimate for p in points],
+        [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
+        names=[f"{price} = {p.psi:g}" if price else "" for p in points], joined=joined, style=style,
+    )  # fmt: skip
+
+
+def ends(x: Interval) -> tuple[float, float]:
+    """Of an interval; the estimate itself where they are not known."""
+    known = math.isfinite(x.low) and math.isfinite(x.high)
+    return (x.low, x.high) if known else (x.estimate, x.estimate)

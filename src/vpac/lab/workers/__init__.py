@@ -1,0 +1,1 @@
+"""Who carries out runs: this process, a pool of processes, a Ray cluster."""

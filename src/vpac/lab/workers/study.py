@@ -1,0 +1,264 @@
+"""A study: an experiment's runs, carried out where they are not finished yet, and a note of which they are."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from vpac.envs.check import check_env
+from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
+from vpac.envs.make import make_env
+from vpac.errors import UserError
+from vpac.files import Unwritable
+from vpac.lab.experiments.catalogue import EXPERIMENTS
+from vpac.lab.experiments.spec import Experiment, Figure
+from vpac.lab.kinds.task import learner_of, world_of
+from vpac.lab.store.notes import FORMAT, Study, damaged_notes, key_of, read_study, studies
+from vpac.lab.store.run import Run, canonical, runs_of
+from vpac.lab.store.store import Damaged, Store, many
+from vpac.lab.workers.pool import Executor
+from vpac.lab.workers.worker import Outcome
+from vpac.sealing import sealed
+from vpac.tabular.agents import Learner
+
+__all__ = ["Plan", "Study", "Tally", "carry_out_studies", "check", "damaged_notes", "plan", "read_study", "studies"]
+
+FEWEST = 5
+"""Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
+MOST_RUNS = 1_000_000
+"""Of an arm."""
+PATIENCE = 0.2
+"""Seconds between two looks at runs that another process is at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which runs an experiment consists of."""
+
+    experiment: Experiment
+    """What it is."""
+    runs: dict[str, list[Run]]
+    """The runs of each arm, by its label."""
+    scale: float
+    """Episodes, or steps and runs of the PPO family, were multiplied by it."""
+
+    def all(self) -> list[Run]:
+        """Run by run over the arms, so that all of them grow alike; each once."""
+        longest = max(len(runs) for runs in self.runs.values())
+        ordered = [runs[i] for i in range(longest) for runs in self.runs.values() if i < len(runs)]
+        return list({run.name: run for run in ordered}.values())
+
+
+def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None, scale: float = 1.0) -> Plan:
+    """The runs of an experiment.
+
+    Args:
+        experiment: what to run.
+        full: at full size, also where a smaller one is usual.
+        runs: so many runs an arm instead.
+        scale: multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
+    """
+    if runs is not None and not 1 <= runs <= MOST_RUNS:
+        raise UserError(f"runs must be a whole number from 1 to {MOST_RUNS:,}, got {runs:,}")
+    if not 0.0 < scale <= 1.0:
+        raise UserError(f"scale must be above 0 and at most 1, got {scale!r}")
+    usual = experiment.runs if full or experiment.usual_runs is None else experiment.usual_runs
+    if experiment.kind == "deep":
+        usual = min(usual, max(FEWEST, round(experiment.runs * scale)))
+    once = experiment.kind in ("theorems", "frontier")
+    count = 1 if once else runs or usual
+    return Plan(experiment, {arm.label: list(runs_of(experiment, arm, count, scale)) for arm in experiment.arms}, scale)
+
+
+@dataclass
+class Tally:
+    """What came of a study."""
+
+    kept: int = 0
+    """Runs that were finished before."""
+    done: int = 0
+    """Runs that were finished now, here."""
+    found: int = 0
+    """Runs that another process finished meanwhile, or a worker that died before it could say so."""
+    failed: list[Outcome] = field(default_factory=list)
+    """Runs that failed or diverged."""
+    damaged: list[str] = field(default_factory=list)
+    """What was found wrong with stored runs; they were set aside and run again."""
+    seconds: float = 0.0
+    """Wall time from the start of its first run to the end of its last; 0 if there was nothing to do."""
+    waiting: set[str] = field(default_factory=set)
+    """Names of the runs that are still to come."""
+    begun: float | None = None
+    """When its first run started."""
+
+    def tell(self, outcome: Outcome) -> None:
+        """One of its runs is through."""
+        now = time.perf_counter()
+        self.begun = min(now - outcome.seconds, now if self.begun is None else self.begun)
+        self.seconds = now - self.begun
+        self.waiting.discard(outcome.name)
+        if outcome.status == "finished":
+            self.done += 1
+        elif outcome.status == "found":
+            self.found += 1
+        else:
+            self.failed.append(outcome)
+
+
+def carry_out_studies(
+    plans: Sequence[Plan],
+    store: Store,
+    executor: Executor,
+    watch: Callable[[Outcome], None] = lambda outcome: None,
+    command: str = "",
+) -> dict[str, Tally]:
+    """Carry out what is not finished, all plans from one queue so that nobody idles; `watch` hears of every run.
+
+    Plans share runs. What a plan finds done by one before it counts as kept. `command` is noted as what to type to do it
+    again, for experiments that are not in the catalogue.
+    """
+    for plan in plans:
+        read_study(store, plan.experiment.name)  # one that a later version wrote is refused before anything is done
+    there = set(store.names())
+    store.read_ahead(dict.fromkeys(run.name for plan in plans for run in plan.all() if run.name in there))
+    tallies = {plan.experiment.name: Tally() for plan in plans}
+    todo: dict[str, tuple[Run, Tally]] = {}
+    damaged: dict[str, tuple[str, Tally]] = {}
+    with many():
+        for plan in plans:
+            tally = tallies[plan.experiment.name]
+            for run in plan.all():
+                if run.name in todo:
+                    tally.kept += 1
+                elif run.name in there and (damage := _damage(store, run)) is None:
+                    tally.kept += 1
+                    watch(Outcome(run.name, "finished"))
+                else:
+                    if run.name in there:
+                        damaged[run.name] = (str(damage), tally)
+                    todo[run.name] = (run, tally)
+                    tally.waiting.add(run.name)
+    store.tidy()
+    for name, (words, tally) in damaged.items():
+        _set_aside(store, name, words, tally)
+    for plan in plans:
+        _write_study(plan, store, tallies[plan.experiment.name], command)
+    owner = {name: tally for name, (_, tally) in todo.items()}
+    of_tally = {id(tallies[plan.experiment.name]): plan for plan in plans}
+    runs = [run for run, _ in todo.values()]
+    while runs:
+        elsewhere = []
+        with closing(executor.run(store, runs)) as outcomes:  # type: ignore[type-var]
+            for outcome in outcomes:
+                if outcome.status == "unwritable":
+                    raise Unwritable(errno.EIO, outcome.error)
+                if outcome.status == "refused":
+                    raise UserError(outcome.error)
+                if outcome.status == "elsewhere":
+                    elsewhere.append(todo[outcome.name][0])
+                    continue
+                watch(outcome)
+                tally = owner[outcome.name]
+                tally.tell(outcome)
+                tally.damaged += outcome.damaged
+                if not tally.waiting:
+                    _write_study(of_tally[id(tally)], store, tally, command)
+        runs = elsewhere
+        if runs:
+            time.sleep(PATIENCE)
+    return tallies
+
+
+def _damage(store: Store, run: Run) -> str | None:
+    """What is wrong with a finished run; None if it is sound."""
+    try:
+        store.read(run.name)
+    except Damaged as damage:
+        return str(damage)
+    return None
+
+
+def _set_aside(store: Store, name: str, damage: str, tally: Tally) -> None:
+    """Put a damaged run out of the way, unless somebody else is at it."""
+    with store.lock(name) as free:
+        if free and store.has(name):
+            tally.damaged.append(f"{damage}; set aside as {store.set_aside(name)}")
+
+
+def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
+    """Note the study, unless the store has it at a larger size: a quick look does not replace the real thing."""
+    names = {label: [run.name for run in runs] for label, runs in plan.runs.items()}
+    before = read_study(store, plan.experiment.name)
+    work = plan.scale * sum(len(runs) for runs in names.values())
+    if before and before.experiment == plan.experiment and before.work > work:
+        return
+    seconds = before.seconds if before and before.runs == names else 0.0
+    note = {
+        "format": FORMAT, "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
+        "command": f"vpac reproduce {plan.experiment.name}" if plan.experiment.name in EXPERIMENTS else command,
+        "seconds": seconds + tally.seconds,
+        "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
+    }  # fmt: skip
+    store.place.write(key_of(plan.experiment.name), sealed(note, indent=1).encode())
+
+
+def check(experiment: Experiment) -> None:
+    """Raise a `UserError` that names the arm or the figure that is wrong."""
+    if experiment.kind == "deep":
+        _check_deep(experiment)
+    if experiment.kind != "training":
+        return
+    checked = set()
+    for arm in experiment.arms:
+        (run,) = runs_of(experiment, arm, 1)
+        try:
+            learner = learner_of(run.task, run.seed)
+            world = canonical([run.task["env"], run.task.get("env_settings", {}), run.task.get("wrappers", [])])
+            if learner.sight.env is not None and world not in checked:
+                check_env(learner.sight.env)
+                checked.add(world)
+            if learner.sight.world is None and experiment.evaluate not in ("returns", "episodes"):
+                raise UserError(
+                    f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns", or "episodes"'
+                )
+        except UserError as error:
+            raise UserError(f"arm {arm.label!r}: {error}") from None
+        continuous = isinstance(getattr(world_of(run.task)[0], "unwrapped", None), ContinuousPuddleWorld)
+        for figure in experiment.figures:
+            if not figure.arms or arm.label in figure.arms:
+                _check_figure(figure, learner, continuous)
+
+
+def _check_deep(experiment: Experiment) -> None:
+    """The algorithm, the settings and the spaces of each arm."""
+    from vpac.deep.options import Options
+    from vpac.deep.spaces import Interface
+    from vpac.lab.kinds.deep import deep_algorithm
+
+    checked = set()
+    for arm in experiment.arms:
+        (run,) = runs_of(experiment, arm, 1)
+        settings = dict(run.task["settings"])
+        try:
+            deep_algorithm(run.task["algorithm"])
+            Options.read(settings, settings.pop("preset", "default"))
+            world = canonical([run.task["env"], run.task["env_settings"]])
+            if world not in checked:
+                with closing(make_env(run.task["env"], **run.task["env_settings"])) as env:
+                    check_env(env)
+                    Interface.of(env.observation_space, env.action_space, run.task["env"])
+                checked.add(world)
+        except UserError as error:
+            raise UserError(f"arm {arm.label!r}: {error}") from None
+
+
+def _check_figure(figure: Figure, learner: Learner, continuous: bool) -> None:
+    mdp = learner.sight.mdp
+    if figure.kind == "maps" and (mdp is None or mdp.layout is None):
+        raise UserError(f"figure {figure.title!r}: {learner.sight.name} cannot be drawn as a map")
+    if figure.kind == "paths" and not continuous:
+        raise UserError(f"figure {figure.title!r}: paths are drawn of the continuous puddle world only")

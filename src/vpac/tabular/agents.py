@@ -1,0 +1,423 @@
+"""What the learners have in common: learn, predict, evaluate, save, load.
+
+δ ← R + γ Q̂(S',A') − Q̂(S,A)
+w ← w + α_w δ ∇Q̂(S,A)
+θ ← θ + α_θ ∇log π(A|S) · I_Q Q̂(S,A)
+I_Q ← γ I_Q
+
+Algorithm 1 (on-policy); what it adds to AC:
+
+    δ̄ ← δ² + γ² σ̂(S',A') − σ̂(S,A)                                       line 11   critics.py
+    z ← z + α_z δ̄ ∇σ̂(S,A)                                               line 13   step.py
+    θ ← θ + α_θ ∇log π(A|S) · (I_Q Q̂ − ψ I_σ σ̂)                         line 15   penalty.py, `form="published"`
+    I_σ ← γ² I_σ                                                         line 16   trace.py
+
+The corrected form has σ̂ + A² for σ̂ and adds 2 I_Q (D + V̂(S_0) − c) A; docs/corrections.md proves it.
+
+Appendix D (off-policy) puts ρ = π/b where the next action is used, and its products into the actor.
+
+Algorithm 2 (Monte-Carlo critics, learned when the episode is over: monte_carlo.py) and Algorithm 3, VAAC_TD:
+
+    δ̄ ← R² + 2γ R Q̂(S',A') + γ² M̂(S',A') − M̂(S,A)                                       critics.py
+    θ ← θ + α_θ ∇log π(A|S) · (I_Q Q̂ − μ {I_M M̂ + 2γ I_Q Ḡ Q̂ − 2 I_Q V_0 Q̂})              penalty.py, `form="published"`
+
+The paper's slips of the pen, each resolved in favour of its derivation:
+
+- Algorithm 2 sums the rewards to come into Ḡ; the derivation wants those collected, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
+- Algorithm 2 exchanges α_w and α_z: α_w is the value critic's here.
+- Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A').
+- V(S_0) is the value of this episode's start, not one number for all starts.
+- The paper lets VAAC's training episodes run without a limit; here they have the limit of the others.
+
+ψ is called μ in the paper. The corrected form is that of VPAC, with σ̂ = M̂ − Q̂².
+
+y ← mean reward of a step of the present policy, (1 − γ) · mean return          (Zhang, Liu, Whiteson 2021)
+R ← R − λ R² + 2 λ R y                                                            risk/volatility.py
+then AC                                                                          actor_critic.py
+
+y is a running mean over episodes, so that policy and y take turns at every episode instead of after a whole optimisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from vpac.checks import MOST_EPISODES, positive_rows, whole
+from vpac.errors import Diverged, UserError
+from vpac.oracle.policies import softmax
+from vpac.progress import Bar
+from vpac.risk.budget import PricePath, as_budget
+from vpac.risk.schedules import Constant, as_schedule
+from vpac.tabular import arrays
+from vpac.tabular import arrays as codes
+from vpac.tabular.arrays import History, Rates, Weights, Workspace
+from vpac.tabular.budget import EVERY, WINDOW, Holder, no_price_for, with_budget
+from vpac.tabular.environment import Sight, look_at
+from vpac.tabular.kernel.generator import generator
+from vpac.tabular.monte_carlo import Tape
+from vpac.tabular.options import OffPolicyOptions, Options
+from vpac.typing import FloatArray, IntArray
+
+__all__ = [
+    "AC",
+    "MVPI",
+    "VAAC",
+    "VAACTD",
+    "VPAC",
+    "Diverged",
+    "Learner",
+    "OffPolicyAC",
+    "OffPolicyVAAC",
+    "OffPolicyVAACTD",
+    "OffPolicyVPAC",
+]
+
+QUANTITIES = {
+    arrays.BAD_REWARD: "reward",
+    arrays.BAD_VALUE: "value critic's update",
+    arrays.BAD_SPREAD: "update of the critic of the spread",
+    arrays.BAD_ACTOR: "actor's update",
+}
+
+
+class Learner:
+    """A tabular or linear actor-critic.
+
+    Args:
+        env: a Gymnasium environment, its id or its specification, or a `FiniteMDP`. Finite processes and the continuous
+            puddle world of ours are compiled; any other environment with Discrete actions and Discrete or Box observations
+            is stepped.
+        seed: of everything random in it; the same seed gives the same result.
+        settings: any of the fields of `Options` (off-policy learners: `OffPolicyOptions`).
+    """
+
+    critic: ClassVar[int] = codes.DIRECT
+    volatility: ClassVar[bool] = False
+    options_type: ClassVar[type[Options]] = Options
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        self.options = self.options_type.read(with_budget(self.defaults, settings))
+        self.seed = whole(seed, "seed")
+        self.sight: Sight = look_at(env, self.options)
+        self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)._replace(
+            volatility=self.volatility
+        )
+        start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
+        self.weights = self._first_weights(np.random.default_rng(start))
+        self._words, self._eyes, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
+        self._work = Workspace.make(self.sight.n_active, self.sight.n_actions)
+        self._tape = Tape.make(self._tape_length(), self.sight.n_active, self.sight.n_actions)
+        self._table = self._behaviour_table()
+        self._past: list[tuple[History, FloatArray]] = []
+        self._episodes = 0
+        budget = as_budget(self.options.budget)
+        self._holder = None if budget is None else Holder(self, budget)
+
+    def _first_weights(self, rng: np.random.Generator) -> Weights:
+        shape = (self.sight.n_features, self.sight.n_actions)
+        theta, w, z = (rng.random(shape) for _ in range(3))
+        if self.options.start_policy == "zero":
+            theta[:] = 0.0
+        if self.options.start_critics == "zero":
+            w[:], z[:] = 0.0, 0.0
+        return Weights(theta, w, z, np.zeros(1))
+
+    def _tape_length(self) -> int:
+        if self.critic != codes.MONTE_CARLO:
+            return 0
+        if not self.sight.limited:
+            raise UserError(
+                f"{self.sight.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
+            )
+        return self.sight.limit
+
+    def _behaviour_table(self) -> FloatArray:
+        behaviour = getattr(self.options, "behaviour", "target")
+        if isinstance(behaviour, str):
+            return np.zeros((1, self.sight.n_actions))
+        if self.sight.n_active != 1:
+            raise UserError("a behaviour table needs Discrete observations")
+        return positive_rows(behaviour, (self.sight.n_features, self.sight.n_actions))
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes it has learned from."""
+        return self._episodes
+
+    @property
+    def returns(self) -> FloatArray:
+        """The learning curve: discounted returns of the training episodes; off-policy, of one episode of the target policy
+        after each of them. Environments that are not compiled are not stepped for that: theirs are the behaviour's returns.
+        """
+        return np.concatenate([target for _, target in self._past]) if self._past else np.zeros(0)
+
+    @property
+    def history(self) -> History:
+        """What happened in each training episode."""
+        if not self._past:
+            return History.make(0)
+        return History(*(np.concatenate(columns) for columns in zip(*(h for h, _ in self._past), strict=True)))
+
+    @property
+    def prices(self) -> PricePath:
+        """With a budget: the multiplier ψ at each look and the variance that was seen; else nothing."""
+        return PricePath.of([]) if self._holder is None else self._holder.path
+
+    @property
+    def psi(self) -> float:
+        """The price of variance in the next episode."""
+        return float(self._rates(1).psi[0])
+
+    def learn(
+        self,
+        episodes: int,
+        *,
+        callback: Callable[[Self], bool | None] | None = None,
+        every: int | None = None,
+        progress: bool | Bar = False,
+    ) -> Self:
+        """Learn from so many more episodes.
+
+        Args:
+            episodes: how many.
+            callback: called with the learner after every `every` episodes; learning stops if it returns False.
+            every: default: once, at the end. How often it is called does not change the result.
+            progress: show a progress bar, or tell the given one.
+        """
+        last = self.episodes + whole(episodes, "episodes", most=MOST_EPISODES)
+        every = None if every is None else whole(every, "every", 1)
+        if progress is True:
+            with Bar(last, self.episodes) as bar:
+                return self.learn(episodes, callback=callback, every=every, progress=bar)
+        shown = max(1, episodes // 100) if progress else None
+        while self.episodes < last:
+            due = self.episodes + self._ahead(every, last)
+            while self.episodes < due:
+                self._learn(self._ahead(shown, due))
+                if progress:
+                    progress.tell(self)
+            if callback is not None and callback(self) is False:
+                break
+        return self
+
+    def _ahead(self, every: int | None, last: int) -> int:
+        """Episodes up to the next multiple of `every`, or to the last."""
+        left = last - self.episodes
+        return left if every is None else min(every - self.episodes % every, left)
+
+    def _rates(self, episodes: int) -> Rates:
+        first = self.episodes
+
+        def values(name: str) -> FloatArray:
+            return as_schedule(getattr(self.options, name), name).values(episodes, first)
+
+        psi, alpha_theta = values("psi"), values("alpha_theta")
+        if self._holder is not None:
+            psi, alpha_theta = psi + self._holder.state.psi, alpha_theta * self._holder.patience
+        alpha_mean = np.maximum(1.0 / (1.0 + np.arange(first, first + episodes)), 0.01)
+        return Rates(psi, alpha_theta, values("alpha_w"), values("alpha_z"), alpha_mean)
+
+    def _learn(self, episodes: int) -> None:
+        last = self.episodes + episodes
+        while self.episodes < last:
+            self._learn_block(self._ahead(None if self._holder is None else EVERY, last))
+            if self._holder is not None and self.episodes % EVERY == 0:
+                self._holder.look([target for _, target in self._past[-WINDOW:]])
+
+    def _learn_block(self, episodes: int) -> None:
+        history, rates = History.make(episodes), self._rates(episodes)
+        target = history.returns
+        shared = (rates, self._table, self._words)
+        with np.errstate(all="ignore"):
+            if self.sight.world is None:
+                from vpac.tabular.gymnasium_loop import train_gymnasium
+
+                seeds = [int(s) for s in self._resets.integers(2**31, size=episodes)]
+                found = train_gymnasium(
+                    self.sight, self.settings, self.weights, *shared, self._work, self._tape, history, seeds
+                )
+            elif self.settings.on_policy:
+                from vpac.tabular.loop import train
+
+                found = train(
+                    self.sight.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._tape,
+                    history,
+                )  # fmt: skip
+            else:
+                from vpac.tabular.loop import train_and_look
+
+                target = np.zeros(episodes)
+                found = train_and_look(
+                    self.sight.world, self.settings, self.weights, *shared, self._eyes, self._work, self._tape, history,
+                    target,
+                )  # fmt: skip
+        self._check(found, history, target)
+
+    def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
+        code, episode, step = found
+        done = history.until(episode)
+        first = self.episodes
+        self._past.append((done, target[:episode]))
+        self._episodes += episode
+        if code == arrays.ENDLESS:
+            raise UserError(
+                f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
+            )
+        if code != arrays.GOOD:
+            what = QUANTITIES[code]
+            theirs = what in ("reward", "observation")
+            advice = "look at the environment's step" if theirs else "smaller step sizes or a smaller ψ may help"
+            raise Diverged(
+                f"the {what} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
+                f"the learner keeps the weights it had before; {advice}"
+            )
+
+    def policy(self) -> FloatArray:
+        """π(a|s) of every state, [features, actions]; for Discrete observations."""
+        if self.sight.n_active != 1:
+            raise UserError("a table of the policy needs Discrete observations; use predict(observation)")
+        return softmax(self.weights.theta, self.options.temperature)
+
+    def predict(self, observation: Any, deterministic: bool = True) -> tuple[int, None]:
+        """The action for an observation, and None where others return a state.
+
+        Args:
+            observation: as the environment gives it.
+            deterministic: the most preferred action (the first of equals), or one drawn from the policy.
+        """
+        preferences = self.weights.theta[self.sight.features(observation)].sum(axis=0)
+        if deterministic:
+            return int(np.argmax(preferences)) + self.sight.first_action, None
+        chances = softmax(preferences, self.options.temperature)
+        return int(self._resets.choice(self.sight.n_actions, p=chances)) + self.sight.first_action, None
+
+    def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> IntArray:
+        """An action for each of several observations, drawn from the policy with the given random numbers.
+
+        Args:
+            observations: as a vector environment gives them, the first axis counting environments.
+            generator: where the randomness comes from; one number an observation is taken from it.
+            deterministic: the most preferred actions (the first of equals) instead; nothing is drawn.
+        """
+        features = np.stack([self.sight.features(one) for one in observations])
+        preferences = self.weights.theta[features].sum(axis=1)
+        if deterministic:
+            return np.asarray(np.argmax(preferences, axis=1) + self.sight.first_action, np.int64)
+        up_to = np.cumsum(softmax(preferences, self.options.temperature), axis=1)[:, :-1]
+        drawn = (generator.random((len(features), 1)) >= up_to).sum(axis=1)
+        return np.asarray(drawn + self.sight.first_action, np.int64)
+
+    def save(self, path: str | Path) -> Path:
+        """Write `agent.json` and `weights.safetensors` into the folder `path`."""
+        from vpac.tabular.storage import save
+
+        return save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None) -> Self:
+        """Read a learner back; nothing in the files is run.
+
+        Args:
+            path: the folder it was saved to.
+            env: the environment; default: a new one with the id and the arguments that were saved.
+        """
+        from vpac.tabular.storage import load
+
+        return load(cls, Path(path), env)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.sight.name}, {self.episodes} episodes, seed {self.seed})"
+
+
+class OffPolicyLearner(Learner):
+    """A learner whose actions come from a behaviour policy; its settings are those of `OffPolicyOptions`."""
+
+    options_type = OffPolicyOptions
+
+
+class AC(Learner):
+    """Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit."""
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        _no_price(settings, "AC")
+        super().__init__(env, seed=seed, **settings)
+
+
+class OffPolicyAC(OffPolicyLearner):
+    """Off-policy actor-critic: the mean return of the target policy, from a behaviour policy's experience."""
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        _no_price(settings, "OffPolicyAC")
+        super().__init__(env, seed=seed, **settings)
+
+
+def _no_price(settings: dict[str, Any], name: str) -> None:
+    no_price_for(settings, name, name.replace("AC", "VPAC"))
+    if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
+        raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")
+
+
+class VPAC(Learner):
+    """Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."""
+
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
+
+
+class OffPolicyVPAC(OffPolicyLearner):
+    """Off-policy VPAC (Appendix D)."""
+
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
+
+
+class VAAC(Learner):
+    """Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."""
+
+    critic = codes.MONTE_CARLO
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01, "alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
+
+
+class VAACTD(Learner):
+    """Variance-adjusted actor-critic with TD critics (Algorithm 3)."""
+
+    critic = codes.INDIRECT
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
+
+
+class OffPolicyVAAC(OffPolicyLearner):
+    """VAAC with importance sampling, Monte-Carlo critics. Whole returns carry ratios: there are no expected critics."""
+
+    critic = codes.MONTE_CARLO
+    defaults: ClassVar[dict[str, Any]] = {
+        "psi": 0.0015, "alpha_theta": 0.005, "alpha_w": 0.01, "alpha_z": 0.01, "critics": "importance",
+    }  # fmt: skip
+
+    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        if settings.get("critics") == "expected":
+            raise UserError(
+                "OffPolicyVAAC learns from whole returns, which carry ratios: its critics are 'importance' or 'clipped'; "
+                "OffPolicyVAACTD has expected ones"
+            )
+        super().__init__(env, seed=seed, **settings)
+
+
+class OffPolicyVAACTD(OffPolicyLearner):
+    """Off-policy VAAC_TD, which the paper leaves out because its derivation "was not straightforward"."""
+
+    critic = codes.INDIRECT
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
+
+
+class MVPI(Learner):
+    """Mean-variance policy iteration around AC: `psi` prices the variance of a step's reward, not of the return.
+
+    With psi = 0 it is AC, bit for bit. The variance is that of the normalised discounted occupancy, in which an episode that
+    has ended pays 0 for ever (`vpac.oracle.step_reward`).
+    """
+
+    volatility = True
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}

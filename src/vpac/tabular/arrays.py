@@ -1,0 +1,153 @@
+"""What the compiled loop needs to know, as numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vpac.tabular.kernel.compiled import inlined
+from vpac.tabular.kernel.memory import on_stack
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+__all__ = ["History", "Rates", "Settings", "Weights", "Workspace", "as_on_policy", "in_registers"]
+
+DIRECT, INDIRECT, MONTE_CARLO = 0, 1, 2
+"""Critics of the spread: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
+PUBLISHED, CORRECTED = 0, 1
+ACTION, STATE, RETURN = 0, 1, 2
+CLIPPED, IMPORTANCE, EXPECTED = 0, 1, 2
+"""Off-policy critics: ρ = min(1, π/b), plain ρ, or no ratios."""
+UNIFORM, TABLE, EPSILON_GREEDY, TARGET = 0, 1, 2, 3
+"""Behaviour policies."""
+
+
+class Settings(NamedTuple):
+    """The choices of a learner. Words are numbers here: the constants of this module."""
+
+    critic: int
+    """DIRECT, INDIRECT or MONTE_CARLO."""
+    form: int
+    """PUBLISHED or CORRECTED."""
+    variance_of: int
+    """ACTION, STATE or RETURN: which variance the corrected form penalises."""
+    baseline: bool
+    """Subtract state averages from the actor's weights."""
+    gamma: float
+    """Discount factor."""
+    temperature: float
+    """Of the softmax."""
+    score: float
+    """What 1[a] − π(a) is multiplied by: 1/temperature, or 1 as in the authors' code."""
+    limit: int
+    """Episodes are truncated after this many steps."""
+    on_policy: bool
+    """Whether actions are the target policy's own; then every ratio is one."""
+    behaviour: int
+    """UNIFORM, TABLE, EPSILON_GREEDY or TARGET."""
+    epsilon: float
+    """Of the ε-greedy behaviour policy."""
+    ratios: int
+    """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
+    clip_actor: bool
+    """Whether the actor's ratios are min(1, ρ)."""
+    limited: bool = True
+    """Whether `limit` is somebody's choice; otherwise an episode that reaches it is taken for one that never ends."""
+    volatility: bool = False
+    """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
+
+
+@inlined
+def as_on_policy(s: Settings) -> Settings:
+    """Settings of an on-policy learner, in code that is compiled for nothing else."""
+    return Settings(
+        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
+        CLIPPED, False, s.limited, s.volatility,
+    )  # fmt: skip
+
+
+GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
+"""What a step may find: all is well, the first quantity that is not finite, or that an episode does not end."""
+LARGEST = 1e150
+"""Estimates and updates beyond this are taken for infinite: what has been learned stays finite, and so do its squares."""
+
+
+class Weights(NamedTuple):
+    """What a learner learns."""
+
+    theta: FloatArray
+    """Policy parameters, [features, actions]."""
+    w: FloatArray
+    """Value critic Q̂."""
+    z: FloatArray
+    """Critic of the spread: σ̂ or M̂."""
+    mean: FloatArray
+    """Ĵ, the mean of V̂(S_0) over starts, [1]; in MVPI y = (1 − γ) · mean return, the mean reward of a step."""
+
+
+class Rates(NamedTuple):
+    """Prices and step sizes, one number for each episode."""
+
+    psi: FloatArray
+    alpha_theta: FloatArray
+    alpha_w: FloatArray
+    alpha_z: FloatArray
+    alpha_mean: FloatArray
+    """Step size of Ĵ."""
+
+
+class Workspace(NamedTuple):
+    """Scratch arrays of one run."""
+
+    here: IntArray
+    there: IntArray
+    policy: FloatArray
+    policy_next: FloatArray
+    behaviour: FloatArray
+    place: FloatArray
+
+    @classmethod
+    def make(cls, n_active: int, n_actions: int) -> Workspace:
+        """For so many active features and actions."""
+        here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
+        policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
+        return cls(here, there, policy, policy_next, behaviour, np.zeros(2))
+
+
+@inlined
+def in_registers(work: Workspace) -> Workspace:
+    """The workspace of a table: one active feature, which is the state's number. Nobody else sees these arrays."""
+    here, there, place = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.place, 2)
+    return Workspace(here, there, work.policy, work.policy_next, work.behaviour, place)
+
+
+class History(NamedTuple):
+    """What happened in each episode."""
+
+    returns: FloatArray
+    """Discounted return."""
+    lengths: IntArray
+    """Steps."""
+    terminated: BoolArray
+    """Whether it ended by itself; otherwise it was cut off."""
+    effective: FloatArray
+    """Off-policy, the effective share of its steps, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
+    clipped: FloatArray
+    """Clipped mass: the mean over its steps of (ρ_k − 1)⁺, with ρ_k = π(A_k|S_k) / b(A_k|S_k) as the step found it.
+
+    It is what clipping at 1 takes away from the ratios, or would take: the settings may not clip at all. Given the states, its
+    expectation is the average of Σ_a (π(a|S_k) − b(a|S_k))⁺, the total variation between target and behaviour. 0 on-policy.
+    """
+
+    def until(self, episode: int) -> History:
+        """The episodes before one."""
+        first = slice(episode)
+        return History(
+            self.returns[first], self.lengths[first], self.terminated[first], self.effective[first], self.clipped[first]
+        )
+
+    @classmethod
+    def make(cls, episodes: int) -> History:
+        """Room for so many episodes."""
+        returns, effective, clipped = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes)
+        return cls(returns, np.zeros(episodes, np.int64), np.zeros(episodes, bool), effective, clipped)

@@ -1,0 +1,120 @@
+"""A tabular or linear learner holds a budget: every few episodes it looks at the variance and moves ψ.
+
+The variance is that of the policy as it is now: exact where the process is finite and small, else that of the last returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpac.errors import UserError
+from vpac.risk.budget import Budget, Multiplier, PricePath, measured
+from vpac.risk.schedules import Constant, as_schedule
+from vpac.tabular import arrays as codes
+from vpac.typing import FloatArray
+
+if TYPE_CHECKING:
+    from vpac.tabular.agents import Learner
+
+__all__ = ["Holder", "is_exact", "no_price_for", "with_budget"]
+
+EVERY = 20
+"""Episodes between two looks. They come at multiples of it, so that a pause in learning changes nothing."""
+WINDOW = 200
+"""Returns that a measured variance is of."""
+LEAST = 20
+"""Fewer returns say nothing."""
+MOST_TRANSITIONS = 20_000
+"""Processes with more are not evaluated exactly at every look."""
+
+
+def with_budget(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Settings on top of an algorithm's defaults. With a budget ψ starts at 0, and what is penalised is what is limited:
+    the variance of the whole return, unless the critics know no other than that given the first action."""
+    if given.get("budget") is None:
+        return {**defaults, **given}
+    if as_schedule(given.get("psi", 0.0), "psi") != Constant(0.0):
+        raise UserError(f"a budget finds the price of variance itself: leave out psi={given['psi']!r}")
+    found = {**defaults, **given, "psi": 0.0}
+    if "variance_of" not in given and found.get("critics", "expected") == "expected":
+        found["variance_of"] = "return"
+    return found
+
+
+def no_price_for(given: dict[str, Any], name: str, instead: str) -> None:
+    """A risk-neutral algorithm cannot hold a budget."""
+    if given.get("budget") is not None:
+        raise UserError(f"{name} has no price of variance and cannot hold a budget: use {instead}")
+
+
+def is_exact(learner: Learner) -> bool:
+    """Whether its policies are evaluated exactly."""
+    return learner.sight.mdp is not None and len(learner.sight.mdp.row) <= MOST_TRANSITIONS
+
+
+class Holder:
+    """The multiplier of a learner and the way it came.
+
+    Args:
+        learner: that holds the budget.
+        budget: that is held.
+    """
+
+    def __init__(self, learner: Learner, budget: Budget) -> None:
+        if learner.sight.world is None and learner.settings.behaviour != codes.TARGET:
+            raise UserError(
+                f"{learner.sight.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "
+                "target policy's variance: hold a budget with an on-policy learner or with behaviour='target'"
+            )
+        self.learner, self.budget = learner, budget
+        self.state = Multiplier()
+        self.rows: list[tuple[float, float, float, float]] = []
+
+    @property
+    def path(self) -> PricePath:
+        """The way of the multiplier."""
+        return PricePath.of(self.rows)
+
+    @property
+    def patience(self) -> float:
+        """What is left of the policy's step size: 1 / (1 + ψ √V), so that a high price does not make steps long."""
+        return 1.0 / (1.0 + self.state.psi * self.budget.std)
+
+    def look(self, recent: Sequence[FloatArray]) -> None:
+        """Measure the variance and move ψ; `recent` are returns, the last pieces of the learning curve."""
+        episodes = self.learner.episodes
+        if is_exact(self.learner):
+            variance, error, share = exact_now(self.learner)[1], 0.0, 1.0
+        else:
+            sample = _last(recent)
+            share = min(1.0, EVERY / max(len(sample), 1))
+            variance, error = measured(sample, LEAST)
+        if episodes >= self.budget.wait:
+            self.state = self.budget.step(self.state, variance, share)
+        self.rows.append((float(episodes), self.state.psi, variance, error))
+
+
+def exact_now(learner: Learner) -> tuple[float, float]:
+    """Exact mean and variance of the return of the present policy, in a finite process."""
+    from vpac.tabular.exact import exact_moments
+
+    assert learner.sight.mdp is not None
+    mean, variance = exact_moments(
+        learner.sight.mdp, learner.policy()[None], learner.options.gamma, learner.sight.limit
+    )
+    return float(mean[0]), float(variance[0])
+
+
+def _last(pieces: Sequence[FloatArray]) -> FloatArray:
+    """The last `WINDOW` returns."""
+    found: list[FloatArray] = []
+    count = 0
+    for piece in reversed(pieces):
+        if count >= WINDOW:
+            break
+        found.append(piece)
+        count += len(piece)
+    return np.concatenate(found[::-1])[-WINDOW:]

@@ -1,0 +1,351 @@
+"""Worlds that are sampled in compiled code: any `FiniteMDP`, and the continuous puddle world.
+
+A place is two numbers: the state's number, as the bits of an integer, and nothing; or a point of the unit square.
+What a learner sees of it is its active features: the state's number, or the tiles that the point lies in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from operator import index
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from vpac.envs.check import look_first
+from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.make import Recipe, make_env, recipe_of, spec_of
+from vpac.envs.remember import RememberReturn, memory_of, return_range
+from vpac.errors import UserError
+from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
+from vpac.tabular.kernel.compiled import compiled, inlined, shared
+from vpac.tabular.kernel.generator import Words, normal, uniform
+from vpac.tabular.options import Options
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "Sight",
+    "World",
+    "as_table",
+    "compile_mdp",
+    "compile_puddle",
+    "first_place",
+    "look_at",
+    "move",
+    "remake",
+    "see",
+]
+
+ONE = np.uint64(1)
+"""Indices without a sign need no test for negative ones, which count from an array's end."""
+
+
+class World(NamedTuple):
+    """A world as arrays; those of a finite process, or `square` and `tiles`, are empty.
+
+    Successors of a state and action are sorted from likely to unlikely, so that the search for one ends soon.
+    """
+
+    finite: bool
+    n_actions: int
+    n_features: int
+    n_active: int
+    indptr: IntArray
+    successor: IntArray
+    probability: FloatArray
+    reward: FloatArray
+    deviation: FloatArray
+    terminal: BoolArray
+    starts: IntArray
+    start_probability: FloatArray
+    square: FloatArray
+    tiles: Tiles
+
+
+def compile_mdp(mdp: FiniteMDP) -> World:
+    """A finite process as a compiled world."""
+    order = np.lexsort((-mdp.probability, mdp.row))
+    starts = np.flatnonzero(mdp.start > 0.0)
+    return World(
+        True, mdp.n_actions, mdp.n_states, 1, np.asarray(mdp.indptr, np.int64),
+        np.asarray(mdp.successor[order], np.int64), mdp.probability[order], mdp.reward[order],
+        np.sqrt(mdp.noise[order]), mdp.terminal, starts, mdp.start[starts], np.zeros(9), Tiles.none(),
+    )  # fmt: skip
+
+
+def compile_puddle(env: ContinuousPuddleWorld, tiles: Tiles) -> World:
+    """The continuous puddle world as a compiled world, seen through tiles."""
+    square = [env.stride, env.noise, *env.puddle, env.puddle_std, *env.goal, env.goal_distance, env.goal_reward]
+    none, nowhere = np.zeros(0), np.zeros(0, np.int64)
+    return World(
+        False, 4, tiles.size, len(tiles.offset), nowhere, nowhere, none, none, none, np.zeros(0, bool), nowhere, none,
+        np.array(square, np.float64), tiles,
+    )  # fmt: skip
+
+
+@inlined
+def as_table(world: World, n_actions: int) -> World:
+    """A finite process with so many actions, in code that is compiled for nothing else."""
+    return World(
+        True, n_actions, world.n_features, 1, world.indptr, world.successor, world.probability, world.reward,
+        world.deviation, world.terminal, world.starts, world.start_probability, world.square, world.tiles,
+    )  # fmt: skip
+
+
+@inlined
+def first_place(world: World, place: FloatArray, words: Words) -> None:
+    """Draw where an episode starts."""
+    if world.finite:
+        drawn, index, last = uniform(words), 0, len(world.starts) - 1
+        up_to = world.start_probability[0]
+        while drawn >= up_to and index < last:
+            index += 1
+            up_to += world.start_probability[index]
+        place.view(np.int64)[0] = world.starts[index]
+    else:
+        place[0] = uniform(words)
+        place[1] = uniform(words)
+
+
+@inlined
+def see(world: World, place: FloatArray, active: IntArray) -> None:
+    """The active features of a place."""
+    if world.finite:
+        active[0] = place.view(np.int64)[0]
+    else:
+        fill_tiles(world.tiles, place, active)
+
+
+@inlined
+def move(world: World, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
+    """Take an action: changes the place; returns the reward and whether the episode terminated."""
+    if world.finite:
+        return _move_among_states(world, place, action, words)
+    return _move_in_square(world.square, place, action, words)
+
+
+@inlined
+def _move_among_states(world: World, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
+    state = place.view(np.int64)
+    row = np.uint64(state[0] * world.n_actions + action)
+    entry, last = np.uint64(world.indptr[row]), np.uint64(world.indptr[row + ONE]) - ONE
+    left = uniform(words) - world.probability[entry]
+    while left >= 0.0 and entry < last:
+        entry += ONE
+        left -= world.probability[entry]
+    paid = world.reward[entry]
+    if world.deviation[entry] > 0.0:
+        paid += world.deviation[entry] * normal(words)
+    state[0] = world.successor[entry]
+    return paid, world.terminal[np.uint64(state[0])]
+
+
+@shared
+def _move_in_square(square: FloatArray, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
+    stride, noise, low, high = square[0], square[1], square[2], square[3]
+    paid = 0.0
+    if low <= place[0] <= high and low <= place[1] <= high:
+        paid = square[4] * normal(words)
+    place[action // 2] += stride if action % 2 == 1 else -stride
+    for axis in range(2):
+        place[axis] = min(1.0, max(0.0, place[axis] + noise * (2.0 * uniform(words) - 1.0)))
+    terminated = abs(place[0] - square[5]) + abs(place[1] - square[6]) < square[7]
+    if terminated:
+        paid += square[8]
+    return paid, terminated
+
+
+TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+"""Wrappers that do not change what an environment does."""
+REMEMBERED, POINTS = 30, 31
+"""Steps that a learner remembers at most, and points of its grid of returns."""
+LONGEST = 1_000_000
+"""An episode of more steps than this, in an environment without a limit, is taken for one that never ends."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """An environment as a learner sees it."""
+
+    name: str
+    """The environment's id, or what it is."""
+    n_features: int
+    """How many features there are."""
+    n_active: int
+    """How many of them are active at a time."""
+    n_actions: int
+    """How many actions there are."""
+    limit: int
+    """Steps after which an episode is cut off."""
+    limited: bool
+    """Whether that limit is somebody's choice; otherwise reaching it is an error."""
+    tiles: Tiles
+    """The tile coder of point observations."""
+    first: int
+    """The smallest observation of a Discrete space."""
+    mdp: FiniteMDP | None
+    """The finite process behind it, if it is known: then policies are evaluated exactly."""
+    world: World | None
+    """The compiled world, if there is one."""
+    env: gymnasium.Env[Any, Any] | None
+    """The environment, if it is not compiled."""
+    first_action: int = 0
+    """The smallest action."""
+    squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+    """Which coordinates of point observations have no bounds."""
+    recipe: Recipe | None = None
+    """How it is made again; None: plain data cannot say."""
+    memory: dict[str, Any] | None = None
+    """Arguments of the `RememberReturn` around it; None: nothing is remembered."""
+
+    def features(self, observation: Any) -> IntArray:
+        """The active features of an observation, which compiled code takes as they are: so they are checked here."""
+        if len(self.tiles.offset):
+            return self._tiles_of(observation)
+        try:
+            feature = index(observation) - self.first
+        except TypeError:
+            feature = -1
+        if not 0 <= feature < self.n_features:
+            last = self.first + self.n_features - 1
+            raise UserError(
+                f"{observation!r} is not an observation of {self.name}: expected a whole number from {self.first} to {last}"
+            )
+        return np.array([feature], np.int64)
+
+    def _tiles_of(self, observation: Any) -> IntArray:
+        size = len(self.tiles.low)
+        try:
+            point = np.asarray(observation, np.float64)
+        except (TypeError, ValueError):
+            point = np.zeros(0)
+        if point.size != size or point.ndim > 1:
+            flat = "; vpac.envs.flattened(env) gives them" if isinstance(observation, dict | tuple) else ""
+            raise UserError(f"{observation!r} is not an observation of {self.name}: expected {size} numbers{flat}")
+        if not np.isfinite(point).all():
+            raise UserError(f"{observation!r} is not an observation of {self.name}: it is not finite")
+        point = point.ravel()
+        if len(self.squashed):
+            point = squash(point, self.squashed)
+        active = np.zeros(self.n_active, np.int64)
+        _fill_tiles(self.tiles, point, active)
+        return active
+
+
+@compiled
+def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
+    fill_tiles(tiles, point, active)
+
+
+def look_at(env: Any, options: Options) -> Sight:
+    """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
+    if options.remember == "return":
+        env = _remembering(env, options)
+    if isinstance(env, FiniteMDP):
+        return _see_finite(env, repr(env), options.max_episode_steps, options)
+
+    def make() -> gymnasium.Env[Any, Any]:
+        return make_env(remake(env) if isinstance(env, EnvSpec) else env)
+
+    made = make()
+    look_first(env, make)
+    return replace(_see(made, options), recipe=recipe_of(env), memory=memory_of(made))
+
+
+def _remembering(env: Any, options: Options) -> Any:
+    """What a learner that remembers its return sees in place of an environment."""
+    if isinstance(env, FiniteMDP):
+        env = env.to_gymnasium(max_episode_steps=options.max_episode_steps)
+    made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
+    if memory_of(made) is not None:
+        return env
+    given: dict[str, Any] = {"gamma": float(options.gamma)}
+    if isinstance(made.observation_space, spaces.Discrete):
+        limits = (options.max_episode_steps, getattr(made.spec, "max_episode_steps", None), REMEMBERED)
+        horizon = min(limit for limit in limits if limit)
+        inner = made
+        while isinstance(inner, TRANSPARENT):
+            inner = inner.env
+        try:
+            if isinstance(inner, gymnasium.Wrapper):
+                raise UserError("it may change rewards")
+            low, high = return_range(FiniteMDP.from_gymnasium(inner), options.gamma, horizon)
+        except UserError:
+            raise UserError(
+                f"{made} does not say which returns are possible, so that no grid can be laid: wrap it by hand, "
+                "RememberReturn with gamma=… bins=… low=… high=… horizon=…"
+            ) from None
+        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # or nothing is paid before the end
+        given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
+    return (
+        RememberReturn(made, **given) if isinstance(env, gymnasium.Env) else spec_of(env, [("RememberReturn", given)])
+    )
+
+
+def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
+    """An environment from its specification: a new one, with the same arguments and wrappers."""
+    reason: object = "it has no specification, because it was not made with gymnasium.make"
+    if spec is not None:
+        try:
+            return gymnasium.make(spec)
+        except Exception as error:  # whatever constructors and wrappers make of it
+            reason = error
+    raise UserError(f"this environment cannot be made again ({reason}){why}")
+
+
+def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:
+    limit, inner = options.max_episode_steps, env
+    memory: RememberReturn | None = None
+    while isinstance(inner, TRANSPARENT) or (memory is None and isinstance(inner, RememberReturn)):
+        if isinstance(inner, RememberReturn):
+            memory = inner
+        if isinstance(inner, TimeLimit):
+            limit = limit or inner._max_episode_steps
+        inner = inner.env
+    name = env.spec.id if env.spec else type(inner).__name__
+    mdp = inner.mdp if isinstance(inner, FiniteMDPEnv) else None
+    if mdp is not None and memory is not None:
+        mdp = memory.process(mdp)
+    if mdp is not None:
+        return _see_finite(mdp, name, limit, options)
+    if not isinstance(env.action_space, spaces.Discrete):
+        raise UserError(
+            f"{name} has {env.action_space} actions: these learners need Discrete actions; the PPO family takes Box"
+        )
+    if isinstance(inner, ContinuousPuddleWorld) and memory is None:
+        tiles = tile_coder(np.zeros(2), np.ones(2), options.tilings, options.tiles, options.hash_size)
+        world = compile_puddle(inner, tiles)
+        return Sight(name, tiles.size, len(tiles.offset), 4, *_limit(limit), tiles, 0, None, world, None)
+    return _see_gymnasium(env, name, limit, options)
+
+
+def _see_finite(mdp: FiniteMDP, name: str, limit: int | None, options: Options) -> Sight:
+    world = compile_mdp(mdp)
+    return Sight(name, mdp.n_states, 1, mdp.n_actions, *_limit(limit), Tiles.none(), 0, mdp, world, None)
+
+
+def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, options: Options) -> Sight:
+    seen, acts = env.observation_space, env.action_space
+    assert isinstance(acts, spaces.Discrete)
+    n_actions, first_action = int(acts.n), int(acts.start)
+    if isinstance(seen, spaces.Discrete):
+        first = int(seen.start)
+        none = Tiles.none()
+        return Sight(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
+    assert isinstance(seen, spaces.Box)  # make_env has flattened or refused everything else
+    low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
+    which = unbounded(low, high)
+    low, high = squash(low, which), squash(high, which)
+    tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
+    n_active = len(tiles.offset)
+    return Sight(name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which)
+
+
+def _limit(limit: int | None) -> tuple[int, bool]:
+    return (LONGEST, False) if limit is None else (limit, True)

@@ -1,0 +1,66 @@
+"""Random numbers in compiled code: xoshiro256++ (Blackman and Vigna, 2021), one stream for each run.
+
+A stream's four words come from `numpy.random.SeedSequence`, so runs of one seed are independent of each other and of how
+many there are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpac.tabular.kernel.compiled import inlined
+from vpac.typing import FloatArray
+
+__all__ = ["generator", "normal", "pick", "uniform"]
+
+Words = NDArray[np.uint64]
+WORDS = 4
+
+
+def generator(seed: np.random.SeedSequence) -> Words:
+    """The four words of a stream."""
+    words: Words = np.asarray(seed.generate_state(WORDS, np.uint64), np.uint64)
+    return words
+
+
+@inlined
+def _rotate(word: np.uint64, by: int) -> np.uint64:
+    return (word << np.uint64(by)) | (word >> np.uint64(64 - by))
+
+
+@inlined
+def uniform(words: Words) -> float:
+    """A number from [0, 1), a multiple of 2⁻⁵³."""
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    result = _rotate(s0 + s3, 23) + s0
+    shifted = s1 << np.uint64(17)
+    s2 ^= s0
+    s3 ^= s1
+    s1 ^= s2
+    s0 ^= s3
+    s2 ^= shifted
+    words[0], words[1], words[2], words[3] = s0, s1, s2, _rotate(s3, 45)
+    return np.float64(np.int64(result >> np.uint64(11))) * 1.1102230246251565e-16
+
+
+@inlined
+def normal(words: Words) -> float:
+    """A standard normal number (Box and Muller, 1958)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(words)))
+    return radius * math.cos(2.0 * math.pi * uniform(words))
+
+
+@inlined
+def pick(probabilities: FloatArray, words: Words) -> int:
+    """An index drawn with the given probabilities, which add up to one."""
+    drawn = uniform(words)
+    index, up_to = 0, 0.0
+    for before in range(
+        len(probabilities) - 1
+    ):  # all of them: a loop that ends early is a branch that nobody can predict
+        up_to += probabilities[before]
+        index += drawn >= up_to
+    return index

@@ -1,0 +1,213 @@
+"""The settings of a learner, with the words that users write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from vpac.checks import real, whole
+from vpac.errors import UserError, one_of, suggestion
+from vpac.risk.budget import Budget, as_budget
+from vpac.risk.schedules import Schedule, as_schedule
+from vpac.tabular import arrays as codes
+from vpac.tabular.arrays import Settings
+
+__all__ = ["OffPolicyOptions", "Options", "StepSizeOrder"]
+
+Rate = float | str | Schedule
+
+
+class StepSizeOrder(UserWarning):
+    """The step sizes are not in the order that the proof of convergence asks for.
+
+    It asks for α_θ < α_z < α_w. The paper's own settings have α_z = α_w, so equal ones pass. Schedules are looked at in
+    the first episode and in episode 10 000.
+    """
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings that every learner has."""
+
+    psi: Rate = 0.0
+    """Price of variance ψ (μ in VAAC), in units of 1/reward: a number or a schedule, e.g. "warm-up:0.05:300:500"."""
+    budget: Budget | str | Mapping[str, Any] | None = None
+    """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found and not given, and `variance_of`
+    is "return" if nothing else is said."""
+    gamma: float = 0.99
+    """Discount factor."""
+    alpha_theta: Rate = 0.01
+    """Step size of the policy; a number or a schedule, as for the other step sizes."""
+    alpha_w: Rate = 0.5
+    """Step size of the value critic."""
+    alpha_z: Rate = 0.5
+    """Step size of the critic of the spread."""
+    temperature: float = 1.0
+    """Of the softmax policy."""
+    score: Literal["exact", "published"] = "exact"
+    """"exact" divides the score by the temperature, as the derivative does; "published" does not, as the authors' code."""
+    form: Literal["corrected", "published"] = "corrected"
+    """The actor's formula: the gradient, or the paper's."""
+    variance_of: Literal["action", "state", "return"] = "action"
+    """Which variance the corrected form penalises: given the first state and action, given the first state, or all. The
+    published form has no choice and ignores it."""
+    baseline: bool = True
+    """Subtract state averages from the actor's weights: much less noise, and the same on average if the actor's ratios are
+    on-policy or plain. With clipped ratios the average changes, too: Σ_a b min(1, π/b) ∇log π is not zero."""
+    remember: Literal["nothing", "return"] = "nothing"
+    """"return": observations also say the step and the return collected so far (`vpac.envs.RememberReturn`), on a grid that is
+    laid where the process is finite. `predict` and `act` take such observations, `vpac.evaluate` gives them."""
+    max_episode_steps: int | None = None
+    """Cut episodes off after so many steps; default: the environment's own limit."""
+    start_policy: Literal["zero", "uniform"] = "zero"
+    """Policy parameters start at zero, or uniform in (0, 1) as in the paper's experiments."""
+    start_critics: Literal["zero", "uniform"] = "zero"
+    """Critics start at zero, or uniform in (0, 1)."""
+    tilings: int = 10
+    """Tilings, for environments whose observations are points."""
+    tiles: int = 5
+    """Tiles along each coordinate."""
+    hash_size: int | None = 1024
+    """Features that the tiles are hashed into; None: one for each tile."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if str(field.type).startswith("Literal"):
+                words = [word.strip(" \"'") for word in str(field.type)[8:-1].split(",")]
+                one_of(getattr(self, field.name), words, field.name)
+        if not 0.0 <= real(self.gamma, "gamma", "a number from 0 to 1") <= 1.0:
+            raise UserError(f"gamma must be a number from 0 to 1, got {self.gamma!r}")
+        if real(self.temperature, "temperature", "a positive number") <= 0.0:
+            raise UserError(f"temperature must be a positive number, got {self.temperature!r}")
+        if not isinstance(self.baseline, bool | np.bool_):
+            raise UserError(f"baseline must be true or false, got {self.baseline!r}")
+        for name in ("max_episode_steps", "tilings", "tiles", "hash_size"):
+            if getattr(self, name) is not None or name in ("tilings", "tiles"):
+                whole(getattr(self, name), name, 1)
+        object.__setattr__(self, "budget", as_budget(self.budget))
+        self._warn_of_order()
+
+    def _warn_of_order(self) -> None:
+        """Look at the step sizes in the first episode, and far on, where schedules may have crossed."""
+        rates = {name: as_schedule(getattr(self, name), name) for name in RATES}
+        for episode in (0, FAR_ON):
+            theta, z, w = (rates[name].values(1, episode)[0] for name in ("alpha_theta", "alpha_z", "alpha_w"))
+            if not theta <= z <= w:
+                warnings.warn(
+                    "the proof of convergence wants α_θ < α_z < α_w (Algorithm 1, line 3), so that the value settles first "
+                    f"and the policy last; got α_θ = {theta:g}, α_z = {z:g}, α_w = {w:g} in episode {episode}",
+                    StepSizeOrder,
+                    stacklevel=5,
+                )
+                return
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Options:
+        """Options from keywords; an unknown one is named with the nearest that is known."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UserError(
+                    f"unknown setting {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
+                )
+        return cls(**given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; schedules as text."""
+        return {name: _plain(value) for name, value in asdict_flat(self)}
+
+    def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
+        """The same as numbers, for compiled code."""
+        return Settings(
+            critic=critic,
+            form=codes.CORRECTED if self.form == "corrected" else codes.PUBLISHED,
+            variance_of={"action": codes.ACTION, "state": codes.STATE, "return": codes.RETURN}[self.variance_of],
+            baseline=bool(self.baseline),
+            gamma=float(self.gamma),
+            temperature=float(self.temperature),
+            score=1.0 / self.temperature if self.score == "exact" else 1.0,
+            limit=limit,
+            on_policy=True,
+            behaviour=codes.TARGET,
+            epsilon=0.0,
+            ratios=codes.IMPORTANCE,
+            clip_actor=False,
+            limited=limited,
+        )
+
+
+FAR_ON = 9_999
+RATES = ("psi", "alpha_theta", "alpha_z", "alpha_w")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule):
+        return value.as_text()
+    return value.as_dict() if isinstance(value, Budget) else value
+
+
+def asdict_flat(options: Options) -> list[tuple[str, Any]]:
+    """(name, value) of each field."""
+    return [(field.name, getattr(options, field.name)) for field in fields(options)]
+
+
+@dataclass(frozen=True)
+class OffPolicyOptions(Options):
+    """Settings of learners whose actions come from a behaviour policy."""
+
+    behaviour: Any = "uniform"
+    """"uniform", "epsilon-greedy" (of the target policy), "target" (the target policy itself), or a table b[s, a]."""
+    epsilon: float = 0.1
+    """Of the ε-greedy behaviour policy."""
+    critics: Literal["expected", "importance", "clipped"] = "expected"
+    """"expected": moments of the target policy's own return, without ratios; "importance": of the importance-weighted
+    return (Theorem 3); "clipped": with ρ = min(1, π/b), as published, which the paper calls Retrace."""
+    ratios: Literal["clipped", "plain"] = "clipped"
+    """The actor's ratios with expected critics. The products of plain ratios are unbiased and explode in long episodes;
+    clipped ones are neither. The other critics bring their own, and this is ignored."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.behaviour, str):
+            one_of(self.behaviour, BEHAVIOURS, "behaviour policy")
+        if not 0.0 < real(self.epsilon, "epsilon", "a number above 0 and at most 1") <= 1.0:
+            raise UserError(
+                f"epsilon must be above 0 and at most 1, got {self.epsilon!r}: the behaviour must cover the target"
+            )
+        if self.critics != "expected" and self.form == "corrected" and self.variance_of != "action":
+            raise UserError(
+                f"{self.critics} critics define the variance given the first action only: use variance_of='action', "
+                f"or critics='expected' for variance_of={self.variance_of!r}"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; schedules as text, a behaviour table as lists."""
+        plain = super().as_dict()
+        if not isinstance(self.behaviour, str):
+            plain["behaviour"] = np.asarray(self.behaviour).tolist()
+        return plain
+
+    def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
+        """The same as numbers, for compiled code."""
+        kind = self.behaviour if isinstance(self.behaviour, str) else "table"
+        clip = self.critics == "clipped" or (self.critics == "expected" and self.ratios == "clipped")
+        return (
+            super()
+            .compile(critic, limit, limited)
+            ._replace(
+                on_policy=False,
+                behaviour=BEHAVIOURS.get(kind, codes.TABLE),
+                epsilon=float(self.epsilon),
+                ratios={"expected": codes.EXPECTED, "importance": codes.IMPORTANCE, "clipped": codes.CLIPPED}[
+                    self.critics
+                ],
+                clip_actor=clip,
+            )
+        )
+
+
+BEHAVIOURS = {"uniform": codes.UNIFORM, "epsilon-greedy": codes.EPSILON_GREEDY, "target": codes.TARGET}

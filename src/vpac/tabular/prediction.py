@@ -1,0 +1,342 @@
+"""Policy evaluation: the direct and the indirect critic of the variance against the exact one, along a run.
+
+Sherstan et al. (2018) found the direct critic better behaved: with a noisy value, with traces, off-policy. The paper builds on
+it; here it is measured. `prediction_loop.py` has the equations.
+
+The policy is held fixed. One walk of the behaviour policy teaches Q̂ and, from it, both critics (Sherstan et al., 2018):
+
+    Q̂ ← Q̂ + α_w δ e          δ = R + γ ρ' Q̂' − Q̂
+    σ̂ ← σ̂ + α_z δ̄ ē          δ̄ = δ² + γ² ρ'² σ̂' − σ̂                     direct, VPAC
+    M̂ ← M̂ + α_z δ̄ ē          δ̄ = R² + 2 γ R ρ' Q̂' + γ² ρ'² M̂' − M̂       indirect, VAAC_TD: M̂ − Q̂² is the variance
+
+The errors are computed by `critics.py`, the learners' own. Traces accumulate; at step t, before α is applied,
+
+    e ← γ λ_w c e + 1[S_t, A_t]       ē ← γ² λ_z c̄ ē + 1[S_t, A_t]
+
+σ and M are sums discounted by γ², hence ē's decay. As their errors carry ρ and ρ², the traces carry c = ρ_t and c̄ = ρ_t²;
+with expected critics both are min(1, ρ_t), as in Retrace(λ) (Munos et al., 2016). A trace depends on the past only, and at the
+fixed point the mean error of every pair is zero: λ does not move it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError, one_of
+from vpac.oracle.given_value import variance_given_value
+from vpac.oracle.occupancy import visits
+from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, evaluate_off_policy
+from vpac.oracle.policies import check_policy
+from vpac.oracle.state_critics import stationary_distribution
+from vpac.risk.schedules import Schedule, as_schedule
+from vpac.tabular import arrays as codes
+from vpac.tabular.arrays import EXPECTED, Settings
+from vpac.tabular.behaviour import ratios
+from vpac.tabular.environment import World, compile_mdp, first_place, move, see
+from vpac.tabular.kernel.compiled import compiled, inlined
+from vpac.tabular.kernel.generator import Words, generator, pick
+from vpac.tabular.options import OffPolicyOptions
+from vpac.tabular.update import td_errors
+from vpac.typing import FloatArray, IntArray
+
+__all__ = ["Estimates", "Prediction", "Truth", "Walk", "log_spaced", "walk_on"]
+
+
+class Estimates(NamedTuple):
+    """What is learned, and its traces; each [S, A]."""
+
+    value: FloatArray
+    """Q̂."""
+    variance: FloatArray
+    """σ̂, direct."""
+    moment: FloatArray
+    """M̂, indirect."""
+    trace: FloatArray
+    """e."""
+    trace_bar: FloatArray
+    """ē, of both σ̂ and M̂."""
+
+    @classmethod
+    def make(cls, shape: tuple[int, ...]) -> Estimates:
+        """All zero."""
+        return cls(*(np.zeros(shape) for _ in range(5)))
+
+
+class Walk(NamedTuple):
+    """Where the walk is between two measurements."""
+
+    place: FloatArray
+    here: IntArray
+    there: IntArray
+    clock: IntArray
+    """The next action, and the steps of the episode so far; none of them: a new episode begins."""
+
+    @classmethod
+    def make(cls) -> Walk:
+        """Before the first episode."""
+        return cls(np.zeros(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
+
+
+@compiled
+def walk_on(
+    world: World,
+    direct: Settings,
+    indirect: Settings,
+    policy: FloatArray,
+    behaviour: FloatArray,
+    lambda_w: float,
+    lambda_z: float,
+    alpha_w: FloatArray,
+    alpha_z: FloatArray,
+    estimates: Estimates,
+    walk: Walk,
+    words: Words,
+) -> None:
+    """As many steps as there are step sizes."""
+    q, sigma, moment = estimates.value, estimates.variance, estimates.moment
+    place, here, there = walk.place, walk.here, walk.there
+    action, age = walk.clock[0], walk.clock[1]
+    for step in range(len(alpha_w)):
+        if age == 0:
+            first_place(world, place, words)
+            see(world, place, here)
+            action = pick(behaviour[here[0]], words)
+            _fade(estimates.trace, lambda_w, 0.0)
+            _fade(estimates.trace_bar, lambda_z, 0.0)
+        state = here[0]
+        rho, _, _ = ratios(direct, policy[state], behaviour[state], action)
+        reward, terminated = move(world, place, action, words)
+        see(world, place, there)
+        next_policy, next_action, rho_next = policy[there[0]], action, 1.0
+        if not terminated:
+            next_action = pick(behaviour[there[0]], words)
+            rho_next, _, _ = ratios(direct, next_policy, behaviour[there[0]], next_action)
+        before = q[state, action]
+        delta, delta_direct = td_errors(
+            direct, q, sigma, reward, terminated, before, sigma[state, action], there, next_action, rho_next,
+            next_policy,
+        )  # fmt: skip
+        _, delta_indirect = td_errors(
+            indirect, q, moment, reward, terminated, before, moment[state, action], there, next_action, rho_next,
+            next_policy,
+        )  # fmt: skip
+        expected = direct.ratios == EXPECTED
+        kept, kept_bar = (min(1.0, rho), min(1.0, rho)) if expected else (rho, rho * rho)
+        _fade(estimates.trace, lambda_w, direct.gamma * kept)
+        _fade(estimates.trace_bar, lambda_z, direct.gamma * direct.gamma * kept_bar)
+        estimates.trace[state, action] += 1.0
+        estimates.trace_bar[state, action] += 1.0
+        _move(q, estimates.trace, lambda_w, state, action, alpha_w[step] * delta)
+        _move(sigma, estimates.trace_bar, lambda_z, state, action, alpha_z[step] * delta_direct)
+        _move(moment, estimates.trace_bar, lambda_z, state, action, alpha_z[step] * delta_indirect)
+        age += 1
+        if terminated or age == direct.limit:
+            age = 0
+        here[0], action = there[0], next_action
+    walk.clock[0], walk.clock[1] = action, age
+
+
+@inlined
+def _fade(trace: FloatArray, lam: float, factor: float) -> None:
+    """trace ← λ · factor · trace; without traces nobody reads it."""
+    if lam > 0.0:
+        flat = trace.reshape(trace.size)  # one loop, for vector instructions
+        for pair in range(len(flat)):
+            flat[pair] *= lam * factor
+
+
+@inlined
+def _move(estimate: FloatArray, trace: FloatArray, lam: float, state: int, action: int, amount: float) -> None:
+    """estimate ← estimate + amount · trace; without traces the pair alone moves."""
+    if lam > 0.0:
+        every, each = estimate.reshape(estimate.size), trace.reshape(trace.size)
+        for pair in range(len(every)):
+            every[pair] += amount * each[pair]
+    else:
+        estimate[state, action] += amount
+
+
+ROUNDING = 1e-9
+"""A variance below −ROUNDING times the largest second moment is negative; nearer to zero it may be rounding."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the critics are judged by."""
+
+    action_value: FloatArray
+    """Q(s,a) of the kind of critics, [S, A]."""
+    action_variance: FloatArray
+    """σ(s,a) likewise."""
+    shares: FloatArray
+    """How much each pair counts, [S, A]; they add up to one."""
+
+    def rms(self, error: FloatArray) -> float:
+        """Root of the weighted mean square; inf where something is not finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = float(np.sqrt((self.shares * error**2)[self.shares > 0.0].sum()))
+        return found if np.isfinite(found) else np.inf
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Settings of a policy evaluation."""
+
+    gamma: float = 0.99
+    """Discount factor."""
+    alpha_w: float | str | Schedule = 0.1
+    """Step size of Q̂: a number, or a schedule whose t counts steps, e.g. "robbins-monro:0.5:0.8:1000"."""
+    alpha_z: float | str | Schedule = 0.1
+    """Step size of σ̂ and of M̂."""
+    lambda_w: float = 0.0
+    """λ of the value's traces; 0: none."""
+    lambda_z: float = 0.0
+    """λ of the traces of σ̂ and M̂."""
+    critics: Critics = "importance"
+    """The kind of critics, off-policy; on-policy "importance" and "clipped" are Algorithm 1's and "expected" averages over
+    the next action."""
+    value_noise: float | None = None
+    """None: Q̂ is learned. A number: Q̂ is held at the exact Q plus normal noise of this standard deviation, drawn once a run."""
+    steps: int = 100_000
+    """Steps of a run, over all its episodes."""
+    points: int = 60
+    """How many times the errors are measured, evenly in the logarithm of the number of steps."""
+    max_episode_steps: int | None = None
+    """Cut episodes off after so many steps; None: never, and a process that does not end is one long episode."""
+    weighting: Literal["visits", "uniform"] = "visits"
+    """Errors count by the behaviour policy's share of time in each pair (exact), or alike for all non-terminal pairs."""
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "lambda_w", "lambda_z"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UserError(f"{name} must be a number from 0 to 1, got {getattr(self, name)!r}")
+        for name in ("alpha_w", "alpha_z"):
+            as_schedule(getattr(self, name), name)
+        for name in ("steps", "points", "max_episode_steps"):
+            if (count := getattr(self, name)) is not None and count < 1:
+                raise UserError(f"{name} must be a whole number from 1 up, got {count!r}")
+        if self.value_noise is not None and not (np.isfinite(self.value_noise) and self.value_noise >= 0.0):
+            raise UserError(f"value_noise must be a finite number that is not negative, got {self.value_noise!r}")
+        one_of(self.critics, CRITICS, "kind of critics")
+        one_of(self.weighting, ("visits", "uniform"), "weighting")
+
+    def run(
+        self,
+        mdp: FiniteMDP,
+        policy: ArrayLike,
+        seed: int = 0,
+        behaviour: ArrayLike | None = None,
+        truth: Truth | None = None,
+    ) -> dict[str, FloatArray]:
+        """One run: columns of `points` numbers (fewer if `steps` is small).
+
+        `steps`; root mean square errors `value_error`, `direct_error`, `indirect_error`; mean errors `direct_bias`,
+        `indirect_bias`; shares of negative variances `direct_negative`, `indirect_negative`. An estimate that diverged has
+        the error inf (and no mean error: NaN).
+
+        Args:
+            mdp: the process.
+            policy: the target policy, [S, A].
+            seed: of everything random in it.
+            behaviour: the behaviour policy, [S, A]; default: the target policy.
+            truth: what `self.truth(mdp, policy, behaviour)` gives, so that many runs need not compute it again.
+        """
+        target = check_policy(mdp, policy)
+        table = target if behaviour is None else check_behaviour(mdp, target, behaviour)
+        truth = truth or self.truth(mdp, target, table)
+        estimates, walk = Estimates.make(target.shape), Walk.make()
+        alpha_w = as_schedule(self.alpha_w)
+        if self.value_noise is not None:
+            estimates.value[:], alpha_w = self._noisy(truth, seed), as_schedule(0.0)
+        words, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
+        world, direct, indirect = compile_mdp(mdp), self._settings(codes.DIRECT), self._settings(codes.INDIRECT)
+        lambdas = float(self.lambda_w), float(self.lambda_z)
+        rows, done = [], 0
+        for until in log_spaced(self.steps, self.points):
+            rates = alpha_w.values(until - done, done), alpha_z.values(until - done, done)
+            with np.errstate(all="ignore"):
+                walk_on(world, direct, indirect, target, table, *lambdas, *rates, estimates, walk, words)
+                rows.append((float(until), *_measured(estimates, truth)))
+            done = until
+        return dict(zip(COLUMNS, np.array(rows).T, strict=True))
+
+    def limits(
+        self,
+        mdp: FiniteMDP,
+        policy: ArrayLike,
+        seed: int = 0,
+        behaviour: ArrayLike | None = None,
+        truth: Truth | None = None,
+    ) -> dict[str, float]:
+        """`direct_error` and `indirect_error` at the fixed points that a run with the same noise converges to, exactly."""
+        target = check_policy(mdp, policy)
+        truth = truth or self.truth(mdp, target, behaviour)
+        found = variance_given_value(mdp, target, self._noisy(truth, seed), self.gamma, behaviour, self.critics)
+        direct, indirect = (truth.rms(variance - truth.action_variance) for variance in found)
+        return {"direct_error": direct, "indirect_error": indirect}
+
+    def truth(self, mdp: FiniteMDP, policy: ArrayLike, behaviour: ArrayLike | None = None) -> Truth:
+        """The fixed points of the critics, and what each pair counts."""
+        table = check_policy(mdp, policy if behaviour is None else behaviour)
+        exact = evaluate_off_policy(mdp, policy, table, self.gamma, self.critics)
+        shares = np.where(mdp.terminal[:, None], 0.0, 1.0) * np.ones_like(table)
+        if self.weighting == "visits":
+            shares = shares * table * self._time(mdp, table)[:, None]
+        counted = shares > 0.0
+        if not (np.isfinite(exact.action_value[counted]).all() and np.isfinite(exact.action_variance[counted]).all()):
+            raise UserError(
+                f"{self.critics} critics have no finite variance here: the spectral radius of γ² E_b[ρ²] is "
+                f"{exact.spectral_radius:.3g}; take a behaviour policy nearer to the target, or critics='expected'"
+            )
+        return Truth(exact.action_value, exact.action_variance, shares / shares.sum())
+
+    def _time(self, mdp: FiniteMDP, behaviour: FloatArray) -> FloatArray:
+        if self.max_episode_steps is None and not mdp.terminal.any():
+            return stationary_distribution(mdp, behaviour)
+        time = visits(mdp, behaviour, 1.0, self.max_episode_steps)
+        if not np.isfinite(time).all():
+            raise UserError("the behaviour policy may never end: pass max_episode_steps=…")
+        return time
+
+    def _noisy(self, truth: Truth, seed: int) -> FloatArray:
+        noise = np.random.default_rng(_streams(seed)[0]).standard_normal(truth.action_value.shape)
+        return truth.action_value + (self.value_noise or 0.0) * noise
+
+    def _settings(self, critic: int) -> Settings:
+        options = OffPolicyOptions(gamma=self.gamma, critics=self.critics)
+        return options.compile(critic, self.max_episode_steps or np.iinfo(np.int64).max)
+
+
+def log_spaced(total: int, points: int) -> list[int]:
+    """Up to `points` whole numbers from 10 to `total`, evenly spaced in their logarithm."""
+    spaced = np.geomspace(min(10, total), total, points)[:-1].round().astype(int)
+    return [int(point) for point in np.unique(np.append(spaced, total))]
+
+
+def _streams(seed: int) -> list[np.random.SeedSequence]:
+    """Of the noise of the value, and of the walk: the same walk for every noise."""
+    return np.random.SeedSequence(seed).spawn(2)
+
+
+COLUMNS = (
+    "steps", "value_error", "direct_error", "indirect_error", "direct_bias", "indirect_bias", "direct_negative",
+    "indirect_negative",
+)  # fmt: skip
+
+
+def _measured(estimates: Estimates, truth: Truth) -> tuple[float, ...]:
+    """The columns after `steps`."""
+    found = estimates.variance, estimates.moment - estimates.value**2
+    largest = np.abs(truth.action_variance + truth.action_value**2)[truth.shares > 0.0].max()
+    errors = [variance - truth.action_variance for variance in found]
+    return (
+        truth.rms(estimates.value - truth.action_value),
+        *(truth.rms(error) for error in errors),
+        *(float((truth.shares * error)[truth.shares > 0.0].sum()) for error in errors),
+        *(float(truth.shares[variance < -ROUNDING * largest].sum()) for variance in found),
+    )

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tiny import SPEC, contents, little
+from vpac.errors import UserError
+from vpac.lab.experiments.catalogue import read_experiment
+from vpac.lab.experiments.spec import Arm
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Processes, Serial, make_executor
+from vpac.lab.workers.study import carry_out_studies, plan
+
+RUNS = 70
+"""Of the study that is disturbed: many more than are done while a process starts."""
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+def test_every_executor_gives_the_same_bytes(store, tmp_path):
+    plans = [plan(little())]
+    carry_out_studies(plans, store, Serial())
+    other, hands = Store(tmp_path / "other"), Processes(2)
+    try:
+        tally = carry_out_studies(plans, other, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 12
+    assert contents(store) == contents(other)
+
+
+def broken_study():
+    arms = (
+        Arm(label="good", algorithm="ac"),
+        Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}),
+        Arm(label="diverging", algorithm="vpac", settings={"psi": 1e308}),
+    )
+    return little(runs=2, arms=arms)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs):
+    hands = make_executor("processes", jobs)
+    try:
+        tally = carry_out_studies([plan(broken_study())], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 2
+    assert sorted(outcome.status for outcome in tally.failed) == ["diverged", "diverged", "failed", "failed"]
+    notes = [json.loads(path.read_text(encoding="utf-8")) for path in (store.root / "failed").glob("*.json")]
+    assert len(notes) == 4
+    assert any("psi must be" in note["error"] and "Traceback" in note["error"] for note in notes)
+    assert any("not finite" in note["error"] and "seed" in note["error"] for note in notes)
+
+
+def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
+    plans = [plan(little(runs=8, episodes=4000))]
+    hands = Processes(2)
+    killed = []
+
+    def kill_one(outcome):
+        if not killed:
+            victim = hands._workers[0].process.pid
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+    try:
+        tally = carry_out_studies(plans, store, hands, kill_one)["little"]
+    finally:
+        hands.close()
+    assert killed
+    assert hands.retried == 1
+    assert (tally.done + tally.found, tally.failed) == (16, [])  # found: killed before it could say that it was done
+    undisturbed = Store(tmp_path / "undisturbed")
+    carry_out_studies(plans, undisturbed, Serial())
+    assert contents(store) == contents(undisturbed)
+
+
+def test_no_process_is_left_behind(store):
+    hands = Processes(2)
+    carry_out_studies([plan(little(runs=1))], store, hands)
+    pids = [worker.process.pid for worker in hands._workers]
+    assert pids
+    hands.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_the_number_of_jobs_is_checked():
+    with pytest.raises(UserError, match="jobs must be a whole number from 1 up, got 0"):
+        make_executor("processes", 0)
+
+
+class Command:
+    """`vpac sweep` of a little study as a process of its own, with workers of its own."""
+
+    def __init__(self, spec, root, *more):
+        command = [
+            sys.executable,
+            "-m",
+            "vpac",
+            "sweep",
+            str(spec),
+            "--store",
+            str(root),
+            "--jobs",
+            "2",
+            "--json",
+            *more,
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def end(self):
+        out, err = self.process.communicate(timeout=240)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The bytes of the study that the next tests disturb, and its file."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    spec = folder / "little.toml"
+    spec.write_text(SPEC.format(runs=RUNS // 2, episodes=2000), encoding="utf-8")
+    store = Store(folder / "results")
+    carry_out_studies([plan(read_experiment(spec), full=True)], store, Serial())
+    return spec, contents(store)
+
+
+def wait_for_runs(store, count, process):
+    while len(store.names()) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+def stamps(store):
+    """Finished runs, each with what changes when it is written once more."""
+    found = {name: (store.root / "runs" / name / "run.json").stat() for name in store.names()}
+    return {name: (state.st_ino, state.st_mtime_ns) for name, state in found.items()}
+
+
+def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
+    """And never does again what was finished: records stay as they are, and only what is left is counted as done."""
+    spec, expected = undisturbed
+    rng, finished = np.random.default_rng(5), {}
+    for moment in sorted(rng.integers(1, RUNS - 10, size=4).tolist()):
+        command = Command(spec, store.root)
+        wait_for_runs(store, min(moment, len(store.names()) + RUNS // 3), command.process)
+        time.sleep(float(rng.random()) * 0.05)
+        os.killpg(command.process.pid, signal.SIGKILL)
+        command.end()
+        now = stamps(store)
+        assert {name: now.get(name) for name in finished} == finished
+        finished = now
+    code, out, err = Command(spec, store.root).end()
+    assert code == 0, err
+    tally = json.loads(out)["experiments"]["little"]
+    assert 1 <= len(finished) <= tally["kept"]
+    assert tally["kept"] + tally["done"] + tally["found"] == RUNS
+    now = stamps(store)
+    assert {name: now.get(name) for name in finished} == finished
+    assert contents(store) == expected
+    assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
+    spec, expected = undisturbed
+    command = Command(spec, store.root)
+    wait_for_runs(store, 5, command.process)
+    os.killpg(command.process.pid, signal.SIGINT)
+    code, _, err = command.end()
+    assert code == 130
+    assert "Traceback" not in err
+    assert f"To go on: vpac sweep {spec} --jobs 2 --store {store.root}" in err
+    done = len(store.names())
+    assert 5 <= done < RUNS
+    _, listed, _ = run("ps", "-eo", "args")
+    assert str(store.root) not in listed
+    code, out, err = Command(spec, store.root).end()
+    assert code == 0, err
+    assert json.loads(out)["experiments"]["little"]["kept"] >= done
+    assert contents(store) == expected
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_two_processes_on_one_store_share_the_work(store, undisturbed):
+    spec, expected = undisturbed
+    commands = [Command(spec, store.root), Command(spec, store.root)]
+    counts = []
+    for command in commands:
+        code, out, err = command.end()
+        assert code == 0, err
+        found = json.loads(out)["experiments"]["little"]
+        assert found["failed"] == []
+        counts.append(found)
+    assert contents(store) == expected
+    assert [sum(found[key] for key in ("kept", "done", "found")) for found in counts] == [RUNS, RUNS]
+    assert sum(found["done"] for found in counts) == RUNS  # each run was done once, by one of the two
+    times = [
+        json.loads((store.root / "runs" / n / "run.json").read_text(encoding="utf-8"))["about"]["time"]
+        for n in store.names()
+    ]
+    assert len(times) == RUNS
+    assert all(re.match(r"20\d\d-", text) for text in times)

@@ -1,0 +1,208 @@
+"""Frontiers as runs of a store: resumable, in any order, measured exactly where that can be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vpac import UserError
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.lab import frontier
+from vpac.lab.frontier import Asked, Question, trace_frontier
+from vpac.lab.kinds.measuring import Measurement, frontier_point, measurement
+from vpac.lab.store.store import Store
+from vpac.lab.workers.pool import Serial
+from vpac.oracle import evaluate, softmax, step_reward
+
+WORLD = "vpac/RiskyShortcut-v0"
+QUESTION = Question(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
+
+
+class Backwards(Serial):
+    """The last run first."""
+
+    def run(self, store, runs):
+        yield from super().run(store, list(runs)[::-1])
+
+
+class Nobody:
+    """Refuses to work."""
+
+    def run(self, store, runs):
+        raise AssertionError(f"asked to run {[run.name for run in runs]}")
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_exact_points():
+    """The oracle's search takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frontier, "EXACT_POINTS", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store"))
+    return store, trace_frontier(QUESTION, Asked(points=6), store, Serial(), mvpi=True)
+
+
+def test_points_are_measured_exactly(traced):
+    store, found = traced
+    mdp = FiniteMDP.from_gymnasium(WORLD)
+    assert len(found.trade_off.points) == 6
+    for point in found.trade_off.points:
+        means, stds, steps = [], [], []
+        for name in found.runs[point.psi]:
+            policy = softmax(store.read(name).policy()["theta"])
+            moments = evaluate(mdp, policy, 0.9, horizon=1000)
+            means.append(moments.mean)
+            stds.append(moments.total_variance**0.5)
+            steps.append(step_reward(mdp, policy, 0.9).variance ** 0.5)
+        assert point.mean.estimate == pytest.approx(np.mean(means), rel=1e-6)
+        assert point.std.estimate == pytest.approx(np.mean(stds), rel=1e-6)
+        assert point.volatility.estimate == pytest.approx(np.mean(steps), rel=1e-6)
+        assert point.mean.low < point.mean.estimate < point.mean.high
+
+
+def test_the_exact_frontier_lies_above(traced):
+    _, found = traced
+    assert found.exact is not None
+    assert found.exact.psis[0] == 0.0
+    assert max(found.exact.means) >= found.trade_off.means.max() - 1e-9
+    assert found.exact.stds[-1] <= found.exact.stds[0]
+
+
+def test_mvpi_stands_beside_it_at_the_same_risk_aversions(traced):
+    _, found = traced
+    volatility = found.trade_off.points[0].volatility.estimate
+    ours = [point.psi * found.std for point in found.trade_off.points]
+    theirs = [point.psi * volatility for point in found.outsider.points]
+    assert theirs == pytest.approx(ours, rel=0.01)
+    assert found.outsider.points[0].mean == found.trade_off.points[0].mean  # without a price both are AC
+
+
+def test_what_is_finished_is_not_run_again(traced):
+    store, found = traced
+    again = trace_frontier(QUESTION, Asked(points=6), Store(store.root), Nobody(), mvpi=True)
+    assert again.trade_off == found.trade_off
+    assert again.exact == found.exact
+
+
+def test_neither_order_nor_company_matters(traced, tmp_path):
+    _, found = traced
+    other = trace_frontier(QUESTION, Asked(points=6), Store(tmp_path), Backwards())
+    assert other.trade_off == found.trade_off
+    assert [point.psi for point in other.trade_off.points] == [point.psi for point in found.trade_off.points]
+
+
+def test_risk_aversion_is_over_the_risk_neutral_deviation(traced):
+    store, found = traced
+    other = trace_frontier(QUESTION, Asked(aversions=(0.5,)), store, Serial())
+    zero, one = other.trade_off.points
+    assert zero.psi == 0.0
+    assert one.psi == pytest.approx(0.5 / found.std, rel=0.005)  # three digits
+
+
+def test_prices_may_be_named_and_a_warm_up_reaches_the_learner(tmp_path):
+    question = Question(WORLD, "vpac", length=20, seeds=1, warm_up=0.25)
+    store = Store(tmp_path)
+    found = trace_frontier(question, Asked(psis=(0.2,)), store, Serial())
+    assert sorted(found.runs) == [0.0, 0.2]
+    assert store.read(found.runs[0.2][0]).run.task["settings"]["psi"] == "warm-up:0.2:5:5"
+    assert any("One seed" in note for note in found.notes)
+    assert found.trade_off.points[0].mean.low == found.trade_off.points[0].mean.high  # exact, and there is one of it
+
+
+def test_what_is_not_finite_is_played(tmp_path):
+    question = Question(
+        WORLD,
+        "vpac",
+        wrappers=(("RewardNoise", {"std": 3.0}),),
+        length=20,
+        seeds=1,
+        measure=40,
+        settings={"gamma": 0.9},
+    )
+    assert not question.solvable()
+    store = Store(tmp_path)
+    found = trace_frontier(question, Asked(psis=(0.2,)), store, Serial())
+    assert found.exact is None
+    record = store.read(found.runs[0.2][0])
+    returns = record.policy()["returns"]
+    assert len(returns) == 40
+    one = measurement(record)
+    assert (one.mean, one.std) == (pytest.approx(returns.mean()), pytest.approx(returns.std(ddof=1)))
+    squares = record.policy()["squares"]
+    assert one.volatility == pytest.approx((0.1 * squares.mean() - (0.1 * returns.mean()) ** 2) ** 0.5)
+    assert squares.mean() > 9.0  # the noise alone brings that much
+    assert found.trade_off.points[0].mean.low < found.trade_off.points[0].mean.high
+
+
+def test_the_ppo_family_is_played_too(tmp_path):
+    pytest.importorskip("jax")
+    small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8]}
+    question = Question("probes:Bandit", length=128, seeds=2, measure=300, settings=small)
+    store = Store(tmp_path)
+    found = trace_frontier(question, Asked(psis=(0.3,)), store, Serial(), mvpi=True)
+    point = found.trade_off.points[0]
+    assert not found.failed
+    assert point.mean.estimate == pytest.approx(1.25, abs=0.3)
+    # episodes of one step: rewards and returns are the same thing
+    assert point.volatility.estimate == pytest.approx(point.std.estimate, rel=0.01)
+    assert len(found.outsider.points) == 2
+
+
+def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
+    pytest.importorskip("jax")
+    small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8], "gamma": 0.9}
+    store = Store(tmp_path)
+    question = Question(WORLD, length=128, seeds=1, measure=400, settings=small)
+    found = trace_frontier(question, Asked(psis=(0.3,)), store, Serial())
+    point, record = found.trade_off.points[1], store.read(found.runs[0.3][0])
+    assert point.mean.low == point.mean.high
+    played = record.policy()["returns"]
+    assert abs(point.mean.estimate - played.mean()) < 4.0 * played.std() / 20.0
+    assert found.exact is not None
+
+
+def test_intervals_of_seeds_and_of_episodes():
+    rng = np.random.default_rng(0)
+    returns = rng.normal(5.0, 2.0, 400)
+    alone = frontier_point(0.1, [Measurement(returns.mean(), returns.std(ddof=1), 1.0, returns)])
+    assert alone.mean.high - alone.mean.low == pytest.approx(2 * 1.966 * returns.std(ddof=1) / 20, rel=0.01)
+    assert alone.std.low < 2.0 < alone.std.high
+    several = frontier_point(0.1, [Measurement(m, s, None, None) for m, s in ((4.0, 0.1), (5.0, 0.2), (6.0, 0.0))])
+    assert several.mean.high == pytest.approx(5.0 + 4.3027 / 3**0.5, rel=1e-4)
+    assert several.std.low == 0.0  # not below
+    assert several.volatility is None
+
+
+def test_a_learner_that_cannot_learn_is_named(tmp_path):
+    question = Question(WORLD, "vpac", length=5, seeds=1, settings={"alpha_w": 1e200, "alpha_z": 1e200})
+    with pytest.raises(UserError, match=r"no run at ψ = 0 came to its end: .*not finite"):
+        trace_frontier(question, Asked(psis=(0.1,)), Store(tmp_path), Serial())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"algorithm": "ac"}, "'ac' has no frontier: expected an algorithm with a price of variance, vpac"),
+        ({"algorithm": "vpac-pp0"}, "did you mean 'vpac-ppo'"),
+        ({"settings": {"psi": 0.1}}, "psi is what a frontier varies"),
+        ({"warm_up": 0.9}, "warm-up must be a share of the training from 0 to 0.5"),
+        ({"seeds": 0}, "seeds must be a whole number from 1 up"),
+        ({"measure": 1}, "measure must be a whole number from 2 up"),
+    ],
+)
+def test_mistakes_are_named(wrong, words):
+    with pytest.raises(UserError, match=words):
+        Question(WORLD, **wrong)
+
+
+def test_prices_must_be_prices():
+    for wrong in ({"psis": (-1.0,)}, {"aversions": (float("nan"),)}, {"points": 1}):
+        with pytest.raises(UserError, match="must be"):
+            Asked(**wrong)
