@@ -1,0 +1,92 @@
+"""The size of the package may only fall.
+
+A commit that adds a capability raises a number in `CEILING`, and says why in its message. One that removes lines or files
+lowers it: what has fallen far below the table fails as well, so that the gain is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src" / "vpac"
+FILES = sorted(SRC.rglob("*.py"))
+
+CEILING = {"lines": 32_000, "files": 192, "files in one folder": 24}
+SLACK = 1.0
+"""How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
+REPEATED_MODULES = {
+    "agents",
+    "budget",
+    "deep_training",
+    "four_rooms",
+    "frontier",
+    "measuring",
+    "options",
+    "puddle_world",
+    "sources",
+    "storage",
+    "theorems",
+    "training",
+    "update",
+}
+"""Modules of different packages that are the same idea."""
+REPEATED_CLASSES = {
+    "Curve",
+    "Display",
+    "Estimate",
+    "Frontier",
+    "History",
+    "Holder",
+    "Options",
+    "Runs",
+    "Spread",
+    "Step",
+    "Tape",
+    "Trace",
+    "World",
+}
+"""Public classes of different modules that are the same idea."""
+
+
+def measured() -> dict[str, int]:
+    folders = Counter(path.parent for path in FILES if path.name != "__init__.py")
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
+    return {"lines": lines, "files": len(FILES), "files in one folder": max(folders.values())}
+
+
+def repeated_modules() -> set[str]:
+    counts = Counter(path.stem for path in FILES if path.stem not in ("__init__", "__main__"))
+    return {name for name, times in counts.items() if times > 1}
+
+
+def repeated_classes() -> set[str]:
+    counts = Counter(
+        node.name
+        for path in FILES
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return {name for name, times in counts.items() if times > 1}
+
+
+@pytest.mark.parametrize("what", CEILING)
+def test_size_only_falls(what):
+    found, ceiling = measured()[what], CEILING[what]
+    assert found <= ceiling, f"{found} {what}, the ceiling is {ceiling}: remove some, or raise it and say why"
+    assert found >= (1.0 - SLACK) * ceiling, f"{found} {what}: lower the ceiling of {ceiling} in {__file__}"
+
+
+@pytest.mark.parametrize(
+    ("found", "allowed"),
+    [(repeated_modules, REPEATED_MODULES), (repeated_classes, REPEATED_CLASSES)],
+    ids=["modules", "classes"],
+)
+def test_one_name_for_one_idea(found, allowed):
+    names = found()
+    assert names <= allowed, f"names that are taken already: {sorted(names - allowed)}"
+    gone = allowed - names
+    assert len(gone) <= SLACK * len(allowed), f"no longer repeated, remove them from {__file__}: {sorted(gone)}"
