@@ -33,7 +33,7 @@ from rich.table import Table
 
 from vpac import oracle
 from vpac.envs import FiniteMDP, FourRooms, PuddleWorld
-from vpac.oracle.threads import one_blas_thread
+from vpac.threads import one_blas_thread
 
 GAMMA = 0.99
 SCALES = (4, 10, 32, 100)

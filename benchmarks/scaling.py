@@ -37,7 +37,7 @@ from vpac.lab.store.index import index
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Processes
 from vpac.lab.workers.study import carry_out_studies, plan
-from vpac.oracle.threads import one_blas_thread
+from vpac.threads import one_blas_thread
 
 GAMMA, NEAR = 0.95, 0.2
 console = Console(width=120)

@@ -27,6 +27,7 @@ LAYERS = (
         "liveness",
         "progress",
         "checks",
+        "threads",
         "_lazy",
         "_start",
         "_version",

@@ -9,7 +9,7 @@ import numpy as np
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.vector import Environments
 from vpac.liveness import advance, watched
-from vpac.oracle.threads import one_blas_thread
+from vpac.threads import one_blas_thread
 from vpac.typing import FloatArray
 
 __all__ = ["Played", "play"]

@@ -28,9 +28,9 @@ from vpac.deep.spaces import Interface
 from vpac.deep.update import Brain, Networks
 from vpac.deep.vector import Backend, environments, remembering
 from vpac.errors import UserError
-from vpac.oracle.threads import one_blas_thread
 from vpac.risk.budget import PricePath
 from vpac.risk.schedules import as_schedule
+from vpac.threads import one_blas_thread
 
 __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "starts", "streams"]
 

@@ -23,11 +23,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from vpac.envs.answers import as_numbers, check_observation, five
 from vpac.envs.check import look_first
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import Recipe, make_env, recipe_of, spec_of
+from vpac.envs.make import Recipe, make_env, recipe_of, remake, spec_of
 from vpac.envs.registration import NOISY_TASKS, NoisyTask
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
-from vpac.tabular.environment import remake
 from vpac.typing import BoolArray, FloatArray
 
 __all__ = [

@@ -37,6 +37,7 @@ __all__ = [
     "noted",
     "recipe_of",
     "remade",
+    "remake",
     "spec_of",
 ]
 
@@ -282,6 +283,17 @@ def _wrapped(env: gymnasium.Env[Any, Any], wrapper: WrapperSpec) -> gymnasium.En
     if not isinstance(made, gymnasium.Env):
         raise UserError(f"wrapper {wrapper.name} made a {type(made).__name__}: expected an environment")
     return made
+
+
+def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
+    """An environment from its specification: a new one, with the same arguments and wrappers."""
+    reason: object = "it has no specification, because it was not made with gymnasium.make"
+    if spec is not None:
+        try:
+            return gymnasium.make(spec)
+        except Exception as error:  # whatever constructors and wrappers make of it
+            reason = error
+    raise UserError(f"this environment cannot be made again ({reason}){why}")
 
 
 SHORT = {path: name for name, path in OWN.items()}

@@ -21,12 +21,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from vpac.envs.answers import as_numbers, five
 from vpac.envs.check import look_first
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import as_given
+from vpac.envs.make import as_given, remake
 from vpac.envs.observations import flattened
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Diverged, UserError
 from vpac.evaluation.actors import Actor
-from vpac.tabular.environment import remake
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [

@@ -30,7 +30,7 @@ from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
 from vpac.oracle.occupancy import end_surely, endable, without_unmet
 from vpac.oracle.optimal import every_deterministic, optimal_policy
 from vpac.oracle.policies import check_price, greedy, softmax, uniform
-from vpac.oracle.threads import one_blas_thread
+from vpac.threads import one_blas_thread
 from vpac.typing import FloatArray
 
 __all__ = ["Frontier", "ascend", "best_policy", "frontier"]

@@ -20,7 +20,7 @@ from vpac.envs.check import look_first
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.make import Recipe, make_env, recipe_of, spec_of
+from vpac.envs.make import Recipe, make_env, recipe_of, remake, spec_of
 from vpac.envs.remember import RememberReturn, memory_of, return_range
 from vpac.errors import UserError
 from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
@@ -38,7 +38,6 @@ __all__ = [
     "first_place",
     "look_at",
     "move",
-    "remake",
     "see",
 ]
 
@@ -286,17 +285,6 @@ def _remembering(env: Any, options: Options) -> Any:
     return (
         RememberReturn(made, **given) if isinstance(env, gymnasium.Env) else spec_of(env, [("RememberReturn", given)])
     )
-
-
-def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
-    """An environment from its specification: a new one, with the same arguments and wrappers."""
-    reason: object = "it has no specification, because it was not made with gymnasium.make"
-    if spec is not None:
-        try:
-            return gymnasium.make(spec)
-        except Exception as error:  # whatever constructors and wrappers make of it
-            reason = error
-    raise UserError(f"this environment cannot be made again ({reason}){why}")
 
 
 def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:

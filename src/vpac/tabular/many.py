@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import gymnasium
 
 from vpac.checks import seeds_of, whole
+from vpac.envs.make import remake
 from vpac.progress import Bar
 from vpac.tabular.agents import Diverged, Learner
-from vpac.tabular.environment import remake
 
 __all__ = ["learn_many"]
 

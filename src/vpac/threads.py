@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
-__all__ = ["one_blas_thread"]
-
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Within this context linear algebra runs on one thread.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import scipy.linalg  # noqa: F401  (its own library of linear algebra, beside NumPy's)
 from threadpoolctl import threadpool_info
 
-from vpac.oracle.threads import one_blas_thread
+from vpac.threads import one_blas_thread
 
 
 def blas_threads() -> list[int]:
