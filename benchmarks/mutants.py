@@ -130,14 +130,14 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("volatility-paid-by-actor", "return 0.0, psi", "return psi, 0.0"),
     ),
     ("tabular/monte_carlo.py", BY_HAND): (
-        ("published-targets-without-ratio", "reward * tape.product[step] if from_start else reward", "reward"),
+        ("published-targets-without-ratio", "reward * buffer.product[step] if from_start else reward", "reward"),
         ("published-targets-ratio-twice", "(rho_next if back == 0 or not from_start else 1.0)", "rho_next"),
         ("cut-without-ratio", "if from_start else rho_after", "if from_start else 1.0"),
         ("published-cut-without-ratio", "product * rho_after if from_start", "product if from_start"),
         ("published-cut-without-past", "product * rho_after if from_start", "rho_after if from_start"),
         ("square-cross-term-once", "2.0 * paid * discount * rest", "paid * discount * rest"),
         ("square-gamma-once", "discount * discount * rest_square", "discount * rest_square"),
-        ("returns-with-actors-ratio", "rho_next = tape.rho[step]", "rho_next = tape.actor_rho[step]"),
+        ("returns-with-actors-ratio", "rho_next = buffer.rho[step]", "rho_next = buffer.actor_rho[step]"),
         ("actors-error-without-ratio", "settings.gamma * rho * q_next - q", "settings.gamma * q_next - q"),
         ("taped-luck-without-gamma", "+ settings.gamma * mean_value(weights.w, there", "+ mean_value(weights.w, there"),
     ),
@@ -162,7 +162,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),
     ),
     ("tabular/loop.py", CUT): (
-        ("cut-ratio-not-passed", "tape, steps, rho, ahead, ahead_square", "tape, steps, 1.0, ahead, ahead_square"),
+        ("cut-ratio-not-passed", "buffer, steps, rho, ahead, ahead_square", "buffer, steps, 1.0, ahead, ahead_square"),
         ("cut-square-of-value", "0.0 if terminated else value(weights.z,", "0.0 if terminated else value(weights.w,"),
     ),
     ("tabular/loop.py", ON_POLICY_LOOP): (

@@ -14,8 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-__all__ = ["Bar", "shown", "steps"]
-
 PATIENCE = 2.0
 """Seconds without a bar."""
 

@@ -74,7 +74,7 @@ def test_arguments_of_a_stepped_environment(capsys, tmp_path):
         assert code == 0
     one, three = (pl.read_parquet(tmp_path / name / "returns.parquet") for name in ("1", "3"))
     assert one.equals(three)
-    assert AC.load(tmp_path / "1" / "run-3").sight.n_features == 64
+    assert AC.load(tmp_path / "1" / "run-3").environment.n_features == 64
 
 
 def test_ac_takes_a_price_of_zero(capsys, tmp_path):

@@ -183,7 +183,7 @@ def test_every_run_makes_its_own_with_wrappers_that_record_nothing():
     spec = spec_of("ours_for_tests:Parts", [("ours_for_tests:Double", {"by": 3.0})], length=3)
     one = learn_many(VPAC, spec, [0, 1, 2], 4, threads=1, psi=0.1, tilings=2)
     three = learn_many(VPAC, spec, [0, 1, 2], 4, threads=3, psi=0.1, tilings=2)
-    assert len({id(learner.sight.env) for learner in three}) == 3
+    assert len({id(learner.environment.env) for learner in three}) == 3
     for a, b in zip(one, three, strict=True):
         assert np.array_equal(a.weights.theta, b.weights.theta)
     assert all(np.max(learner.returns) > 3.0 for learner in one)
@@ -211,7 +211,7 @@ def test_a_file_that_names_a_module_does_not_get_it_imported(tmp_path):
 
 def test_a_flattened_environment_with_an_id_is_found_again(tmp_path):
     AC("Blackjack-v1", seed=0, tilings=2).learn(2).save(tmp_path / "agent")
-    assert AC.load(tmp_path / "agent").sight.recipe.arguments == {"natural": False, "sab": True}
+    assert AC.load(tmp_path / "agent").environment.recipe.arguments == {"natural": False, "sab": True}
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def learner():
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_learner_against_the_oracle(learner, deterministic):
     policy = vpac.oracle.greedy(learner.weights.theta) if deterministic else learner.policy()
-    exact = solve(learner.sight.mdp, policy, 0.95, 200)
+    exact = solve(learner.environment.mdp, policy, 0.95, 200)
     sample = vpac.evaluate(learner, "vpac/CatchUp-v0", 1500, deterministic=deterministic)
     assert sample.gamma == 0.95
     error = sample.std / np.sqrt(len(sample))

@@ -70,7 +70,7 @@ def test_a_learner_in_a_finite_process(deterministic):
     found = variance_sources(learner, "vpac/CatchUp-v0", 120, deterministic=deterministic, seed=3)
     theta = learner.weights.theta
     policy = vpac.oracle.greedy(theta) if deterministic else softmax(theta)
-    assert found.exact == exact_sources(learner.sight.mdp, policy, 0.95, 200)
+    assert found.exact == exact_sources(learner.environment.mdp, policy, 0.95, 200)
     near(found, found.exact._asdict())
 
 

@@ -61,7 +61,7 @@ def test_the_budget_is_held_with_the_best_mean(world, limit):
     for seed in range(3):
         learner = VPAC(one_step(*world), budget=Budget(max_variance=limit), seed=seed, **STEADY).learn(10_000)
         report = budget_report(learner)
-        moments = vpac.oracle.evaluate(learner.sight.mdp, learner.policy(), 0.99)
+        moments = vpac.oracle.evaluate(learner.environment.mdp, learner.policy(), 0.99)
         assert report.variance.estimate == pytest.approx(float(moments.total_variance))
         assert report.mean.estimate == pytest.approx(float(moments.mean))
         assert report.mean.estimate <= best_mean(*world, report.variance.estimate) + 1e-9

@@ -9,7 +9,7 @@ from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import GOOD, Settings, Weights
 from vpac.tabular.behaviour import fill_behaviour, ratios
 from vpac.tabular.kernel.softmax import add_score, greedy_action, mean_value, value
-from vpac.tabular.monte_carlo import Tape, learn_from_tape, record
+from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
 from vpac.tabular.update import Trace, actor_weight, advance, augment, begin, learn_step, prices
 
 HALF = np.array([0.5, 0.5])
@@ -35,12 +35,12 @@ def corridor(form, on_policy=False):
     after an episode with step size 1.
     """
     choice = settings(critic=codes.MONTE_CARLO, form=form, on_policy=on_policy)
-    weights, tape = blank(), Tape.make(2, 1, 2)
+    weights, buffer = blank(), EpisodeBuffer.make(2, 1, 2)
     for step, (reward, rho) in enumerate([(8.0, 2.0), (4.0, 1.5)]):
         rho = 1.0 if on_policy else rho
-        assert record(tape, step, np.array([step]), 1, HALF, reward, rho, rho) == GOOD
+        assert record(buffer, step, np.array([step]), 1, HALF, reward, rho, rho) == GOOD
     after = 1.0 if on_policy else 4.0
-    found = learn_from_tape(choice, weights, weights.theta, 0.0, 0.0, 1.0, 1.0, tape, 2, after, 6.0, 40.0)
+    found = learn_from_episode(choice, weights, weights.theta, 0.0, 0.0, 1.0, 1.0, buffer, 2, after, 6.0, 40.0)
     assert found == (GOOD, 2)
     assert not weights.w[:, 0].any()
     return weights.w[:2, 1].tolist(), weights.z[:2, 1].tolist()

@@ -19,7 +19,7 @@ def four_rooms(kind, runs=100, **settings):
     """Mean and variance of the greedy policies after 1000 episodes, averaged over runs; evaluation stops at 300 steps."""
     learners = learn_many(kind, FourRooms(), seeds(runs), 1000, max_episode_steps=500, **{**PAPER, **settings})
     policies = oracle.greedy(np.stack([x.weights.theta for x in learners]))
-    mean, variance = exact_moments(learners[0].sight.mdp, policies, 0.99, 300, threads=2)
+    mean, variance = exact_moments(learners[0].environment.mdp, policies, 0.99, 300, threads=2)
     return float(mean.mean()), float(variance.mean())
 
 
@@ -68,7 +68,7 @@ def test_both_forms_leave_the_risky_way_for_a_high_price():
     for form, psi in (("corrected", 0.0), ("corrected", 0.5), ("published", 0.5)):
         learners = learn_many(VPAC, RiskyShortcut(), seeds(10), 20_000, psi=psi, form=form, **settings)
         policies = oracle.greedy(np.stack([x.weights.theta for x in learners]))
-        found[form, psi] = exact_moments(learners[0].sight.mdp, policies, 0.95, 200)
+        found[form, psi] = exact_moments(learners[0].environment.mdp, policies, 0.95, 200)
     assert found["corrected", 0.0][1].min() > 10.0
     assert found["published", 0.5][1].max() < 1e-9
     assert found["corrected", 0.5][1].max() < 1e-9
@@ -81,7 +81,7 @@ def test_only_the_corrected_form_hedges_in_catch_up():
     found = {}
     for form in ("published", "corrected"):
         learners = learn_many(VPAC, CatchUp(), seeds(10), 60_000, psi=1.0, form=form, **settings)
-        exact = oracle.evaluate(learners[0].sight.mdp, np.stack([x.policy() for x in learners]), 0.95)
+        exact = oracle.evaluate(learners[0].environment.mdp, np.stack([x.policy() for x in learners]), 0.95)
         found[form] = (float(exact.total_variance.mean()), float((exact.mean - exact.total_variance).mean()))
     mdp = CatchUp().mdp
     neutral = float(oracle.evaluate(mdp, oracle.optimal_policy(mdp, 0.95), 0.95).total_variance)

@@ -61,7 +61,7 @@ def test_weights_stay_finite_whatever_the_step_sizes(kind, rates, form, env):
     else:
         assert rates["alpha_w"] < 1e100  # the others may be survived
     assert all(np.isfinite(x).all() for x in learner.weights)
-    if learner.sight.n_active == 1:
+    if learner.environment.n_active == 1:
         assert np.allclose(learner.policy().sum(axis=1), 1.0)
     else:
         learner.predict([0.2, 0.3], deterministic=False)

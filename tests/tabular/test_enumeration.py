@@ -15,7 +15,7 @@ from vpac import FiniteMDP, oracle
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import GOOD, Settings, Weights
 from vpac.tabular.behaviour import ratios
-from vpac.tabular.monte_carlo import Tape, learn_from_tape, record
+from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
 from vpac.tabular.update import begin, learn_step, td_errors
 
 GAMMA, PSI, LEVELS = 0.8, 0.7, 3
@@ -89,8 +89,8 @@ def ascent_of(choice, weights, policy, acting, steps):
     ascent = np.zeros_like(weights.theta)
     rho = [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps]
     if choice.critic == codes.MONTE_CARLO:
-        tape = taped(steps, policy, rho)
-        found = learn_from_tape(choice, weights, ascent, PSI, 1.0, 0.0, 0.0, tape, len(steps), 1.0, 0.0, 0.0)
+        buffer = recorded(steps, policy, rho)
+        found = learn_from_episode(choice, weights, ascent, PSI, 1.0, 0.0, 0.0, buffer, len(steps), 1.0, 0.0, 0.0)
         assert found == (GOOD, len(steps))
         return ascent
     first = steps[0]
@@ -107,11 +107,11 @@ def ascent_of(choice, weights, policy, acting, steps):
     return ascent
 
 
-def taped(steps, policy, rho) -> Tape:
-    tape = Tape.make(len(steps), 1, policy.shape[1])
+def recorded(steps, policy, rho) -> EpisodeBuffer:
+    buffer = EpisodeBuffer.make(len(steps), 1, policy.shape[1])
     for k, now in enumerate(steps):
-        record(tape, k, np.array([now.state]), now.action, policy[now.state], now.reward, *rho[k][:2])
-    return tape
+        record(buffer, k, np.array([now.state]), now.action, policy[now.state], now.reward, *rho[k][:2])
+    return buffer
 
 
 def mean_ascent(mdp, theta, choice, critics, mean, acting):
@@ -240,11 +240,11 @@ def test_errors_of_whole_returns_vanish_on_average_wherever_episodes_are_cut(wor
         if not mdp.terminal[after]:
             rho_after, *_ = ratios(choice, policy[after], acting[after], then)
             ahead, cut = (float(w[after, then]), float(z[after, then])), cut + chance
-        tape = taped(steps, policy, [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps])
+        buffer = recorded(steps, policy, [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps])
         ascent = np.zeros_like(theta)
-        learn_from_tape(choice, weights, ascent, 0.0, 0.0, 0.0, 0.0, tape, len(steps), rho_after, *ahead)
+        learn_from_episode(choice, weights, ascent, 0.0, 0.0, 0.0, 0.0, buffer, len(steps), rho_after, *ahead)
         for k, now in enumerate(steps):
-            errors = np.array([tape.value_error[k], tape.moment_error[k]])
+            errors = np.array([buffer.value_error[k], buffer.moment_error[k]])
             mean[:, k, now.state, now.action] += chance * errors
             size = max(size, *np.abs(errors))
     assert (cut > 0.1) == (limit < LEVELS)

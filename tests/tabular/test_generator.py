@@ -4,37 +4,37 @@ import numpy as np
 
 from simulate import assert_mean
 from vpac.envs import ContinuousPuddleWorld, FourRooms
-from vpac.tabular.environment import compile_mdp, compile_puddle, first_place, move
+from vpac.tabular.environment import compile_mdp, compile_puddle, move, reset
 from vpac.tabular.features import tile_coder
 from vpac.tabular.kernel.compiled import compiled
 from vpac.tabular.kernel.generator import generator, normal, pick, uniform
 
 
 @compiled
-def draw(words, uniforms, normals, picks, chances):
+def draw(rng, uniforms, normals, picks, chances):
     for index in range(len(uniforms)):
-        uniforms[index] = uniform(words)
-        normals[index] = normal(words)
-        picks[index] = pick(chances, words)
+        uniforms[index] = uniform(rng)
+        normals[index] = normal(rng)
+        picks[index] = pick(chances, rng)
 
 
 @compiled
-def walk(world, words, places, actions, rewards, ends, starts):
+def walk(world, rng, positions, actions, rewards, ends, starts):
     for index in range(len(rewards)):
         starts[index] = 0.0
-        first_place(world, places[index], words)
+        reset(world, positions[index], rng)
         for axis in range(2):
-            starts[index] += places[index, axis]
+            starts[index] += positions[index, axis]
         for axis in range(2):
-            actions[index, axis] = places[index, axis]
-        rewards[index], ends[index] = move(world, places[index], index % world.n_actions, words)
+            actions[index, axis] = positions[index, axis]
+        rewards[index], ends[index] = move(world, positions[index], index % world.n_actions, rng)
 
 
 def test_the_first_number_of_xoshiro_by_hand():
     """State (1, 2, 3, 4): rotl(1 + 4, 23) + 1 = 41943041, the reference implementation's first output."""
-    words = np.array([1, 2, 3, 4], np.uint64)
+    rng = np.array([1, 2, 3, 4], np.uint64)
     outs = [np.zeros(1), np.zeros(1), np.zeros(1, np.int64)]
-    draw(words, *outs, np.array([1.0]))
+    draw(rng, *outs, np.array([1.0]))
     assert outs[0][0] == (41943041 >> 11) / 2**53
 
 
@@ -68,8 +68,8 @@ def sampled(world, n=200_000):
 def test_the_compiled_finite_world_is_the_process():
     mdp = FourRooms().mdp
     there, here, reward, ended, _ = sampled(compile_mdp(mdp))
-    # A finite place is a whole number kept in the bits of a float.
-    state, successor = (np.ascontiguousarray(place[:, 0]).view(np.int64) for place in (here, there))
+    # A finite position is a whole number kept in the bits of a float.
+    state, successor = (np.ascontiguousarray(position[:, 0]).view(np.int64) for position in (here, there))
     action = np.arange(len(reward)) % 4
     assert_mean(np.eye(104)[state][:, ~mdp.terminal], mdp.start[~mdp.terminal])
     assert np.array_equal(ended, mdp.terminal[successor])

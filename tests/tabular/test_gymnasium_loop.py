@@ -27,7 +27,7 @@ from vpac.tabular import (
     OffPolicyVAACTD,
     OffPolicyVPAC,
 )
-from vpac.tabular.environment import first_place, move
+from vpac.tabular.environment import move, reset
 from vpac.tabular.options import StepSizeOrder
 
 ON_POLICY = (AC, VPAC, VAAC, VAACTD)
@@ -35,33 +35,35 @@ OFF_POLICY = (OffPolicyAC, OffPolicyVPAC, OffPolicyVAAC, OffPolicyVAACTD)
 
 
 @njit(_nrt=False)
-def start(world, place, words):
-    first_place(world, place, words)
+def start(world, position, rng):
+    reset(world, position, rng)
 
 
 @njit(_nrt=False)
-def step(world, place, action, words):
-    return move(world, place, action, words)
+def step(world, position, action, rng):
+    return move(world, position, action, rng)
 
 
 class Stepped(gymnasium.Env):
-    """A compiled world behind Gymnasium's interface, with random numbers from `words`."""
+    """A compiled world behind Gymnasium's interface, with random numbers from `rng`."""
 
-    def __init__(self, sight, first_action=0):
-        self.world, self.place, self.words = sight.world, np.zeros(2), None
-        finite = sight.mdp is not None
-        self.observation_space = spaces.Discrete(sight.n_features, start=7) if finite else spaces.Box(0, 1, (2,), float)
-        self.action_space = spaces.Discrete(sight.n_actions, start=first_action)
+    def __init__(self, environment, first_action=0):
+        self.world, self.position, self.rng = environment.world, np.zeros(2), None
+        finite = environment.mdp is not None
+        self.observation_space = (
+            spaces.Discrete(environment.n_features, start=7) if finite else spaces.Box(0, 1, (2,), float)
+        )
+        self.action_space = spaces.Discrete(environment.n_actions, start=first_action)
 
     def seen(self):
-        return int(self.place.view(np.int64)[0]) + 7 if self.world.finite else self.place.copy()
+        return int(self.position.view(np.int64)[0]) + 7 if self.world.finite else self.position.copy()
 
     def reset(self, *, seed=None, options=None):
-        start(self.world, self.place, self.words)
+        start(self.world, self.position, self.rng)
         return self.seen(), {}
 
     def step(self, action):
-        reward, terminated = step(self.world, self.place, action - self.action_space.start, self.words)
+        reward, terminated = step(self.world, self.position, action - self.action_space.start, self.rng)
         return self.seen(), reward, terminated, False, {}
 
 
@@ -69,10 +71,10 @@ def both(kind, env, episodes, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepSizeOrder)
         compiled = kind(env, seed=2, **settings)
-        world = Stepped(compiled.sight, first_action=3)
+        world = Stepped(compiled.environment, first_action=3)
         stepped = kind(world, seed=2, **settings)
-    assert stepped.sight.world is None
-    world.words = stepped._words
+    assert stepped.environment.world is None
+    world.rng = stepped._rng
     return compiled.learn(episodes), stepped.learn(episodes)
 
 
@@ -82,7 +84,7 @@ def assert_same(compiled, stepped):
         assert name == "mean" or len(np.unique(one)) > 5
     for name, one, other in zip(compiled.history._fields, compiled.history, stepped.history, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-12, err_msg=name)
-    assert np.array_equal(compiled._words, stepped._words)
+    assert np.array_equal(compiled._rng, stepped._rng)
 
 
 FORMS = [

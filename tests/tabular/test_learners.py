@@ -131,7 +131,7 @@ def test_exact_curves_agree_with_rollouts_and_with_the_oracle(policy):
     sampled = keep.curve(learner, policy, evaluate="rollouts", horizon=300, n_rollouts=4000)
     thetas = np.stack(keep.thetas)
     policies = oracle.greedy(thetas) if policy == "greedy" else oracle.softmax(thetas)
-    judge = oracle.evaluate(learner.sight.mdp, policies, 0.99, 300)
+    judge = oracle.evaluate(learner.environment.mdp, policies, 0.99, 300)
     assert exact.mean == pytest.approx(judge.mean, rel=1e-10)
     assert exact.variance == pytest.approx(judge.total_variance, rel=1e-9)
     error = np.sqrt(exact.variance / 4000)
@@ -155,7 +155,7 @@ def test_exact_moments_of_worlds_that_pay_on_the_way():
 def test_any_gymnasium_environment(kind):
     """The same update functions, stepped from Python: on FrozenLake the critics agree with those of the compiled world."""
     learner = kind("FrozenLake-v1", max_episode_steps=100).learn(30)
-    assert learner.sight.world is None
+    assert learner.environment.world is None
     assert learner.episodes == 30
     assert np.isfinite(learner.weights.theta).all()
     assert learner.history.lengths.max() <= 100
@@ -184,8 +184,8 @@ def test_the_gymnasium_path_learns_what_the_compiled_path_learns():
 
 def test_tile_coded_worlds_learn_in_compiled_code_and_elsewhere():
     compiled = OffPolicyVPAC(ContinuousPuddleWorld(), max_episode_steps=300, psi=0.001).learn(20)
-    assert compiled.sight.world is not None
-    assert compiled.sight.n_active == 10
+    assert compiled.environment.world is not None
+    assert compiled.environment.n_active == 10
     stepped = VPAC("MountainCar-v0", alpha_theta=0.1, psi=0.0).learn(3)
     assert stepped.history.lengths.tolist() == [200, 200, 200]
     assert not stepped.history.terminated.any()

@@ -34,7 +34,7 @@ def test_every_run_has_its_own_environment():
         for threads in (1, 3, None):
             found = learn_many(AC, env, SEEDS, 30, threads=threads)
             assert same(alone, found)
-            assert len({id(learner.sight.env) for learner in found}) == len(SEEDS)
+            assert len({id(learner.environment.env) for learner in found}) == len(SEEDS)
     assert not same(alone, learn_many(AC, "FrozenLake-v1", SEEDS, 30))
 
 

@@ -96,7 +96,7 @@ def test_compiled_and_stepped_agree(waves):
 
     env = gymnasium.wrappers.TimeLimit(Seen(waves.to_gymnasium()), 80)
     learner = MVPI(env, psi=0.5, gamma=GAMMA, seed=1, alpha_theta=0.05, alpha_w=0.1, alpha_z=0.1).learn(150)
-    assert learner.sight.world is None
+    assert learner.environment.world is None
     assert np.argmax(learner.policy()[0]) == 1
     assert 0.0 < learner.weights.mean[0] < 1.1
 

@@ -78,7 +78,7 @@ def test_without_traces_it_is_the_critics_of_the_learners(small):
     for kind, column in ((VPAC, "direct_error"), (VAACTD, "indirect_error")):
         learner = kind(mdp, gamma=0.8, psi=0.0, alpha_theta=0.0, alpha_w=0.3, alpha_z=0.2)
         learner.weights.theta[:] = np.log(policy)
-        learner._words = generator(_streams(3)[1])
+        learner._rng = generator(_streams(3)[1])
         learner.learn(50)
         steps = int(learner.history.lengths.sum())
         settings = Prediction(gamma=0.8, alpha_w=0.3, alpha_z=0.2, steps=steps, points=5)

@@ -61,7 +61,7 @@ def test_clipped_mass_is_what_the_oracle_says_whether_or_not_ratios_are_clipped(
 def test_clipped_mass_in_the_gymnasium_loop(endless):
     mdp, theta = endless
     found = following(OffPolicyVPAC, mdp, theta, 500, env=Hidden(mdp.to_gymnasium()))
-    assert found.sight.world is None
+    assert found.environment.world is None
     assert_mean(found.history.clipped, clipped_mass(mdp, oracle.softmax(theta), oracle.uniform(mdp)), k=4)
 
 

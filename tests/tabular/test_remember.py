@@ -25,7 +25,7 @@ def test_to_remember_beats_every_policy_of_the_state():
     for seed in range(6):
         agent = VPAC(WORLD, seed=seed, psi=1.0, gamma=0.95, alpha_theta=0.003, variance_of="return", remember="return")
         agent.learn(150_000)
-        mean, variance = exact_moments(agent.sight.mdp, agent.policy()[None], 0.95, 200)
+        mean, variance = exact_moments(agent.environment.mdp, agent.policy()[None], 0.95, 200)
         found.append(float(mean[0] - variance[0]))
     error = np.std(found, ddof=1) / len(found) ** 0.5
     assert np.mean(found) - 4.0 * error > float(best.mean - best.total_variance)
@@ -33,8 +33,8 @@ def test_to_remember_beats_every_policy_of_the_state():
 
 def test_episodes_agree_with_the_exact_moments():
     agent = VPAC(WORLD, psi=1.0, gamma=0.95, alpha_theta=0.003, remember="return").learn(20_000)
-    mean, variance = (float(x[0]) for x in exact_moments(agent.sight.mdp, agent.policy()[None], 0.95, 200))
-    for env in (WORLD, RememberReturn(CatchUp(), **agent.sight.memory)):  # without and with a memory of its own
+    mean, variance = (float(x[0]) for x in exact_moments(agent.environment.mdp, agent.policy()[None], 0.95, 200))
+    for env in (WORLD, RememberReturn(CatchUp(), **agent.environment.memory)):  # without and with a memory of its own
         sample = vpac.evaluate(agent, env, 2000, seed=1)
         assert abs(sample.mean - mean) < 4 * (variance / 2000) ** 0.5
         deviation = (sample.discounted_returns - sample.mean) ** 2
@@ -44,15 +44,15 @@ def test_episodes_agree_with_the_exact_moments():
 def test_a_saved_one_acts_as_before(tmp_path):
     agent = VPAC(WORLD, psi=1.0, gamma=0.95, remember="return").learn(200)
     again = VPAC.load(agent.save(tmp_path))
-    assert again.sight.memory == agent.sight.memory
+    assert again.environment.memory == agent.environment.memory
     assert np.array_equal(again.learn(50).weights.theta, agent.learn(50).weights.theta)
 
 
 def test_every_kind_of_environment():
-    assert VPAC(shop(), remember="return", max_episode_steps=4).learn(5).sight.mdp.n_states == 5 * 21 * 31
-    assert VPAC("CartPole-v1", remember="return").learn(2).sight.memory == {"gamma": 0.99}
-    assert VPAC("FrozenLake-v1", remember="return").learn(2).sight.memory["bins"] == 2  # pays at the end only
-    assert VPAC(WORLD).sight.memory is None
+    assert VPAC(shop(), remember="return", max_episode_steps=4).learn(5).environment.mdp.n_states == 5 * 21 * 31
+    assert VPAC("CartPole-v1", remember="return").learn(2).environment.memory == {"gamma": 0.99}
+    assert VPAC("FrozenLake-v1", remember="return").learn(2).environment.memory["bins"] == 2  # pays at the end only
+    assert VPAC(WORLD).environment.memory is None
 
 
 def test_a_world_that_does_not_say_its_returns_is_wrapped_by_hand():
@@ -61,7 +61,7 @@ def test_a_world_that_does_not_say_its_returns_is_wrapped_by_hand():
     with pytest.raises(UserError, match="RememberReturn with gamma"):  # noise changes what is collected
         VPAC(RewardNoise(CatchUp(), std=1.0), remember="return")
     by_hand = RememberReturn(Coin(), gamma=0.9, bins=3, low=0.0, high=2.0, horizon=4)
-    assert VPAC(by_hand, remember="return", gamma=0.9).learn(5).sight.n_features == 5 * 2 * 3
+    assert VPAC(by_hand, remember="return", gamma=0.9).learn(5).environment.n_features == 5 * 2 * 3
     with pytest.raises(UserError, match="remember"):
         VPAC(WORLD, remember="everything")
 

@@ -54,9 +54,9 @@ def test_the_arguments_of_the_environment_are_kept(tmp_path):
     ):
         learner = VPAC(env, seed=1).learn(5)
         loaded = VPAC.load(learner.save(tmp_path / "agent"))
-        assert loaded.sight.limit == learner.sight.limit
+        assert loaded.environment.limit == learner.environment.limit
         assert same(learner.learn(5), loaded.learn(5))
-    assert loaded.sight.limit == 77
+    assert loaded.environment.limit == 77
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def _one(env: Any) -> gymnasium.Env[Any, Any]:
 
 def as_remembered(env: Any, agent: Any) -> Any:
     """The environment with the memory of a learner that remembers its return; itself if it has one or needs none."""
-    memory = getattr(getattr(agent, "sight", agent), "memory", None)
+    memory = getattr(getattr(agent, "environment", agent), "memory", None)
     if memory is None or isinstance(env, VectorEnv):
         return env
 

@@ -317,7 +317,7 @@ def exact_sources(
     while isinstance(inner, TRANSPARENT):
         limit = getattr(inner, "_max_episode_steps", limit)
         inner = inner.env
-    if not isinstance(inner, FiniteMDPEnv) or not isinstance(agent, Learner) or agent.sight.n_active != 1:
+    if not isinstance(inner, FiniteMDPEnv) or not isinstance(agent, Learner) or agent.environment.n_active != 1:
         return None
     theta = agent.weights.theta
     if theta.shape != (inner.mdp.n_states, inner.mdp.n_actions):

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from vpac._lazy import lazily
 
 if TYPE_CHECKING:
+    from vpac.errors import Diverged
     from vpac.tabular.agents import (
         AC,
         MVPI,
         VAAC,
         VAACTD,
         VPAC,
-        Diverged,
         Learner,
         OffPolicyAC,
         OffPolicyLearner,
@@ -22,17 +22,13 @@ if TYPE_CHECKING:
     from vpac.tabular.many import learn_many
     from vpac.tabular.options import OffPolicyOptions, Options
 
-AGENTS = (
-    "AC", "MVPI", "VAAC", "VAACTD", "VPAC", "Diverged", "Learner", "OffPolicyAC", "OffPolicyLearner", "OffPolicyVAAC",
-    "OffPolicyVAACTD", "OffPolicyVPAC",
-)  # fmt: skip
-HOMES = {
-    **dict.fromkeys(AGENTS, "agents"), "OffPolicyOptions": "options", "Options": "options", "learn_many": "many",
-}  # fmt: skip
-
-__all__ = [  # noqa: PLE0604, RUF100
+__all__ = [
     "AC", "MVPI", "VAAC", "VAACTD", "VPAC", "Diverged", "Learner", "OffPolicyAC", "OffPolicyLearner", "OffPolicyOptions",
     "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "Options", "learn_many",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(__name__, {name: f"vpac.tabular.{home}" for name, home in HOMES.items()})
+_ELSEWHERE = {"Diverged": "vpac.errors", "learn_many": "vpac.tabular.many"} | dict.fromkeys(
+    ("OffPolicyOptions", "Options"), "vpac.tabular.options"
+)
+
+__getattr__, __dir__ = lazily(__name__, dict.fromkeys(__all__, "vpac.tabular.agents") | _ELSEWHERE)

@@ -55,26 +55,12 @@ from vpac.risk.schedules import Constant, as_schedule
 from vpac.tabular import arrays
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
-from vpac.tabular.budget import EVERY, WINDOW, Holder, no_price_for, with_budget
-from vpac.tabular.environment import Sight, look_at
+from vpac.tabular.budget import EVERY, WINDOW, BudgetController, no_price_for, with_budget
+from vpac.tabular.environment import Environment, open_environment
 from vpac.tabular.kernel.generator import generator
-from vpac.tabular.monte_carlo import Tape
+from vpac.tabular.monte_carlo import EpisodeBuffer
 from vpac.tabular.options import OffPolicyOptions, Options
 from vpac.typing import FloatArray, IntArray
-
-__all__ = [
-    "AC",
-    "MVPI",
-    "VAAC",
-    "VAACTD",
-    "VPAC",
-    "Diverged",
-    "Learner",
-    "OffPolicyAC",
-    "OffPolicyVAAC",
-    "OffPolicyVAACTD",
-    "OffPolicyVPAC",
-]
 
 QUANTITIES = {
     arrays.BAD_REWARD: "reward",
@@ -103,23 +89,23 @@ class Learner:
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
         self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
-        self.sight: Sight = look_at(env, self.options)
-        self.settings = self.options.compile(self.critic, self.sight.limit, self.sight.limited)._replace(
+        self.environment: Environment = open_environment(env, self.options)
+        self.settings = self.options.compile(self.critic, self.environment.limit, self.environment.limited)._replace(
             volatility=self.volatility
         )
         start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
-        self._words, self._eyes, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
-        self._work = Workspace.make(self.sight.n_active, self.sight.n_actions)
-        self._tape = Tape.make(self._tape_length(), self.sight.n_active, self.sight.n_actions)
+        self._rng, self._rollout_rng, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
+        self._work = Workspace.make(self.environment.n_active, self.environment.n_actions)
+        self._buffer = EpisodeBuffer.make(self._buffer_length(), self.environment.n_active, self.environment.n_actions)
         self._table = self._behaviour_table()
         self._past: list[tuple[History, FloatArray]] = []
         self._episodes = 0
         budget = as_budget(self.options.budget)
-        self._holder = None if budget is None else Holder(self, budget)
+        self._controller = None if budget is None else BudgetController(self, budget)
 
     def _first_weights(self, rng: np.random.Generator) -> Weights:
-        shape = (self.sight.n_features, self.sight.n_actions)
+        shape = (self.environment.n_features, self.environment.n_actions)
         theta, w, z = (rng.random(shape) for _ in range(3))
         if self.options.start_policy == "zero":
             theta[:] = 0.0
@@ -127,22 +113,22 @@ class Learner:
             w[:], z[:] = 0.0, 0.0
         return Weights(theta, w, z, np.zeros(1))
 
-    def _tape_length(self) -> int:
+    def _buffer_length(self) -> int:
         if self.critic != codes.MONTE_CARLO:
             return 0
-        if not self.sight.limited:
+        if not self.environment.limited:
             raise UserError(
-                f"{self.sight.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
+                f"{self.environment.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
             )
-        return self.sight.limit
+        return self.environment.limit
 
     def _behaviour_table(self) -> FloatArray:
         behaviour = getattr(self.options, "behaviour", "target")
         if isinstance(behaviour, str):
-            return np.zeros((1, self.sight.n_actions))
-        if self.sight.n_active != 1:
+            return np.zeros((1, self.environment.n_actions))
+        if self.environment.n_active != 1:
             raise UserError("a behaviour table needs Discrete observations")
-        return positive_rows(behaviour, (self.sight.n_features, self.sight.n_actions))
+        return positive_rows(behaviour, (self.environment.n_features, self.environment.n_actions))
 
     @property
     def episodes(self) -> int:
@@ -166,7 +152,7 @@ class Learner:
     @property
     def prices(self) -> PricePath:
         """With a budget: the multiplier ψ at each look and the variance that was seen; else nothing."""
-        return PricePath.of([]) if self._holder is None else self._holder.path
+        return PricePath.of([]) if self._controller is None else self._controller.path
 
     @property
     def psi(self) -> float:
@@ -217,35 +203,35 @@ class Learner:
             return as_schedule(getattr(self.options, name), name).values(episodes, first)
 
         psi, alpha_theta = values("psi"), values("alpha_theta")
-        if self._holder is not None:
-            psi, alpha_theta = psi + self._holder.state.psi, alpha_theta * self._holder.patience
+        if self._controller is not None:
+            psi, alpha_theta = psi + self._controller.state.psi, alpha_theta * self._controller.patience
         alpha_mean = np.maximum(1.0 / (1.0 + np.arange(first, first + episodes)), 0.01)
         return Rates(psi, alpha_theta, values("alpha_w"), values("alpha_z"), alpha_mean)
 
     def _learn(self, episodes: int) -> None:
         last = self.episodes + episodes
         while self.episodes < last:
-            self._learn_block(self._ahead(None if self._holder is None else EVERY, last))
-            if self._holder is not None and self.episodes % EVERY == 0:
-                self._holder.look([target for _, target in self._past[-WINDOW:]])
+            self._learn_block(self._ahead(None if self._controller is None else EVERY, last))
+            if self._controller is not None and self.episodes % EVERY == 0:
+                self._controller.look([target for _, target in self._past[-WINDOW:]])
 
     def _learn_block(self, episodes: int) -> None:
         history, rates = History.make(episodes), self._rates(episodes)
         target = history.returns
-        shared = (rates, self._table, self._words)
+        shared = (rates, self._table, self._rng)
         with np.errstate(all="ignore"):
-            if self.sight.world is None:
+            if self.environment.world is None:
                 from vpac.tabular.gymnasium_loop import train_gymnasium
 
                 seeds = [int(s) for s in self._resets.integers(2**31, size=episodes)]
                 found = train_gymnasium(
-                    self.sight, self.settings, self.weights, *shared, self._work, self._tape, history, seeds
+                    self.environment, self.settings, self.weights, *shared, self._work, self._buffer, history, seeds
                 )
             elif self.settings.on_policy:
                 from vpac.tabular.loop import train
 
                 found = train(
-                    self.sight.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._tape,
+                    self.environment.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._buffer,
                     history,
                 )  # fmt: skip
             else:
@@ -253,8 +239,8 @@ class Learner:
 
                 target = np.zeros(episodes)
                 found = train_and_look(
-                    self.sight.world, self.settings, self.weights, *shared, self._eyes, self._work, self._tape, history,
-                    target,
+                    self.environment.world, self.settings, self.weights, *shared, self._rollout_rng, self._work,
+                    self._buffer, history, target,
                 )  # fmt: skip
         self._check(found, history, target)
 
@@ -266,7 +252,8 @@ class Learner:
         self._episodes += episode
         if code == arrays.ENDLESS:
             raise UserError(
-                f"an episode of {self.sight.name} did not end within {self.sight.limit} steps: pass max_episode_steps=…"
+                f"an episode of {self.environment.name} did not end within {self.environment.limit} steps: "
+                "pass max_episode_steps=…"
             )
         if code != arrays.GOOD:
             what = QUANTITIES[code]
@@ -279,7 +266,7 @@ class Learner:
 
     def policy(self) -> FloatArray:
         """π(a|s) of every state, [features, actions]; for Discrete observations."""
-        if self.sight.n_active != 1:
+        if self.environment.n_active != 1:
             raise UserError("a table of the policy needs Discrete observations; use predict(observation)")
         return softmax(self.weights.theta, self.options.temperature)
 
@@ -290,11 +277,11 @@ class Learner:
             observation: as the environment gives it.
             deterministic: the most preferred action (the first of equals), or one drawn from the policy.
         """
-        preferences = self.weights.theta[self.sight.features(observation)].sum(axis=0)
+        preferences = self.weights.theta[self.environment.features(observation)].sum(axis=0)
         if deterministic:
-            return int(np.argmax(preferences)) + self.sight.first_action, None
+            return int(np.argmax(preferences)) + self.environment.first_action, None
         chances = softmax(preferences, self.options.temperature)
-        return int(self._resets.choice(self.sight.n_actions, p=chances)) + self.sight.first_action, None
+        return int(self._resets.choice(self.environment.n_actions, p=chances)) + self.environment.first_action, None
 
     def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> IntArray:
         """An action for each of several observations, drawn from the policy with the given random numbers.
@@ -304,13 +291,13 @@ class Learner:
             generator: where the randomness comes from; one number an observation is taken from it.
             deterministic: the most preferred actions (the first of equals) instead; nothing is drawn.
         """
-        features = np.stack([self.sight.features(one) for one in observations])
+        features = np.stack([self.environment.features(one) for one in observations])
         preferences = self.weights.theta[features].sum(axis=1)
         if deterministic:
-            return np.asarray(np.argmax(preferences, axis=1) + self.sight.first_action, np.int64)
+            return np.asarray(np.argmax(preferences, axis=1) + self.environment.first_action, np.int64)
         up_to = np.cumsum(softmax(preferences, self.options.temperature), axis=1)[:, :-1]
         drawn = (generator.random((len(features), 1)) >= up_to).sum(axis=1)
-        return np.asarray(drawn + self.sight.first_action, np.int64)
+        return np.asarray(drawn + self.environment.first_action, np.int64)
 
     def save(self, path: str | Path) -> Path:
         """Write `agent.json` and `weights.safetensors` into the folder `path`."""
@@ -331,7 +318,7 @@ class Learner:
         return load(cls, Path(path), env)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.sight.name}, {self.episodes} episodes, seed {self.seed})"
+        return f"{type(self).__name__}({self.environment.name}, {self.episodes} episodes, seed {self.seed})"
 
 
 class OffPolicyLearner(Learner):

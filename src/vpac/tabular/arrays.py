@@ -6,11 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vpac.tabular.kernel.compiled import inlined
-from vpac.tabular.kernel.memory import on_stack
 from vpac.typing import BoolArray, FloatArray, IntArray
-
-__all__ = ["History", "Rates", "Settings", "Weights", "Workspace", "as_on_policy", "in_registers"]
 
 DIRECT, INDIRECT, MONTE_CARLO = 0, 1, 2
 """Critics of the spread: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
@@ -23,7 +19,7 @@ UNIFORM, TABLE, EPSILON_GREEDY, TARGET = 0, 1, 2, 3
 
 
 class Settings(NamedTuple):
-    """The choices of a learner. Words are numbers here: the constants of this module."""
+    """The choices of a learner. RngState are numbers here: the constants of this module."""
 
     critic: int
     """DIRECT, INDIRECT or MONTE_CARLO."""
@@ -55,15 +51,6 @@ class Settings(NamedTuple):
     """Whether `limit` is somebody's choice; otherwise an episode that reaches it is taken for one that never ends."""
     volatility: bool = False
     """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
-
-
-@inlined
-def as_on_policy(s: Settings) -> Settings:
-    """Settings of an on-policy learner, in code that is compiled for nothing else."""
-    return Settings(
-        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
-        CLIPPED, False, s.limited, s.volatility,
-    )  # fmt: skip
 
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
@@ -104,7 +91,7 @@ class Workspace(NamedTuple):
     policy: FloatArray
     policy_next: FloatArray
     behaviour: FloatArray
-    place: FloatArray
+    position: FloatArray
 
     @classmethod
     def make(cls, n_active: int, n_actions: int) -> Workspace:
@@ -112,13 +99,6 @@ class Workspace(NamedTuple):
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
         return cls(here, there, policy, policy_next, behaviour, np.zeros(2))
-
-
-@inlined
-def in_registers(work: Workspace) -> Workspace:
-    """The workspace of a table: one active feature, which is the state's number. Nobody else sees these arrays."""
-    here, there, place = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.place, 2)
-    return Workspace(here, there, work.policy, work.policy_next, work.behaviour, place)
 
 
 class History(NamedTuple):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from vpac.tabular.arrays import CLIPPED, EPSILON_GREEDY, TABLE, UNIFORM, Settings
 from vpac.tabular.kernel.compiled import inlined
-from vpac.tabular.kernel.generator import Words, pick, uniform
+from vpac.tabular.kernel.generator import RngState, pick, uniform
 from vpac.tabular.kernel.softmax import greedy_action
 from vpac.typing import FloatArray, IntArray
-
-__all__ = ["act", "fill_behaviour", "ratios"]
 
 
 @inlined
@@ -56,14 +54,14 @@ def act(
     active: IntArray,
     policy: FloatArray,
     behaviour: FloatArray,
-    words: Words,
+    rng: RngState,
 ) -> int:
     """Draw an action: the policy's own, or the behaviour policy's."""
     if not settings.on_policy:
         if settings.behaviour == UNIFORM:  # nothing to search
-            action = int(uniform(words) * len(behaviour))
+            action = int(uniform(rng) * len(behaviour))
             behaviour[action] = 1.0 / len(behaviour)
             return action
         fill_behaviour(settings, table, theta, active, policy, behaviour)
-        return pick(behaviour, words)
-    return pick(policy, words)
+        return pick(behaviour, rng)
+    return pick(policy, rng)

@@ -19,8 +19,6 @@ from vpac.typing import FloatArray
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-__all__ = ["Holder", "is_exact", "no_price_for", "with_budget"]
-
 EVERY = 20
 """Episodes between two looks. They come at multiples of it, so that a pause in learning changes nothing."""
 WINDOW = 200
@@ -52,10 +50,10 @@ def no_price_for(given: dict[str, Any], name: str, instead: str) -> None:
 
 def is_exact(learner: Learner) -> bool:
     """Whether its policies are evaluated exactly."""
-    return learner.sight.mdp is not None and len(learner.sight.mdp.row) <= MOST_TRANSITIONS
+    return learner.environment.mdp is not None and len(learner.environment.mdp.row) <= MOST_TRANSITIONS
 
 
-class Holder:
+class BudgetController:
     """The multiplier of a learner and the way it came.
 
     Args:
@@ -64,9 +62,9 @@ class Holder:
     """
 
     def __init__(self, learner: Learner, budget: Budget) -> None:
-        if learner.sight.world is None and learner.settings.behaviour != codes.TARGET:
+        if learner.environment.world is None and learner.settings.behaviour != codes.TARGET:
             raise UserError(
-                f"{learner.sight.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "
+                f"{learner.environment.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "
                 "target policy's variance: hold a budget with an on-policy learner or with behaviour='target'"
             )
         self.learner, self.budget = learner, budget
@@ -101,9 +99,9 @@ def exact_now(learner: Learner) -> tuple[float, float]:
     """Exact mean and variance of the return of the present policy, in a finite process."""
     from vpac.tabular.exact import exact_moments
 
-    assert learner.sight.mdp is not None
+    assert learner.environment.mdp is not None
     mean, variance = exact_moments(
-        learner.sight.mdp, learner.policy()[None], learner.options.gamma, learner.sight.limit
+        learner.environment.mdp, learner.policy()[None], learner.options.gamma, learner.environment.limit
     )
     return float(mean[0]), float(variance[0])
 

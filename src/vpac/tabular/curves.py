@@ -16,8 +16,6 @@ from vpac.tabular.kernel.generator import generator
 from vpac.tabular.loop import play
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["Curve", "Snapshots", "rollouts"]
-
 Policy = Literal["greedy", "softmax"]
 
 
@@ -69,11 +67,11 @@ class Snapshots:
         """
         one_of(policy, ("greedy", "softmax"), "policy")
         one_of(evaluate, ("exact", "rollouts"), "way to evaluate")
-        limit = horizon or learner.sight.limit
-        if evaluate == "exact" and learner.sight.mdp is not None:
+        limit = horizon or learner.environment.limit
+        if evaluate == "exact" and learner.environment.mdp is not None:
             thetas = np.stack(self.thetas)
             policies = greedy(thetas) if policy == "greedy" else softmax(thetas, learner.options.temperature)
-            mean, variance = exact_moments(learner.sight.mdp, policies, learner.options.gamma, limit, threads)
+            mean, variance = exact_moments(learner.environment.mdp, policies, learner.options.gamma, limit, threads)
         else:
             streams = np.random.SeedSequence([learner.seed, 1]).spawn(len(self.thetas))
             samples = [
@@ -88,11 +86,21 @@ def rollouts(
     learner: Learner, theta: FloatArray, policy: Policy, count: int, limit: int, seed: np.random.SeedSequence
 ) -> FloatArray:
     """Discounted returns of `count` episodes of a policy, in compiled code."""
-    sight = learner.sight
-    if sight.world is None:
-        raise UserError(f"{sight.name} is not compiled: its policies cannot be rolled out here")
+    environment = learner.environment
+    if environment.world is None:
+        raise UserError(f"{environment.name} is not compiled: its policies cannot be rolled out here")
     returns = np.zeros(count)
-    work = Workspace.make(sight.n_active, sight.n_actions)
+    work = Workspace.make(environment.n_active, environment.n_actions)
     coldness = 1.0 / learner.options.temperature
-    play(sight.world, theta, coldness, policy == "greedy", learner.options.gamma, limit, generator(seed), work, returns)
+    play(
+        environment.world,
+        theta,
+        coldness,
+        policy == "greedy",
+        learner.options.gamma,
+        limit,
+        generator(seed),
+        work,
+        returns,
+    )
     return returns

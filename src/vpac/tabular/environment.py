@@ -1,6 +1,6 @@
 """Worlds that are sampled in compiled code: any `FiniteMDP`, and the continuous puddle world.
 
-A place is two numbers: the state's number, as the bits of an integer, and nothing; or a point of the unit square.
+A position is two numbers: the state's number, as the bits of an integer, and nothing; or a point of the unit square.
 What a learner sees of it is its active features: the state's number, or the tiles that the point lies in.
 """
 
@@ -25,21 +25,9 @@ from vpac.envs.remember import RememberReturn, memory_of, return_range
 from vpac.errors import UserError
 from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
 from vpac.tabular.kernel.compiled import compiled, inlined, shared
-from vpac.tabular.kernel.generator import Words, normal, uniform
+from vpac.tabular.kernel.generator import RngState, normal, uniform
 from vpac.tabular.options import Options
 from vpac.typing import BoolArray, FloatArray, IntArray
-
-__all__ = [
-    "Sight",
-    "World",
-    "as_table",
-    "compile_mdp",
-    "compile_puddle",
-    "first_place",
-    "look_at",
-    "move",
-    "see",
-]
 
 ONE = np.uint64(1)
 """Indices without a sign need no test for negative ones, which count from an array's end."""
@@ -98,63 +86,63 @@ def as_table(world: World, n_actions: int) -> World:
 
 
 @inlined
-def first_place(world: World, place: FloatArray, words: Words) -> None:
+def reset(world: World, position: FloatArray, rng: RngState) -> None:
     """Draw where an episode starts."""
     if world.finite:
-        drawn, index, last = uniform(words), 0, len(world.starts) - 1
+        drawn, index, last = uniform(rng), 0, len(world.starts) - 1
         up_to = world.start_probability[0]
         while drawn >= up_to and index < last:
             index += 1
             up_to += world.start_probability[index]
-        place.view(np.int64)[0] = world.starts[index]
+        position.view(np.int64)[0] = world.starts[index]
     else:
-        place[0] = uniform(words)
-        place[1] = uniform(words)
+        position[0] = uniform(rng)
+        position[1] = uniform(rng)
 
 
 @inlined
-def see(world: World, place: FloatArray, active: IntArray) -> None:
-    """The active features of a place."""
+def observe(world: World, position: FloatArray, active: IntArray) -> None:
+    """The active features of a position."""
     if world.finite:
-        active[0] = place.view(np.int64)[0]
+        active[0] = position.view(np.int64)[0]
     else:
-        fill_tiles(world.tiles, place, active)
+        fill_tiles(world.tiles, position, active)
 
 
 @inlined
-def move(world: World, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
-    """Take an action: changes the place; returns the reward and whether the episode terminated."""
+def move(world: World, position: FloatArray, action: int, rng: RngState) -> tuple[float, bool]:
+    """Take an action: changes the position; returns the reward and whether the episode terminated."""
     if world.finite:
-        return _move_among_states(world, place, action, words)
-    return _move_in_square(world.square, place, action, words)
+        return _move_among_states(world, position, action, rng)
+    return _move_in_square(world.square, position, action, rng)
 
 
 @inlined
-def _move_among_states(world: World, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
-    state = place.view(np.int64)
+def _move_among_states(world: World, position: FloatArray, action: int, rng: RngState) -> tuple[float, bool]:
+    state = position.view(np.int64)
     row = np.uint64(state[0] * world.n_actions + action)
     entry, last = np.uint64(world.indptr[row]), np.uint64(world.indptr[row + ONE]) - ONE
-    left = uniform(words) - world.probability[entry]
+    left = uniform(rng) - world.probability[entry]
     while left >= 0.0 and entry < last:
         entry += ONE
         left -= world.probability[entry]
     paid = world.reward[entry]
     if world.deviation[entry] > 0.0:
-        paid += world.deviation[entry] * normal(words)
+        paid += world.deviation[entry] * normal(rng)
     state[0] = world.successor[entry]
     return paid, world.terminal[np.uint64(state[0])]
 
 
 @shared
-def _move_in_square(square: FloatArray, place: FloatArray, action: int, words: Words) -> tuple[float, bool]:
+def _move_in_square(square: FloatArray, position: FloatArray, action: int, rng: RngState) -> tuple[float, bool]:
     stride, noise, low, high = square[0], square[1], square[2], square[3]
     paid = 0.0
-    if low <= place[0] <= high and low <= place[1] <= high:
-        paid = square[4] * normal(words)
-    place[action // 2] += stride if action % 2 == 1 else -stride
+    if low <= position[0] <= high and low <= position[1] <= high:
+        paid = square[4] * normal(rng)
+    position[action // 2] += stride if action % 2 == 1 else -stride
     for axis in range(2):
-        place[axis] = min(1.0, max(0.0, place[axis] + noise * (2.0 * uniform(words) - 1.0)))
-    terminated = abs(place[0] - square[5]) + abs(place[1] - square[6]) < square[7]
+        position[axis] = min(1.0, max(0.0, position[axis] + noise * (2.0 * uniform(rng) - 1.0)))
+    terminated = abs(position[0] - square[5]) + abs(position[1] - square[6]) < square[7]
     if terminated:
         paid += square[8]
     return paid, terminated
@@ -169,7 +157,7 @@ LONGEST = 1_000_000
 
 
 @dataclass(frozen=True)
-class Sight:
+class Environment:
     """An environment as a learner sees it."""
 
     name: str
@@ -242,7 +230,7 @@ def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
     fill_tiles(tiles, point, active)
 
 
-def look_at(env: Any, options: Options) -> Sight:
+def open_environment(env: Any, options: Options) -> Environment:
     """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
     if options.remember == "return":
         env = _remembering(env, options)
@@ -287,7 +275,7 @@ def _remembering(env: Any, options: Options) -> Any:
     )
 
 
-def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:
+def _see(env: gymnasium.Env[Any, Any], options: Options) -> Environment:
     limit, inner = options.max_episode_steps, env
     memory: RememberReturn | None = None
     while isinstance(inner, TRANSPARENT) or (memory is None and isinstance(inner, RememberReturn)):
@@ -309,30 +297,32 @@ def _see(env: gymnasium.Env[Any, Any], options: Options) -> Sight:
     if isinstance(inner, ContinuousPuddleWorld) and memory is None:
         tiles = tile_coder(np.zeros(2), np.ones(2), options.tilings, options.tiles, options.hash_size)
         world = compile_puddle(inner, tiles)
-        return Sight(name, tiles.size, len(tiles.offset), 4, *_limit(limit), tiles, 0, None, world, None)
+        return Environment(name, tiles.size, len(tiles.offset), 4, *_limit(limit), tiles, 0, None, world, None)
     return _see_gymnasium(env, name, limit, options)
 
 
-def _see_finite(mdp: FiniteMDP, name: str, limit: int | None, options: Options) -> Sight:
+def _see_finite(mdp: FiniteMDP, name: str, limit: int | None, options: Options) -> Environment:
     world = compile_mdp(mdp)
-    return Sight(name, mdp.n_states, 1, mdp.n_actions, *_limit(limit), Tiles.none(), 0, mdp, world, None)
+    return Environment(name, mdp.n_states, 1, mdp.n_actions, *_limit(limit), Tiles.none(), 0, mdp, world, None)
 
 
-def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, options: Options) -> Sight:
+def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, options: Options) -> Environment:
     seen, acts = env.observation_space, env.action_space
     assert isinstance(acts, spaces.Discrete)
     n_actions, first_action = int(acts.n), int(acts.start)
     if isinstance(seen, spaces.Discrete):
         first = int(seen.start)
         none = Tiles.none()
-        return Sight(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
+        return Environment(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
     assert isinstance(seen, spaces.Box)  # make_env has flattened or refused everything else
     low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
     which = unbounded(low, high)
     low, high = squash(low, which), squash(high, which)
     tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
     n_active = len(tiles.offset)
-    return Sight(name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which)
+    return Environment(
+        name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which
+    )
 
 
 def _limit(limit: int | None) -> tuple[int, bool]:

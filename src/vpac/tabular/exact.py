@@ -18,8 +18,6 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["exact_moments", "exact_state_moments"]
-
 MOST_LANES = 64
 """Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
 SETTLED = 1e-15

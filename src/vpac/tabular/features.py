@@ -15,8 +15,6 @@ from vpac.errors import UserError
 from vpac.tabular.kernel.compiled import shared
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Tiles", "fill_tiles", "squash", "tile_coder", "unbounded"]
-
 MIXER = 0x9E3779B97F4A7C15
 """2⁶⁴ divided by the golden ratio: multiplying by it scatters consecutive numbers (Knuth)."""
 HALF = np.uint64(32)

@@ -10,15 +10,13 @@ from vpac.envs.answers import five
 from vpac.liveness import advance, watched
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
 from vpac.tabular.behaviour import act, ratios
-from vpac.tabular.environment import Sight
+from vpac.tabular.environment import Environment
 from vpac.tabular.kernel.compiled import compiled
-from vpac.tabular.kernel.generator import Words
+from vpac.tabular.kernel.generator import RngState
 from vpac.tabular.kernel.softmax import fill_policy, mean_value, value
-from vpac.tabular.monte_carlo import Tape, learn_from_tape, record
+from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
 from vpac.tabular.update import Trace, augment, begin, learn_step, prices
 from vpac.typing import FloatArray, IntArray
-
-__all__ = ["choose", "train_gymnasium"]
 
 
 @compiled
@@ -29,11 +27,11 @@ def choose(
     active: IntArray,
     policy: FloatArray,
     behaviour: FloatArray,
-    words: Words,
+    rng: RngState,
 ) -> tuple[int, float, float, float]:
     """Fill the policy of a state and draw an action; also its ratios and what clipping takes away from them."""
     fill_policy(theta, active, 1.0 / settings.temperature, policy)
-    action = act(settings, table, theta, active, policy, behaviour, words)
+    action = act(settings, table, theta, active, policy, behaviour, rng)
     rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
     return action, rho, actor_rho, excess
 
@@ -78,14 +76,14 @@ def _record(
     settings: Settings,
     weights: Weights,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     step: int,
     action: int,
     reward: float,
     rho: float,
     actor_rho: float,
 ) -> int:
-    found = record(tape, step, work.here, action, work.policy, reward, rho, actor_rho)
+    found = record(buffer, step, work.here, action, work.policy, reward, rho, actor_rho)
     _turn(settings, weights, work)
     return found
 
@@ -102,7 +100,7 @@ def _close(
     settings: Settings,
     weights: Weights,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     rates: FloatArray,
     steps: int,
     action: int,
@@ -111,50 +109,50 @@ def _close(
 ) -> tuple[int, int]:
     ahead = 0.0 if terminated else value(weights.w, work.here, action)
     ahead_square = 0.0 if terminated else value(weights.z, work.here, action)
-    return learn_from_tape(
-        settings, weights, weights.theta, rates[0], rates[1], rates[2], rates[3], tape, steps, rho, ahead,
+    return learn_from_episode(
+        settings, weights, weights.theta, rates[0], rates[1], rates[2], rates[3], buffer, steps, rho, ahead,
         ahead_square,
     )  # fmt: skip
 
 
 @watched()
 def train_gymnasium(
-    sight: Sight,
+    environment: Environment,
     settings: Settings,
     weights: Weights,
     rates: Rates,
     table: FloatArray,
-    words: Words,
+    rng: RngState,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     history: History,
     seeds: list[int],
 ) -> tuple[int, int, int]:
     """`actor_critic.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
-    env: Any = sight.env
+    env: Any = environment.env
     for episode, seed in enumerate(seeds):
         now = np.array([x[episode] for x in rates])
-        now[1:4] /= sight.n_active
-        work.here[:] = sight.features(env.reset(seed=seed)[0])
+        now[1:4] /= environment.n_active
+        work.here[:] = environment.features(env.reset(seed=seed)[0])
         action, rho, actor_rho, excess = choose(
-            settings, table, weights.theta, work.here, work.policy, work.behaviour, words
+            settings, table, weights.theta, work.here, work.policy, work.behaviour, rng
         )
         trace = _begin(settings, weights, work, action, rho, actor_rho, now[4])
         total, discount, steps, terminated, truncated, cut = 0.0, 1.0, 0, False, False, False
         products, excesses = [], []
         while not (terminated or cut):
-            observation, paid, terminated, truncated, _ = five(env, action + sight.first_action, sight.name)
+            observation, paid, terminated, truncated, _ = five(env, action + environment.first_action, environment.name)
             reward, steps = float(paid), steps + 1
             advance()
             cut = bool(truncated) or steps >= settings.limit
             next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
             if not terminated:
-                work.there[:] = sight.features(observation)
+                work.there[:] = environment.features(observation)
                 next_action, rho_next, actor_rho_next, excess_next = choose(
-                    settings, table, weights.theta, work.there, work.policy_next, work.behaviour, words
+                    settings, table, weights.theta, work.there, work.policy_next, work.behaviour, rng
                 )
             if settings.critic == MONTE_CARLO:
-                found = _record(settings, weights, work, tape, steps - 1, action, reward, rho, actor_rho)
+                found = _record(settings, weights, work, buffer, steps - 1, action, reward, rho, actor_rho)
             else:
                 found, trace = _learn(
                     settings, weights, work, trace, now, action, reward, bool(terminated), next_action, rho_next,
@@ -168,7 +166,7 @@ def train_gymnasium(
             discount *= settings.gamma
             action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
         if settings.critic == MONTE_CARLO:
-            found, at = _close(settings, weights, work, tape, now, steps, action, rho, bool(terminated))
+            found, at = _close(settings, weights, work, buffer, now, steps, action, rho, bool(terminated))
             if found != GOOD:
                 return found, episode, at
         if settings.volatility:

@@ -24,29 +24,43 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.tabular.agents import Learner
 from vpac.tabular.arrays import (
+    CLIPPED,
     ENDLESS,
     GOOD,
     MONTE_CARLO,
+    TARGET,
     History,
     Rates,
     Settings,
     Weights,
     Workspace,
-    as_on_policy,
-    in_registers,
 )
 from vpac.tabular.behaviour import act, ratios
-from vpac.tabular.environment import World, as_table, first_place, move, see
+from vpac.tabular.environment import World, as_table, move, observe, reset
 from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.exponential import LANES
-from vpac.tabular.kernel.generator import WORDS, Words, generator, pick
+from vpac.tabular.kernel.generator import WORDS, RngState, generator, pick
 from vpac.tabular.kernel.memory import borrow, give_back, on_stack, table_in
 from vpac.tabular.kernel.softmax import fill_policy, greedy_action, mean_value, policy_at, value
-from vpac.tabular.monte_carlo import Tape, learn_from_tape, record
+from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
 from vpac.tabular.update import augment, begin, learn_step, prices
 from vpac.typing import FloatArray
 
-__all__ = ["paths", "play", "train", "train_and_look"]
+
+@inlined
+def as_on_policy(s: Settings) -> Settings:
+    """Settings of an on-policy learner, in code that is compiled for nothing else."""
+    return Settings(
+        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
+        CLIPPED, False, s.limited, s.volatility,
+    )  # fmt: skip
+
+
+@inlined
+def in_registers(work: Workspace) -> Workspace:
+    """The workspace of a table: one active feature, which is the state's number. Nobody else sees these arrays."""
+    here, there, position = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.position, 2)
+    return Workspace(here, there, work.policy, work.policy_next, work.behaviour, position)
 
 
 @compiled
@@ -57,9 +71,9 @@ def train(
     ascent: FloatArray,
     rates: Rates,
     table: FloatArray,
-    words: Words,
+    rng: RngState,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     history: History,
 ) -> tuple[int, int, int]:
     """Learn for as many episodes as `history` has room; returns (what was found, episode, step).
@@ -73,19 +87,19 @@ def train(
     memory = borrow(rows, world.n_actions)
     policies = table_in(memory, rows, world.n_actions)
     if world.finite:
-        own, small = on_stack(words, WORDS), in_registers(work)
+        own, small = on_stack(rng, WORDS), in_registers(work)
         if settings.on_policy and world.n_actions == LANES:
             of_four, known = table_in(memory, rows, LANES), as_on_policy(settings)
             result = _train(
-                as_table(world, LANES), known, weights, ascent, rates, table, own, small, tape, history, of_four
+                as_table(world, LANES), known, weights, ascent, rates, table, own, small, buffer, history, of_four
             )
         else:
             any_table = as_table(world, world.n_actions)
-            result = _train(any_table, settings, weights, ascent, rates, table, own, small, tape, history, policies)
+            result = _train(any_table, settings, weights, ascent, rates, table, own, small, buffer, history, policies)
         for index in range(WORDS):
-            words[index] = own[index]
+            rng[index] = own[index]
     else:
-        result = _train(world, settings, weights, ascent, rates, table, words, work, tape, history, policies)
+        result = _train(world, settings, weights, ascent, rates, table, rng, work, buffer, history, policies)
     give_back(memory)
     return result
 
@@ -98,18 +112,18 @@ def _train(
     ascent: FloatArray,
     rates: Rates,
     table: FloatArray,
-    words: Words,
+    rng: RngState,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     history: History,
     policies: FloatArray,
 ) -> tuple[int, int, int]:
     """`train`, with room for policies.
 
     A table's policies are kept, one row for each state, until θ changes there: drawing the next action then waits for no
-    exp. A row of zeros is not known yet. With tiles, θ changes for many places at once, and two rows take turns.
+    exp. A row of zeros is not known yet. With tiles, θ changes for many positions at once, and two rows take turns.
     """
-    theta, place, behaviour = weights.theta, work.place, work.behaviour
+    theta, position, behaviour = weights.theta, work.position, work.behaviour
     here, there = work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
@@ -118,10 +132,10 @@ def _train(
             rates.alpha_theta[episode] / world.n_active,
         )
         alpha_w, alpha_z = rates.alpha_w[episode] / world.n_active, rates.alpha_z[episode] / world.n_active
-        first_place(world, place, words)
-        see(world, place, here)
+        reset(world, position, rng)
+        observe(world, position, here)
         policy = policies[policy_at(theta, here, coldness, policies, 0)]
-        action = act(settings, table, theta, here, policy, behaviour, words)
+        action = act(settings, table, theta, here, policy, behaviour, rng)
         rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
         state_value = mean_value(weights.w, here, policy)
         if not settings.volatility:
@@ -131,15 +145,15 @@ def _train(
         total, discount, terminated, steps = 0.0, 1.0, False, 0
         product, weight_sum, square_sum, excess_sum = actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
-            reward, terminated = move(world, place, action, words)
+            reward, terminated = move(world, position, action, rng)
             next_action, rho_next, actor_rho_next, excess_next, policy_next = action, 1.0, 1.0, 0.0, policy
             if not terminated:
-                see(world, place, there)
+                observe(world, position, there)
                 policy_next = policies[policy_at(theta, there, coldness, policies, 1 - steps % 2)]
-                next_action = act(settings, table, theta, there, policy_next, behaviour, words)
+                next_action = act(settings, table, theta, there, policy_next, behaviour, rng)
                 rho_next, actor_rho_next, excess_next = ratios(settings, policy_next, behaviour, next_action)
             if settings.critic == MONTE_CARLO:
-                found = record(tape, steps, here, action, policy, reward, rho, actor_rho)
+                found = record(buffer, steps, here, action, policy, reward, rho, actor_rho)
             else:
                 found, trace = learn_step(
                     settings, weights, ascent, trace, psi, alpha_theta, alpha_w, alpha_z, here, action, policy,
@@ -166,13 +180,13 @@ def _train(
         if settings.critic == MONTE_CARLO:
             ahead = 0.0 if terminated else value(weights.w, here, action)
             ahead_square = 0.0 if terminated else value(weights.z, here, action)
-            found, at = learn_from_tape(
-                settings, weights, ascent, psi, alpha_theta, alpha_w, alpha_z, tape, steps, rho, ahead, ahead_square
+            found, at = learn_from_episode(
+                settings, weights, ascent, psi, alpha_theta, alpha_w, alpha_z, buffer, steps, rho, ahead, ahead_square
             )
             if found != GOOD:
                 return found, episode, at
             for step in range(steps):  # θ has changed wherever the episode went: those policies are not known any more
-                policies[tape.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
+                policies[buffer.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
         if settings.volatility:
             weights.mean[0] += rates.alpha_mean[episode] * ((1.0 - settings.gamma) * total - weights.mean[0])
         history.returns[episode] = total
@@ -195,21 +209,21 @@ def play_once(
     greedy: bool,
     gamma: float,
     limit: int,
-    words: Words,
+    rng: RngState,
     work: Workspace,
 ) -> float:
     """The discounted return of an episode."""
-    place, here, policy = work.place, work.here, work.policy
-    first_place(world, place, words)
+    position, here, policy = work.position, work.here, work.policy
+    reset(world, position, rng)
     total, discount, terminated, steps = 0.0, 1.0, False, 0
     while steps < limit and not terminated:
-        see(world, place, here)
+        observe(world, position, here)
         if greedy:
             action = greedy_action(theta, here)
         else:
             fill_policy(theta, here, coldness, policy)
-            action = pick(policy, words)
-        reward, terminated = move(world, place, action, words)
+            action = pick(policy, rng)
+        reward, terminated = move(world, position, action, rng)
         total += discount * reward
         discount *= gamma
         steps += 1
@@ -224,13 +238,13 @@ def play(
     greedy: bool,
     gamma: float,
     limit: int,
-    words: Words,
+    rng: RngState,
     work: Workspace,
     returns: FloatArray,
 ) -> None:
     """Fill `returns` with the discounted returns of episodes of the greedy or the softmax policy."""
     for episode in range(len(returns)):
-        returns[episode] = play_once(world, theta, coldness, greedy, gamma, limit, words, work)
+        returns[episode] = play_once(world, theta, coldness, greedy, gamma, limit, rng, work)
 
 
 @compiled
@@ -240,10 +254,10 @@ def train_and_look(
     weights: Weights,
     rates: Rates,
     table: FloatArray,
-    words: Words,
-    eyes: Words,
+    rng: RngState,
+    rollout_rng: RngState,
     work: Workspace,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     history: History,
     returns: FloatArray,
 ) -> tuple[int, int, int]:
@@ -263,12 +277,12 @@ def train_and_look(
             history.effective[e : e + 1],
             history.clipped[e : e + 1],
         )
-        found, done, step = train(world, settings, weights, weights.theta, now, table, words, work, tape, one)
+        found, done, step = train(world, settings, weights, weights.theta, now, table, rng, work, buffer, one)
         if found != GOOD:
             returns[e] = math.nan
             return found, e + done, step
         returns[e] = play_once(
-            world, weights.theta, 1.0 / settings.temperature, False, settings.gamma, settings.limit, eyes, work
+            world, weights.theta, 1.0 / settings.temperature, False, settings.gamma, settings.limit, rollout_rng, work
         )
     return GOOD, len(returns), 0
 
@@ -279,16 +293,18 @@ def paths(learner: Learner, policy: str, count: int, limit: int, seed: np.random
     Returns:
         For each episode its states, [steps + 1], or in the continuous puddle world its points, [steps + 1, 2].
     """
-    sight = learner.sight
-    if sight.world is None:
-        raise UserError(f"{sight.name} is not compiled: its episodes cannot be watched here")
-    work, words = Workspace.make(sight.n_active, sight.n_actions), generator(seed)
-    coldness, places = 1.0 / learner.options.temperature, np.zeros((limit + 1, 2))
+    environment = learner.environment
+    if environment.world is None:
+        raise UserError(f"{environment.name} is not compiled: its episodes cannot be watched here")
+    work, rng = Workspace.make(environment.n_active, environment.n_actions), generator(seed)
+    coldness, positions = 1.0 / learner.options.temperature, np.zeros((limit + 1, 2))
     found = []
     for _ in range(count):
-        steps = _walk(sight.world, learner.weights.theta, coldness, policy == "greedy", limit, words, work, places)
-        walked = places[: steps + 1]
-        found.append(walked[:, 0].copy().view(np.int64) if sight.mdp is not None else walked.copy())
+        steps = _walk(
+            environment.world, learner.weights.theta, coldness, policy == "greedy", limit, rng, work, positions
+        )
+        walked = positions[: steps + 1]
+        found.append(walked[:, 0].copy().view(np.int64) if environment.mdp is not None else walked.copy())
     return found
 
 
@@ -299,23 +315,23 @@ def _walk(
     coldness: float,
     greedy: bool,
     limit: int,
-    words: Words,
+    rng: RngState,
     work: Workspace,
-    places: FloatArray,
+    positions: FloatArray,
 ) -> int:
-    """One episode; writes down every place and returns the number of steps."""
-    place, here, policy = work.place, work.here, work.policy
-    first_place(world, place, words)
-    places[0, 0], places[0, 1] = place[0], place[1]
+    """One episode; writes down every position and returns the number of steps."""
+    position, here, policy = work.position, work.here, work.policy
+    reset(world, position, rng)
+    positions[0, 0], positions[0, 1] = position[0], position[1]
     terminated, steps = False, 0
     while steps < limit and not terminated:
-        see(world, place, here)
+        observe(world, position, here)
         if greedy:
             action = greedy_action(theta, here)
         else:
             fill_policy(theta, here, coldness, policy)
-            action = pick(policy, words)
-        _, terminated = move(world, place, action, words)
+            action = pick(policy, rng)
+        _, terminated = move(world, position, action, rng)
         steps += 1
-        places[steps, 0], places[steps, 1] = place[0], place[1]
+        positions[steps, 0], positions[steps, 1] = position[0], position[1]
     return steps

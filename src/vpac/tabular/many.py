@@ -12,10 +12,9 @@ import gymnasium
 
 from vpac.checks import seeds_of, whole
 from vpac.envs.make import remake
+from vpac.errors import Diverged
 from vpac.progress import Bar
-from vpac.tabular.agents import Diverged, Learner
-
-__all__ = ["learn_many"]
+from vpac.tabular.agents import Learner
 
 ADVICE = ": pass its id or its specification, so that every run has its own"
 L = TypeVar("L", bound=Learner)
@@ -65,7 +64,7 @@ def learn_many(
         return kind(remake(env.spec, ADVICE) if stepped else env, seed=seed, **settings)
 
     first = kind(env, seed=chosen[0], **settings)
-    stepped = isinstance(env, gymnasium.Env) and first.sight.world is None and len(chosen) > 1
+    stepped = isinstance(env, gymnasium.Env) and first.environment.world is None and len(chosen) > 1
     first = make(chosen[0]) if stepped else first
     bar = Bar(whole(episodes, "episodes") * len(chosen)) if progress else None
     with bar or nullcontext():

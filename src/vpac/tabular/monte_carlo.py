@@ -23,10 +23,8 @@ from vpac.tabular.kernel.softmax import mean_value, value
 from vpac.tabular.update import advance, begin, move_actor
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["Tape", "learn_from_tape", "record"]
 
-
-class Tape(NamedTuple):
+class EpisodeBuffer(NamedTuple):
     """A recorded episode, one row a step."""
 
     active: IntArray
@@ -40,7 +38,7 @@ class Tape(NamedTuple):
     moment_error: FloatArray
 
     @classmethod
-    def make(cls, limit: int, n_active: int, n_actions: int) -> Tape:
+    def make(cls, limit: int, n_active: int, n_actions: int) -> EpisodeBuffer:
         """Room for so many steps; none for algorithms that learn as they go."""
         columns = (np.zeros(limit) for _ in range(6))
         return cls(
@@ -50,7 +48,7 @@ class Tape(NamedTuple):
 
 @inlined
 def record(
-    tape: Tape,
+    buffer: EpisodeBuffer,
     step: int,
     here: IntArray,
     action: int,
@@ -61,16 +59,16 @@ def record(
 ) -> int:
     """Write a step down."""
     for index in range(len(here)):
-        tape.active[step, index] = here[index]
+        buffer.active[step, index] = here[index]
     for index in range(len(policy)):
-        tape.policy[step, index] = policy[index]
-    tape.action[step], tape.reward[step] = action, reward
-    tape.rho[step], tape.actor_rho[step] = rho, actor_rho
+        buffer.policy[step, index] = policy[index]
+    buffer.action[step], buffer.reward[step] = action, reward
+    buffer.rho[step], buffer.actor_rho[step] = rho, actor_rho
     return GOOD if math.isfinite(reward) else BAD_REWARD
 
 
 @shared
-def learn_from_tape(
+def learn_from_episode(
     settings: Settings,
     weights: Weights,
     ascent: FloatArray,
@@ -78,7 +76,7 @@ def learn_from_tape(
     alpha_theta: float,
     alpha_w: float,
     alpha_z: float,
-    tape: Tape,
+    buffer: EpisodeBuffer,
     steps: int,
     rho_after: float,
     ahead: float,
@@ -91,44 +89,44 @@ def learn_from_tape(
     from_start = settings.form == PUBLISHED and not settings.on_policy
     product = 1.0
     for step in range(steps):
-        product *= tape.rho[step]
-        tape.product[step] = product
+        product *= buffer.rho[step]
+        buffer.product[step] = product
     rest, rest_square = ahead, ahead_square
     rho_next = product * rho_after if from_start else rho_after
     for back in range(steps):
         step = steps - 1 - back
-        here, action, reward = tape.active[step], tape.action[step], tape.reward[step]
+        here, action, reward = buffer.active[step], buffer.action[step], buffer.reward[step]
         discount = settings.gamma * (rho_next if back == 0 or not from_start else 1.0)
-        paid = reward * tape.product[step] if from_start else reward
+        paid = reward * buffer.product[step] if from_start else reward
         rest_square = paid * paid + 2.0 * paid * discount * rest + discount * discount * rest_square
         rest = paid + discount * rest
-        tape.value_error[step] = rest - value(weights.w, here, action)
-        tape.moment_error[step] = rest_square - value(weights.z, here, action)
-        rho_next = tape.rho[step]
-        if not abs(alpha_w * tape.value_error[step]) + abs(rest) < LARGEST:
+        buffer.value_error[step] = rest - value(weights.w, here, action)
+        buffer.moment_error[step] = rest_square - value(weights.z, here, action)
+        rho_next = buffer.rho[step]
+        if not abs(alpha_w * buffer.value_error[step]) + abs(rest) < LARGEST:
             return BAD_VALUE, step
-        if not abs(alpha_z * tape.moment_error[step]) + abs(rest_square) < LARGEST:
+        if not abs(alpha_z * buffer.moment_error[step]) + abs(rest_square) < LARGEST:
             return BAD_SPREAD, step
     for step in range(steps):
-        here, action = tape.active[step], tape.action[step]
+        here, action = buffer.active[step], buffer.action[step]
         for index in range(len(here)):
-            weights.w[here[index], action] += alpha_w * tape.value_error[step]
-            weights.z[here[index], action] += alpha_z * tape.moment_error[step]
+            weights.w[here[index], action] += alpha_w * buffer.value_error[step]
+            weights.z[here[index], action] += alpha_z * buffer.moment_error[step]
 
-    first, action = tape.active[0], tape.action[0]
-    state_value = mean_value(weights.w, first, tape.policy[0])
+    first, action = buffer.active[0], buffer.action[0]
+    state_value = mean_value(weights.w, first, buffer.policy[0])
     q = value(weights.w, first, action)
-    trace = begin(settings, q, state_value, weights.mean[0], tape.rho[0], tape.actor_rho[0])
+    trace = begin(settings, q, state_value, weights.mean[0], buffer.rho[0], buffer.actor_rho[0])
     for step in range(steps):
-        here, action, policy = tape.active[step], tape.action[step], tape.policy[step]
+        here, action, policy = buffer.active[step], buffer.action[step], buffer.policy[step]
         q, s = value(weights.w, here, action), value(weights.z, here, action)
         found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q, s)
         if found != GOOD:
             return found, step
         if step + 1 < steps:
-            there, policy_next = tape.active[step + 1], tape.policy[step + 1]
-            rho, actor_rho, reward = tape.rho[step + 1], tape.actor_rho[step + 1], tape.reward[step]
-            q, q_next = value(weights.w, here, action), value(weights.w, there, tape.action[step + 1])
+            there, policy_next = buffer.active[step + 1], buffer.policy[step + 1]
+            rho, actor_rho, reward = buffer.rho[step + 1], buffer.actor_rho[step + 1], buffer.reward[step]
+            q, q_next = value(weights.w, here, action), value(weights.w, there, buffer.action[step + 1])
             delta_v = (
                 reward
                 + settings.gamma * mean_value(weights.w, there, policy_next)

@@ -16,8 +16,6 @@ from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import Settings
 
-__all__ = ["OffPolicyOptions", "Options", "StepSizeOrder"]
-
 Rate = float | str | Schedule
 
 

@@ -37,14 +37,12 @@ from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import EXPECTED, Settings
 from vpac.tabular.behaviour import ratios
-from vpac.tabular.environment import World, compile_mdp, first_place, move, see
+from vpac.tabular.environment import World, compile_mdp, move, observe, reset
 from vpac.tabular.kernel.compiled import compiled, inlined
-from vpac.tabular.kernel.generator import Words, generator, pick
+from vpac.tabular.kernel.generator import RngState, generator, pick
 from vpac.tabular.options import OffPolicyOptions
 from vpac.tabular.update import td_errors
 from vpac.typing import FloatArray, IntArray
-
-__all__ = ["Estimates", "Prediction", "Truth", "Walk", "log_spaced", "walk_on"]
 
 
 class Estimates(NamedTuple):
@@ -70,7 +68,7 @@ class Estimates(NamedTuple):
 class Walk(NamedTuple):
     """Where the walk is between two measurements."""
 
-    place: FloatArray
+    position: FloatArray
     here: IntArray
     there: IntArray
     clock: IntArray
@@ -95,26 +93,26 @@ def walk_on(
     alpha_z: FloatArray,
     estimates: Estimates,
     walk: Walk,
-    words: Words,
+    rng: RngState,
 ) -> None:
     """As many steps as there are step sizes."""
     q, sigma, moment = estimates.value, estimates.variance, estimates.moment
-    place, here, there = walk.place, walk.here, walk.there
+    position, here, there = walk.position, walk.here, walk.there
     action, age = walk.clock[0], walk.clock[1]
     for step in range(len(alpha_w)):
         if age == 0:
-            first_place(world, place, words)
-            see(world, place, here)
-            action = pick(behaviour[here[0]], words)
+            reset(world, position, rng)
+            observe(world, position, here)
+            action = pick(behaviour[here[0]], rng)
             _fade(estimates.trace, lambda_w, 0.0)
             _fade(estimates.trace_bar, lambda_z, 0.0)
         state = here[0]
         rho, _, _ = ratios(direct, policy[state], behaviour[state], action)
-        reward, terminated = move(world, place, action, words)
-        see(world, place, there)
+        reward, terminated = move(world, position, action, rng)
+        observe(world, position, there)
         next_policy, next_action, rho_next = policy[there[0]], action, 1.0
         if not terminated:
-            next_action = pick(behaviour[there[0]], words)
+            next_action = pick(behaviour[there[0]], rng)
             rho_next, _, _ = ratios(direct, next_policy, behaviour[there[0]], next_action)
         before = q[state, action]
         delta, delta_direct = td_errors(
@@ -253,14 +251,14 @@ class Prediction:
         alpha_w = as_schedule(self.alpha_w)
         if self.value_noise is not None:
             estimates.value[:], alpha_w = self._noisy(truth, seed), as_schedule(0.0)
-        words, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
+        rng, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
         world, direct, indirect = compile_mdp(mdp), self._settings(codes.DIRECT), self._settings(codes.INDIRECT)
         lambdas = float(self.lambda_w), float(self.lambda_z)
         rows, done = [], 0
         for until in log_spaced(self.steps, self.points):
             rates = alpha_w.values(until - done, done), alpha_z.values(until - done, done)
             with np.errstate(all="ignore"):
-                walk_on(world, direct, indirect, target, table, *lambdas, *rates, estimates, walk, words)
+                walk_on(world, direct, indirect, target, table, *lambdas, *rates, estimates, walk, rng)
                 rows.append((float(until), *_measured(estimates, truth)))
             done = until
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))

@@ -16,8 +16,6 @@ from vpac.sealing import LARGEST, check_format, parse, sealed
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-__all__ = ["load", "save"]
-
 FORMAT, OLDER = 2, (1,)
 """Since the second, both files are checked when they are read."""
 AGENT, NUMBERS = "agent.json", "weights.safetensors"
@@ -30,18 +28,18 @@ def save(learner: Learner, folder: Path) -> Path:
     from safetensors.numpy import save as as_bytes
 
     arrays = dict(zip(WEIGHTS, learner.weights, strict=True))
-    words = {"words": learner._words.view(np.int64), "eyes": learner._eyes.view(np.int64)}
+    words = {"words": learner._rng.view(np.int64), "eyes": learner._rollout_rng.view(np.int64)}
     history = {f"history.{name}": column for name, column in learner.history._asdict().items()}
     numbers = {**arrays, **words, **history, "returns": learner.returns}
-    if learner._holder is not None:
+    if learner._controller is not None:
         numbers |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
     data = {
         "format": FORMAT, "algorithm": type(learner).__name__,
-        **noted(learner.sight.name, learner.sight.recipe), "seed": learner.seed,
+        **noted(learner.environment.name, learner.environment.recipe), "seed": learner.seed,
         "options": learner.options.as_dict(), "resets": learner._resets.bit_generator.state,
     }  # fmt: skip
-    if learner._holder is not None:
-        data["multiplier"] = learner._holder.state._asdict()
+    if learner._controller is not None:
+        data["multiplier"] = learner._controller.state._asdict()
     content = as_bytes({name: np.ascontiguousarray(x) for name, x in numbers.items()})
     data["sha256"] = hashlib.sha256(content).hexdigest()
     write_pair(folder / NUMBERS, content, folder / AGENT, sealed(data, indent=1, default=int))
@@ -105,7 +103,7 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
         if not np.isfinite(numbers[name]).all():
             raise UserError(f"{folder}: {name} holds a number that is not finite")
         mine[...] = numbers[name]
-    for name, state in (("words", learner._words), ("eyes", learner._eyes)):
+    for name, state in (("words", learner._rng), ("eyes", learner._rollout_rng)):
         _fits(numbers[name], state.shape, np.int64, f"{folder} does not hold a learner: {name}")
         state[...] = numbers[name].view(np.uint64)
     learner._resets.bit_generator.state = data["resets"]
@@ -117,13 +115,13 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
         _fits(column, count, column.dtype, f"{folder} does not hold a learner: history.{name}")
     learner._past = [(History(*columns), numbers["returns"])]
     learner._episodes = len(numbers["returns"])
-    if learner._holder is not None:
+    if learner._controller is not None:
         numbers.setdefault(
             "prices.error", np.full_like(numbers["prices.at"], np.nan)
         )  # older versions did not record it
         path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
-        learner._holder.rows = [(float(at), float(psi), float(variance), float(e)) for at, psi, variance, e in path]
-        learner._holder.state = Multiplier.read(data["multiplier"])
+        learner._controller.rows = [(float(at), float(psi), float(variance), float(e)) for at, psi, variance, e in path]
+        learner._controller.state = Multiplier.read(data["multiplier"])
 
 
 def _fits(array: Any, shape: tuple[int, ...], kind: Any, what: str) -> None:

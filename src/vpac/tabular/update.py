@@ -31,20 +31,6 @@ from vpac.tabular.kernel.compiled import inlined
 from vpac.tabular.kernel.softmax import add_score, mean_value, value
 from vpac.typing import FloatArray, IntArray
 
-__all__ = [
-    "Trace",
-    "actor_weight",
-    "advance",
-    "augment",
-    "begin",
-    "expected_errors",
-    "learn_step",
-    "move_actor",
-    "prices",
-    "sampled_errors",
-    "td_errors",
-]
-
 
 class Trace(NamedTuple):
     """The numbers at step k. A new one is made for each step: compiled code keeps them in registers."""

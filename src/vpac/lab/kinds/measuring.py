@@ -80,7 +80,7 @@ def measurement(record: Record) -> Measurement:
         return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
     mean, variance = float(final["mean"] or 0.0), float(final["variance"] or 0.0)  # exact: never unknown
     remembers = bool(task.get("wrappers")) or "remember" in task["settings"]
-    mdp = (learner_of(task, 0).sight.mdp if remembers else None) or process_of(task)
+    mdp = (learner_of(task, 0).environment.mdp if remembers else None) or process_of(task)
     return Measurement(mean, variance**0.5, _exact_volatility(mdp, task, arrays["theta"], gamma), None)
 
 

@@ -44,7 +44,7 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
 
     Exact for a finite process, whose `policy` table is given; of watched episodes in the continuous puddle world.
     """
-    mdp = learner.sight.mdp
+    mdp = learner.environment.mdp
     if mdp is not None and policy is not None:
         risky = risky_states(mdp)
         taken = state_visits(mdp, policy, horizon)
@@ -81,7 +81,7 @@ def train(run: Run, _: Scratch) -> Result:
             samples = measure_tabular(learner, run)
             final = _of_moments(float(samples["returns"].mean()), float(np.var(samples["returns"], ddof=1)))
     else:
-        horizon = task["horizon"] or learner.sight.limit
+        horizon = task["horizon"] or learner.environment.limit
         curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
         metrics |= {"mean": curve.mean, "variance": curve.variance}
         final = _final(learner, task["policy"], horizon, metrics)
@@ -106,7 +106,7 @@ def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> di
     from vpac.oracle.policies import greedy
 
     table = None
-    if learner.sight.mdp is not None:
+    if learner.environment.mdp is not None:
         table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
     return _of_moments(float(metrics["mean"][-1]), float(metrics["variance"][-1])) | {
         "within": _within(learner, table, horizon), "risky": risky_share(learner, table, kind, horizon),
@@ -119,7 +119,7 @@ def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | No
 
     if policy is None:
         return None
-    mdp = learner.sight.mdp
+    mdp = learner.environment.mdp
     value, moment = exact_state_moments(mdp, policy[None], learner.options.gamma, horizon)
     return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
 

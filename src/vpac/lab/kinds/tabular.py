@@ -122,7 +122,7 @@ def train(
     if not learners:
         raise diverged[0]
     curves = None
-    if learners[0].sight.world is not None:
+    if learners[0].environment.world is not None:
         curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
     budgets = [_held(learner, env) for learner in learners if learner.options.budget is not None]
     return Training(learners, curves, policy, diverged, budgets)

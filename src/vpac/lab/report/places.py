@@ -48,10 +48,10 @@ def maps(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel]
     for arm in arms:
         records = results.records[arm.label]
         learner = stored_learner(records[0])
-        mdp, policy = learner.sight.mdp, results.study.experiment.policy
+        mdp, policy = learner.environment.mdp, results.study.experiment.policy
         if mdp is None or mdp.layout is None:
-            raise ValueError(f"{learner.sight.name} cannot be drawn as a map")
-        horizon = results.study.experiment.horizon or learner.sight.limit
+            raise ValueError(f"{learner.environment.name} cannot be drawn as a map")
+        horizon = results.study.experiment.horizon or learner.environment.limit
         table = table_of(records[0], policy)
         walks = paths(learner, policy, TRAJECTORIES, horizon, np.random.SeedSequence([learner.seed, 3]))
         for shown in figure.shows:

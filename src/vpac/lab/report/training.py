@@ -31,7 +31,7 @@ def as_dict(training: Training) -> dict[str, Any]:
         for name, interval in training.final().items()
     }
     return {
-        "algorithm": type(first).__name__, "env": first.sight.name, "runs": len(training.learners),
+        "algorithm": type(first).__name__, "env": first.environment.name, "runs": len(training.learners),
         "episodes": first.episodes, "policy": training.policy if training.curves else "training",
         "options": first.options.as_dict(), "diverged": [str(error) for error in training.diverged], **final,
         **({"budget": [report.as_dict() for report in training.budgets]} if training.budgets else {}),
@@ -44,7 +44,7 @@ def table(training: Training) -> Any:
 
     first, runs = training.learners[0], len(training.learners)
     shown = Table(
-        title=f"{type(first).__name__} on {first.sight.name}: {runs} × {first.episodes} episodes", title_justify="left"
+        title=f"{type(first).__name__} on {first.environment.name}: {runs} × {first.episodes} episodes", title_justify="left"
     )
     shown.add_column(f"{training.policy} policy at the end" if training.curves else "last tenth of the episodes")
     shown.add_column("over runs", justify="right")
@@ -137,7 +137,7 @@ def _draw(plt: Any, training: Training) -> Any:
         for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
             rows = np.stack([getattr(curve, name) for curve in training.curves])
             _band(axis, episodes, rows, colour, cut=name == "variance")
-            axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].sight.mdp else name)
+            axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].environment.mdp else name)
     if training.budgets:
         if training.curves:
             axes[0, 2].axhline(training.budgets[0].budget.variance, color=INK, linestyle="--", label="budget")
@@ -147,7 +147,7 @@ def _draw(plt: Any, training: Training) -> Any:
         axis.set_xlabel("episodes")
     first = training.learners[0]
     figure.suptitle(
-        f"{type(first).__name__} on {first.sight.name}, {len(returns)} runs", x=0.01, ha="left", fontweight="bold"
+        f"{type(first).__name__} on {first.environment.name}, {len(returns)} runs", x=0.01, ha="left", fontweight="bold"
     )
     return figure
 

@@ -218,12 +218,12 @@ def check(experiment: Experiment) -> None:
         try:
             learner = learner_of(run.task, run.seed)
             world = canonical([run.task["env"], run.task.get("env_settings", {}), run.task.get("wrappers", [])])
-            if learner.sight.env is not None and world not in checked:
-                check_env(learner.sight.env)
+            if learner.environment.env is not None and world not in checked:
+                check_env(learner.environment.env)
                 checked.add(world)
-            if learner.sight.world is None and experiment.evaluate not in ("returns", "episodes"):
+            if learner.environment.world is None and experiment.evaluate not in ("returns", "episodes"):
                 raise UserError(
-                    f'policies of {learner.sight.name} cannot be measured: write evaluate = "returns", or "episodes"'
+                    f'policies of {learner.environment.name} cannot be measured: write evaluate = "returns", or "episodes"'
                 )
         except UserError as error:
             raise UserError(f"arm {arm.label!r}: {error}") from None
@@ -257,8 +257,8 @@ def _check_deep(experiment: Experiment) -> None:
 
 
 def _check_figure(figure: Figure, learner: Learner, continuous: bool) -> None:
-    mdp = learner.sight.mdp
+    mdp = learner.environment.mdp
     if figure.kind == "maps" and (mdp is None or mdp.layout is None):
-        raise UserError(f"figure {figure.title!r}: {learner.sight.name} cannot be drawn as a map")
+        raise UserError(f"figure {figure.title!r}: {learner.environment.name} cannot be drawn as a map")
     if figure.kind == "paths" and not continuous:
         raise UserError(f"figure {figure.title!r}: paths are drawn of the continuous puddle world only")

@@ -33,8 +33,6 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from vpac.risk import volatility
 
-__all__ = ["CheckedCache", "cache_folder", "compiled", "inlined", "shared"]
-
 SEAL = hashlib.sha256().digest_size
 PATIENCE, LOOK = 300.0, 0.05
 """Seconds for which a process waits for another that compiles the same function, and between looks; then it does it itself."""

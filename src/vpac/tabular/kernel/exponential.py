@@ -18,8 +18,6 @@ from numba.core import types
 from numba.core.cgutils import get_item_pointer
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "add_score_of_four", "exponentiate", "exponentiate_four", "softmax_of_eight", "softmax_of_four"]
-
 LANES = 4
 """Numbers in a vector of AVX2; LLVM splits it where registers are smaller."""
 LEAST = -700.0

@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 from vpac.tabular.kernel.compiled import inlined
 from vpac.typing import FloatArray
 
-__all__ = ["generator", "normal", "pick", "uniform"]
-
-Words = NDArray[np.uint64]
+RngState = NDArray[np.uint64]
 WORDS = 4
 
 
-def generator(seed: np.random.SeedSequence) -> Words:
+def generator(seed: np.random.SeedSequence) -> RngState:
     """The four words of a stream."""
-    words: Words = np.asarray(seed.generate_state(WORDS, np.uint64), np.uint64)
-    return words
+    rng: RngState = np.asarray(seed.generate_state(WORDS, np.uint64), np.uint64)
+    return rng
 
 
 @inlined
@@ -32,9 +30,9 @@ def _rotate(word: np.uint64, by: int) -> np.uint64:
 
 
 @inlined
-def uniform(words: Words) -> float:
+def uniform(rng: RngState) -> float:
     """A number from [0, 1), a multiple of 2⁻⁵³."""
-    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    s0, s1, s2, s3 = rng[0], rng[1], rng[2], rng[3]
     result = _rotate(s0 + s3, 23) + s0
     shifted = s1 << np.uint64(17)
     s2 ^= s0
@@ -42,21 +40,21 @@ def uniform(words: Words) -> float:
     s1 ^= s2
     s0 ^= s3
     s2 ^= shifted
-    words[0], words[1], words[2], words[3] = s0, s1, s2, _rotate(s3, 45)
+    rng[0], rng[1], rng[2], rng[3] = s0, s1, s2, _rotate(s3, 45)
     return np.float64(np.int64(result >> np.uint64(11))) * 1.1102230246251565e-16
 
 
 @inlined
-def normal(words: Words) -> float:
+def normal(rng: RngState) -> float:
     """A standard normal number (Box and Muller, 1958)."""
-    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(words)))
-    return radius * math.cos(2.0 * math.pi * uniform(words))
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(rng)))
+    return radius * math.cos(2.0 * math.pi * uniform(rng))
 
 
 @inlined
-def pick(probabilities: FloatArray, words: Words) -> int:
+def pick(probabilities: FloatArray, rng: RngState) -> int:
     """An index drawn with the given probabilities, which add up to one."""
-    drawn = uniform(words)
+    drawn = uniform(rng)
     index, up_to = 0, 0.0
     for before in range(
         len(probabilities) - 1

@@ -17,8 +17,6 @@ from numba.np.arrayobj import populate_array
 
 from vpac.tabular.kernel.compiled import inlined
 
-__all__ = ["borrow", "give_back", "on_stack", "table_in"]
-
 _calloc: Any = types.ExternalFunction("calloc", types.voidptr(types.uint64, types.uint64))
 _free: Any = types.ExternalFunction("free", types.void(types.voidptr))
 TABLE = types.Array(types.float64, 2, "C")

@@ -17,8 +17,6 @@ from vpac.tabular.kernel.exponential import (
 )
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["add_score", "fill_policy", "greedy_action", "mean_value", "policy_at", "value"]
-
 
 @inlined
 def value(weights: FloatArray, active: IntArray, action: int) -> float:
