@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vpac"
 LAYERS = (
     {
+        "algorithms",
         "errors",
         "typing",
         "files",

@@ -10,16 +10,15 @@ from pkgutil import resolve_name
 
 import pytest
 
+from vpac.algorithms import ALGORITHMS
 from vpac.cli import VERBS, _parsed
 from vpac.cli.reading import gather
 from vpac.deep.options import PRESETS, Options
-from vpac.lab.kinds.deep import DEEP
-from vpac.lab.kinds.tabular import ALGORITHMS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | DEEP
+NAMES = {name: algorithm.class_name for name, algorithm in ALGORITHMS.items()}
 
 
 def hooks():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from vpac import _start as _start  # before what takes its time, learners
 from vpac._lazy import lazily
 from vpac._version import __version__
+from vpac.algorithms import ALGORITHMS
 from vpac.envs.registration import register
 
 if TYPE_CHECKING:
@@ -23,13 +24,10 @@ __all__ = [
     "envs", "evaluate", "evaluation", "learners", "oracle", "risk", "tabular",
 ]  # fmt: skip
 
-LEARNERS = ("AC", "MVPI", "VAAC", "VAACTD", "VPAC", "OffPolicyAC", "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC")
-
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        **dict.fromkeys(LEARNERS, "vpac.tabular"),
-        **dict.fromkeys(("MVPIPPO", "PPO", "VAACPPO", "VPACPPO"), "vpac.deep"),
+        **{algorithm.class_name: algorithm.package for algorithm in ALGORITHMS.values()},
         "deep": "vpac.deep",
         "FiniteMDP": "vpac.envs.finite_mdp",
         "Budget": "vpac.risk.budget",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tiny import little, study
+from vpac import VPAC
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Arm, Claim
 from vpac.lab.report.build import build, document_of
@@ -216,9 +217,7 @@ def test_a_stored_learner_is_the_one_that_was_trained(little_store):
     results = read_results(little_store, study_, {})
     record = results.records["VPAC"][0]
     learner = stored_learner(record)
-    from vpac.lab.kinds.tabular import algorithm
-
-    fresh = algorithm("vpac")("vpac/RiskyShortcut-v0", seed=record.run.seed, gamma=0.95, psi=0.1).learn(40)
+    fresh = VPAC("vpac/RiskyShortcut-v0", seed=record.run.seed, gamma=0.95, psi=0.1).learn(40)
     np.testing.assert_array_equal(learner.weights.theta, fresh.weights.theta)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from vpac import algorithms
 from vpac.cli.output import next_step, say, show
 from vpac.cli.studies import tell_of_deaths
 from vpac.errors import UserError, one_of
@@ -150,10 +151,9 @@ class Frontier:
     def _question(self) -> Question:
         from vpac.cli.reading import key_values, wrappers
         from vpac.lab.frontier import Question
-        from vpac.lab.kinds.deep import DEEP
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
-        deep = self.algorithm.casefold().replace("_", "-") in DEEP
+        deep = algorithms.find(self.algorithm).deep
         wrong, right, usual = ("episodes", "steps", STEPS) if deep else ("steps", "episodes", EPISODES)
         if getattr(self, wrong) is not None:
             raise UserError(f"{self.algorithm} counts {right}: use --{right}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vpac._version import __version__
+from vpac.algorithms import ALGORITHMS
 
 __all__ = [
     "Extra",
@@ -55,11 +56,7 @@ def environments() -> list[dict[str, Any]]:
 
 def algorithms() -> list[dict[str, Any]]:
     """What `vpac train` can train."""
-    from vpac.lab.kinds.deep import ABOUT
-    from vpac.lab.kinds.tabular import ALGORITHMS
-
-    tabular = [{"name": name, "about": (kind.__doc__ or "").split("\n")[0]} for name, kind in ALGORITHMS.items()]
-    return tabular + [{"name": name, "about": about} for name, about in ABOUT.items()]
+    return [{"name": algorithm.name, "about": algorithm.about} for algorithm in ALGORITHMS.values()]
 
 
 def experiments() -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from vpac.errors import UserError, one_of
+from vpac import algorithms
+from vpac.errors import UserError
 
 __all__ = ["Train"]
 
@@ -84,14 +85,10 @@ class Train:
 
     def run(self) -> int:
         """Train, measure, write, show."""
-        from vpac.lab.kinds.deep import DEEP
-        from vpac.lab.kinds.tabular import ALGORITHMS
-
-        every = (*ALGORITHMS, *DEEP)
-        if self.algorithm not in every and self.env in every:
+        known = algorithms.ALGORITHMS
+        if self.algorithm not in known and self.env in known:
             raise UserError(f"the algorithm comes first: vpac train {self.env} {self.algorithm}")
-        word = one_of(self.algorithm.casefold().replace("_", "-"), every, "algorithm")
-        if word in DEEP:
+        if algorithms.find(self.algorithm).deep:
             return self._run_deep()
         self._refuse(("steps", "envs", "preset", "weighting", "resume"), "the PPO family")
         return self._run_tabular()
@@ -113,7 +110,6 @@ class Train:
         from vpac.cli import deep_training
         from vpac.cli.output import next_step
         from vpac.cli.reading import key_values
-        from vpac.lab.kinds.deep import deep_algorithm
 
         tabular = (
             "episodes", "runs", "policy", "alpha_theta", "alpha_w", "alpha_z", "variance_of", "max_episode_steps", "threads",
@@ -125,7 +121,7 @@ class Train:
         named = ("psi", "gamma", "form", "weighting", "envs", "preset")
         settings = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         settings |= self._budget() | key_values(self.option)
-        kind, env = deep_algorithm(self.algorithm), self._checked()
+        kind, env = algorithms.find(self.algorithm).load(), self._checked()
         if self.resume is not None:
             code = deep_training.resume(kind, env, self.resume, self.out, self.steps, self.json, settings)
             folder = self.resume
@@ -184,11 +180,11 @@ class Train:
         from vpac.cli.output import next_step, refuse, say, show
         from vpac.cli.reading import key_values
         from vpac.files import hold
-        from vpac.lab.kinds.tabular import algorithm, train
+        from vpac.lab.kinds.tabular import train
         from vpac.lab.report import training as report
         from vpac.progress import Bar
 
-        kind = algorithm(self.algorithm)
+        kind = algorithms.find(self.algorithm).load()
         if self.psi == "conditioned":
             raise UserError(
                 f"--psi conditioned, one policy for many prices, is for the PPO family: vpac train vpac-ppo {self.env} "

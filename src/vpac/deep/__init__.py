@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from vpac._lazy import lazily
+from vpac.algorithms import DEEP
 
 if TYPE_CHECKING:
     from vpac.deep.finiteness import NotFinite
@@ -14,8 +15,7 @@ __all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "NotFinite", "NumpyPolicy", "
 _find, __dir__ = lazily(
     __name__,
     {
-        "PPO": "vpac.deep.ppo",
-        **dict.fromkeys(("MVPIPPO", "VAACPPO", "VPACPPO"), "vpac.deep.ppo"),
+        **{algorithm.class_name: algorithm.home for algorithm in DEEP},
         **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
         "NotFinite": "vpac.deep.finiteness",
     },

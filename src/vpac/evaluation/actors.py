@@ -7,7 +7,6 @@ These generators are seeded for the time of an evaluation and put back afterward
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import random
@@ -20,12 +19,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from vpac.algorithms import BY_CLASS
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.sealing import LARGEST, parse
 
-__all__ = ["KINDS", "Actor", "check_fits", "described", "gamma_of", "load_agent", "takes_vectors"]
+__all__ = ["Actor", "check_fits", "described", "gamma_of", "load_agent", "takes_vectors"]
 
 CHECKED = 50
 """How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
@@ -231,12 +231,6 @@ def _kind(discrete: bool) -> str:
     return "actions to choose from" if discrete else "numbers of an action"
 
 
-TABULAR = ("AC", "MVPI", "VPAC", "VAAC", "VAACTD", "OffPolicyAC", "OffPolicyVPAC", "OffPolicyVAAC", "OffPolicyVAACTD")
-DEEP = ("PPO", "VPACPPO", "VAACPPO", "MVPIPPO")
-KINDS: dict[str, str] = dict.fromkeys(TABULAR, "vpac.tabular") | dict.fromkeys(DEEP, "vpac.deep")
-"""Where the class of each `"algorithm"` in agent.json lives. Its `load(path, env)` reads the rest of the folder."""
-
-
 def load_agent(path: str | Path, env: Any = None) -> Any:
     """The agent that was saved to a folder, whatever its kind; of the PPO family, its policy. Nothing in the files is run.
 
@@ -247,16 +241,16 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
     """
     folder = _folder(Path(path))
     name = described(folder).get("algorithm")
-    if not isinstance(name, str) or name not in KINDS:
+    if not isinstance(name, str) or name not in BY_CLASS:
         raise UserError(
-            f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(KINDS)}"
-            f"{suggestion(str(name), KINDS)}"
+            f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(BY_CLASS)}"
+            f"{suggestion(str(name), BY_CLASS)}"
         )
-    if name in DEEP:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
+    if BY_CLASS[name].deep:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
         from vpac.deep.policy import load_policy
 
         return load_policy(folder)
-    return getattr(importlib.import_module(KINDS[name]), name).load(folder, env)
+    return BY_CLASS[name].load().load(folder, env)
 
 
 def _folder(folder: Path) -> Path:

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from vpac import algorithms
 from vpac.checks import MOST_EPISODES, MOST_STEPS, whole
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.errors import UserError, suggestion
+from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm, Experiment, Figure
-from vpac.lab.kinds.deep import DEEP
 from vpac.lab.kinds.measuring import Measurement, frontier_point, measurement
-from vpac.lab.kinds.tabular import ALGORITHMS
 from vpac.lab.kinds.task import process_of, world_of
 from vpac.lab.store.run import canonical
 from vpac.lab.store.store import Store
@@ -26,10 +25,8 @@ from vpac.lab.workers.worker import Outcome
 from vpac.risk.frontier import TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
 from vpac.tabular.options import Options
 
-__all__ = ["PRICED", "Asked", "Exact", "Found", "Question", "trace_frontier"]
+__all__ = ["Asked", "Exact", "Found", "Question", "trace_frontier"]
 
-PRICED = [name for name in (*ALGORITHMS, *DEEP) if name.removeprefix("off-policy-") not in ("ac", "ppo")]
-"""Algorithms that have a price of variance."""
 MOST_POINTS = 1000
 """Of a frontier."""
 MOST_STATES = 300
@@ -62,13 +59,13 @@ class Question:
     """Of everything random."""
 
     def __post_init__(self) -> None:
-        folded = self.algorithm.casefold().replace("_", "-")
-        if folded not in PRICED:
+        found = algorithms.find(self.algorithm)
+        if not found.priced:
+            priced = ", ".join(algorithm.name for algorithm in algorithms.PRICED)
             raise UserError(
-                f"{self.algorithm!r} has no frontier: expected an algorithm with a price of variance, {', '.join(PRICED)}"
-                f"{suggestion(folded, PRICED)}"
+                f"{self.algorithm!r} has no frontier: expected an algorithm with a price of variance, {priced}"
             )
-        object.__setattr__(self, "algorithm", folded)
+        object.__setattr__(self, "algorithm", found.name)
         if "psi" in self.settings:
             raise UserError("psi is what a frontier varies: name its values with --psi, or their number with --points")
         if not 0.0 <= self.warm_up <= 0.5:
@@ -80,7 +77,7 @@ class Question:
     @property
     def deep(self) -> bool:
         """Whether it is one of the PPO family."""
-        return self.algorithm in DEEP
+        return algorithms.find(self.algorithm).deep
 
     @property
     def outsider(self) -> Question:

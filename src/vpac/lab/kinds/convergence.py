@@ -19,9 +19,9 @@ from typing import Literal
 
 import numpy as np
 
+from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
-from vpac.lab.kinds.tabular import algorithm
 from vpac.oracle import evaluate, gradient, softmax
 from vpac.risk.schedules import Schedule
 from vpac.tabular import Learner
@@ -84,7 +84,7 @@ class Convergence:
         visits of the policy of the moment; `direction_norm`, the norm of the form's own mean update with exact critics;
         `gradient_norm`, that of ∇J; `mean`, `variance` and `objective` J of the policy of the moment, exactly.
         """
-        learner = algorithm(self.algorithm)(
+        learner = algorithms.find(self.algorithm, algorithms.TABULAR).load()(
             mdp,
             seed=seed,
             psi=self.psi,

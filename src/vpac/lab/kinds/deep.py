@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vpac.errors import Diverged, UserError, suggestion
+from vpac import algorithms
+from vpac.errors import Diverged
 from vpac.interruption import patient, stop_if_asked
 from vpac.lab.kinds.task import recipe_of
 from vpac.lab.store.place import Scratch
@@ -20,34 +21,12 @@ if TYPE_CHECKING:
     from vpac.deep.playing import Played
     from vpac.deep.ppo import PPO
 
-__all__ = ["DEEP", "deep_algorithm", "train_deep"]
-
-DEEP = {"ppo": "PPO", "vpac-ppo": "VPACPPO", "vaac-ppo": "VAACPPO", "mvpi-ppo": "MVPIPPO"}
-"""Names on the command line and of the classes."""
-ABOUT = {
-    "ppo": "Proximal policy optimisation, in JAX.",
-    "vpac-ppo": "PPO that pays ψ for the variance of the return, with a direct critic of it.",
-    "vaac-ppo": "PPO with a variance-adjusted actor: its critic learns the second moment.",
-    "mvpi-ppo": "PPO whose rewards pay for the variance of a step's reward (MVPI).",
-}
-"""In a line each, for lists: the classes themselves need JAX."""
 FIXED_EPISODES = 100
 """Episodes of the paper's evaluation: every one from the same start, so that only the policy's own noise is left."""
 ROWS = 1000
 """Rows of the curve that are stored of a long run."""
 PLAYERS = 64
 """Environments that evaluation episodes are played in."""
-
-
-def deep_algorithm(name: str) -> type[PPO]:
-    """An algorithm of the family by its name on the command line."""
-    import vpac.deep
-
-    folded = name.casefold().replace("_", "-")
-    if folded not in DEEP:
-        raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(DEEP)}{suggestion(folded, DEEP)}")
-    found: type[PPO] = getattr(vpac.deep, DEEP[folded])
-    return found
 
 
 def train_deep(run: Run, scratch: Scratch) -> Result:
@@ -83,7 +62,7 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[st
     from vpac.deep.storage import latest_checkpoint
 
     env, arguments = recipe_of(task)
-    kind = deep_algorithm(task["algorithm"])
+    kind = algorithms.find(task["algorithm"], algorithms.DEEP).load()
     fresh = kind(env, seed=seed, arguments=arguments or None, **task["settings"])
     agent, damaged = latest_checkpoint(kind, folder, fresh.environments) or (None, [])
     if agent is None:

@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
-from vpac.lab.kinds.deep import DEEP
 from vpac.lab.kinds.task import learner_of, process_of, recipe_of, world_of
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Record
@@ -67,7 +67,7 @@ def measurement(record: Record) -> Measurement:
     runs of the PPO family, which weighs all steps alike, that of the steps of its episodes.
     """
     task, final, arrays = record.run.task, record.final, record.policy()
-    if task["algorithm"] in DEEP:
+    if algorithms.find(task["algorithm"]).deep:
         if (exact := _exact_deep(record)) is not None:
             return exact
         returns, volatility = np.asarray(arrays["returns"], np.float64), final.get("volatility")

@@ -9,48 +9,13 @@ from typing import Any
 import numpy as np
 
 from vpac.checks import MOST_EPISODES, whole
-from vpac.errors import UserError, one_of, suggestion
+from vpac.errors import UserError, one_of
 from vpac.risk import BudgetReport, Interval, mean_interval
 from vpac.risk.intervals import not_negative
-from vpac.tabular import (
-    AC,
-    MVPI,
-    VAAC,
-    VAACTD,
-    VPAC,
-    Diverged,
-    Learner,
-    OffPolicyAC,
-    OffPolicyVAAC,
-    OffPolicyVAACTD,
-    OffPolicyVPAC,
-    learn_many,
-)
+from vpac.tabular import Diverged, Learner, learn_many
 from vpac.tabular.curves import Curve, Snapshots
 
-__all__ = ["ALGORITHMS", "Training", "algorithm", "train"]
-
 MOST_RUNS = 100_000
-ALGORITHMS: dict[str, type[Learner]] = {
-    "ac": AC,
-    "vpac": VPAC,
-    "vaac": VAAC,
-    "vaac-td": VAACTD,
-    "mvpi": MVPI,
-    "off-policy-ac": OffPolicyAC,
-    "off-policy-vpac": OffPolicyVPAC,
-    "off-policy-vaac": OffPolicyVAAC,
-    "off-policy-vaac-td": OffPolicyVAACTD,
-}
-
-
-def algorithm(name: str) -> type[Learner]:
-    """An algorithm by its name on the command line."""
-    folded = name.casefold().replace("_", "-")
-    if folded not in ALGORITHMS:
-        near = suggestion(folded, ALGORITHMS)
-        raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(ALGORITHMS)}{near}")
-    return ALGORITHMS[folded]
 
 
 def late_returns(learner: Learner) -> tuple[float, float]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.make import Recipe, make_env
 from vpac.errors import UserError
-from vpac.lab.kinds.tabular import algorithm
 from vpac.lab.store.run import canonical
 from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
@@ -68,4 +68,5 @@ def learner_of(task: dict[str, Any], seed: int) -> Learner:
     settings = ({"max_episode_steps": limit} if limit else {}) | task["settings"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
-        return algorithm(task["algorithm"])(world, seed=seed, **settings)
+        kind: type[Learner] = algorithms.find(task["algorithm"], algorithms.TABULAR).load()
+        return kind(world, seed=seed, **settings)

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from vpac import algorithms
 from vpac.envs.check import check_env
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.make import make_env
@@ -237,14 +238,13 @@ def _check_deep(experiment: Experiment) -> None:
     """The algorithm, the settings and the spaces of each arm."""
     from vpac.deep.options import Options
     from vpac.deep.spaces import Interface
-    from vpac.lab.kinds.deep import deep_algorithm
 
     checked = set()
     for arm in experiment.arms:
         (run,) = runs_of(experiment, arm, 1)
         settings = dict(run.task["settings"])
         try:
-            deep_algorithm(run.task["algorithm"])
+            algorithms.find(run.task["algorithm"], algorithms.DEEP).load()
             Options.read(settings, settings.pop("preset", "default"))
             world = canonical([run.task["env"], run.task["env_settings"]])
             if world not in checked:

@@ -1,0 +1,122 @@
+"""The registry of algorithms, which the library, the command line, shell completion, the documentation and the lab read.
+
+Classes are named and not imported, so reading the registry needs neither Numba nor JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from vpac.errors import UserError, suggestion
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm: where its class is, and what it needs."""
+
+    name: str
+    """As on the command line and in stored runs, e.g. "vpac-ppo"."""
+    class_name: str
+    """Of the public class, as in `vpac.VPACPPO` and in agent.json."""
+    about: str
+    """One line for lists."""
+    deep: bool = False
+    """Whether it belongs to the PPO family (`vpac.deep`), or to the tabular and linear learners (`vpac.tabular`)."""
+    off_policy: bool = False
+    """Whether it learns from the experience of a behaviour policy, and has options for it."""
+    priced: bool = True
+    """Whether it has a price of variance ψ."""
+
+    @property
+    def package(self) -> str:
+        """The package that offers the class."""
+        return "vpac.deep" if self.deep else "vpac.tabular"
+
+    @property
+    def home(self) -> str:
+        """The module that defines the class."""
+        return "vpac.deep.ppo" if self.deep else "vpac.tabular.agents"
+
+    @property
+    def extra(self) -> str | None:
+        """The optional part of the installation that it needs."""
+        return "deep" if self.deep else None
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The action spaces of Gymnasium that it can learn in."""
+        return ("Discrete", "Box") if self.deep else ("Discrete",)
+
+    @property
+    def unit(self) -> str:
+        """What the length of its training counts: the name of an option of the command line."""
+        return "steps" if self.deep else "episodes"
+
+    def load(self) -> Any:
+        """Import the class."""
+        return getattr(importlib.import_module(self.package), self.class_name)
+
+    def load_options(self) -> Any:
+        """Import the dataclass of its options."""
+        name = "OffPolicyOptions" if self.off_policy else "Options"
+        return getattr(importlib.import_module(f"{self.package}.options"), name)
+
+
+ALGORITHMS = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("ac", "AC", "Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit.", priced=False),
+        Algorithm(
+            "vpac", "VPAC", "Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."
+        ),
+        Algorithm("vaac", "VAAC", "Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."),
+        Algorithm("vaac-td", "VAACTD", "Variance-adjusted actor-critic with TD critics (Algorithm 3)."),
+        Algorithm(
+            "mvpi", "MVPI",
+            "Mean-variance policy iteration around AC: `psi` prices the variance of a step's reward, not of the return.",
+        ),
+        Algorithm(
+            "off-policy-ac", "OffPolicyAC",
+            "Off-policy actor-critic: the mean return of the target policy, from a behaviour policy's experience.",
+            off_policy=True, priced=False,
+        ),
+        Algorithm("off-policy-vpac", "OffPolicyVPAC", "Off-policy VPAC (Appendix D).", off_policy=True),
+        Algorithm(
+            "off-policy-vaac", "OffPolicyVAAC",
+            "VAAC with importance sampling, Monte-Carlo critics. Whole returns carry ratios: there are no expected critics.",
+            off_policy=True,
+        ),
+        Algorithm(
+            "off-policy-vaac-td", "OffPolicyVAACTD",
+            'Off-policy VAAC_TD, which the paper leaves out because its derivation "was not straightforward".',
+            off_policy=True,
+        ),
+        Algorithm("ppo", "PPO", "Proximal policy optimisation, in JAX.", deep=True, priced=False),
+        Algorithm(
+            "vpac-ppo", "VPACPPO", "PPO that pays ψ for the variance of the return, with a direct critic of it.", deep=True
+        ),
+        Algorithm(
+            "vaac-ppo", "VAACPPO", "PPO with a variance-adjusted actor: its critic learns the second moment.", deep=True
+        ),
+        Algorithm(
+            "mvpi-ppo", "MVPIPPO", "PPO whose rewards pay for the variance of a step's reward (MVPI).", deep=True
+        ),
+    )
+}  # fmt: skip
+TABULAR = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.deep]
+DEEP = [algorithm for algorithm in ALGORITHMS.values() if algorithm.deep]
+PRICED = [algorithm for algorithm in ALGORITHMS.values() if algorithm.priced]
+BY_CLASS = {algorithm.class_name: algorithm for algorithm in ALGORITHMS.values()}
+"""By the name in agent.json."""
+
+
+def find(name: str, among: Iterable[Algorithm] = ALGORITHMS.values()) -> Algorithm:
+    """The algorithm of a name, in whatever case and with "_" for "-"; a `UserError` suggests the nearest known name."""
+    folded = name.casefold().replace("_", "-")
+    known = [algorithm.name for algorithm in among]
+    if folded not in known:
+        raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(known)}{suggestion(folded, known)}")
+    return ALGORITHMS[folded]
