@@ -17,7 +17,7 @@ from vpac.cli import main  # noqa: E402
 from vpac.deep import VPACPPO, load_policy  # noqa: E402
 from vpac.deep.options import Options  # noqa: E402
 from vpac.envs import RememberReturn, spec_of  # noqa: E402
-from vpac.envs.make import Wanted  # noqa: E402
+from vpac.envs.make import EnvOverrides  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
 from vpac.evaluation import evaluate, load_agent  # noqa: E402
 from vpac.lab.kinds.agents import find_agents  # noqa: E402
@@ -52,7 +52,7 @@ def test_an_agent_is_measured_only_where_it_fits(tmp_path):
     VPACPPO("vpac/CatchUp-v0", psi=0.1, envs=2, hidden=(4,)).save(tmp_path / "agent")
     policy = load_agent(tmp_path / "agent")
     with pytest.raises(UserError, match="CartPole-v1 has Box observations; this policy takes Discrete ones"):
-        find_agents(str(tmp_path / "agent"), tmp_path, Wanted("CartPole-v1"))
+        find_agents(str(tmp_path / "agent"), tmp_path, EnvOverrides("CartPole-v1"))
     with pytest.raises(UserError, match=r"has \d+ numbers to see and 4 actions to choose from; this policy takes"):
         evaluate(policy, "vpac/FourRooms-v0", 2)
 
@@ -101,7 +101,7 @@ def test_a_policy_that_remembers_its_return_says_so(tmp_path, env):
     found = [evaluate(each, env, 5, seed=1).returns for each in (agent, policy, again, load_agent(tmp_path / "agent"))]
     assert all(np.array_equal(found[0], other) for other in found[1:])
     assert agent.memory == policy.memory == again.memory == {"gamma": 0.9}
-    ((acts, where),) = find_agents(str(tmp_path / "agent"), tmp_path, Wanted(env, wrappers=())).values()
+    ((acts, where),) = find_agents(str(tmp_path / "agent"), tmp_path, EnvOverrides(env, wrappers=())).values()
     assert np.array_equal(evaluate(acts, where, 5, seed=1).returns, found[0])
 
 

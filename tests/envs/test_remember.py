@@ -11,7 +11,7 @@ import reference
 from shop import shop
 from vpac import FiniteMDP, oracle
 from vpac.envs import RememberReturn, check_env, make_env, remembering, spec_of
-from vpac.envs.make import recipe_of
+from vpac.envs.make import EnvRecipe
 from vpac.envs.remember import memory_of, return_range
 from vpac.errors import UserError
 
@@ -93,7 +93,7 @@ def test_whole_numbers_become_a_vector_or_stay():
 
 def test_it_is_made_again_from_its_recipe():
     spec = spec_of("vpac/CatchUp-v0", [("RememberReturn", GRID)])
-    recipe = recipe_of(spec)
+    recipe = EnvRecipe.of(spec)
     assert recipe.wrappers[0][0] == "RememberReturn"
     assert memory_of(recipe.make()) == GRID
     assert memory_of(gymnasium.make("vpac/CatchUp-v0")) is None

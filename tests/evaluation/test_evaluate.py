@@ -208,7 +208,7 @@ def test_mistakes_are_named():
         (first, Bad(), "reward is nan in step 1 of episode 0"),
         (first, "vpac/FourRoms-v0", "did you mean 'vpac/FourRooms-v0'"),
         (first, 3, "got int"),
-        (first, lambda: 3, "a function that made int"),
+        (first, lambda: 3, "must inherit from the gymnasium.Env class, actual class: <class .int.>"),
     ):
         with pytest.raises(UserError, match=match):
             vpac.evaluate(agent, env, 5)

@@ -21,7 +21,7 @@ import pytest
 from forging import forge
 from tiny import little
 from vpac.cli.watch import Watch
-from vpac.envs.make import Wanted
+from vpac.envs.make import EnvOverrides
 from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment
@@ -214,7 +214,7 @@ def test_naming_an_environment_names_no_other_code(tmp_path, monkeypatch, wrappe
     about = {"env": "named:CartPoleEnv", "arguments": {}, "wrappers": [[wrapper, {}]]}
     forge(tmp_path / "agent", about)
     with pytest.raises(UserError, match=f"names a wrapper of its environment by an import path, '{wrapper}'"):
-        find_agents(str(tmp_path / "agent"), tmp_path, Wanted("named:CartPoleEnv"))
+        find_agents(str(tmp_path / "agent"), tmp_path, EnvOverrides("named:CartPoleEnv"))
     assert not (tmp_path / "ran").exists()
 
 

@@ -17,7 +17,7 @@ from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
-    from vpac.envs.make import Wanted
+    from vpac.envs.make import EnvOverrides
 
 __all__ = ["gather", "key_values", "read_policy", "wanted", "wrappers"]
 
@@ -89,12 +89,12 @@ def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     return [(path, key_values(pairs)) for path, pairs in found]
 
 
-def wanted(verb: str, run: str, env: str | None, arguments: Sequence[str], wrap: Sequence[str]) -> Wanted:
+def wanted(verb: str, run: str, env: str | None, arguments: Sequence[str], wrap: Sequence[str]) -> EnvOverrides:
     """Where a run is to act, by --env, --set and --wrap of a verb; `--wrap none` is without wrappers."""
-    from vpac.envs.make import Wanted
+    from vpac.envs.make import EnvOverrides
 
     around = None if not wrap else [] if list(wrap) == ["none"] else wrappers(wrap)
-    return Wanted(env, key_values(arguments), around, f"vpac {verb} {shlex.quote(run)}")
+    return EnvOverrides(env, key_values(arguments), around, f"vpac {verb} {shlex.quote(run)}")
 
 
 def gather(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from vpac.deep.logs import History
 from vpac.deep.normaliser import RunningMoments
 from vpac.deep.rollout import Episode
 from vpac.deep.saved import AGENT, FORMAT, read_agent
-from vpac.envs.make import noted, remade
+from vpac.envs.make import env_from_record, env_to_record
 from vpac.errors import Newer, UserError
 from vpac.files import make_folder, read_pair, sync_folder, unwritable, write_pair
 from vpac.risk.budget import Multiplier
@@ -49,7 +49,7 @@ def save(agent: PPO, folder: Path) -> Path:
     data = {
         "format": FORMAT,
         "algorithm": type(agent).__name__,
-        **noted(agent.environments.name, agent.environments.recipe),
+        **env_to_record(agent.environments.name, agent.environments.recipe),
         "seed": agent.seed,
         "preset": agent.preset,
         "options": agent.options.as_dict(),
@@ -94,7 +94,7 @@ def load(kind: type[T], folder: Path, env: Any = None) -> T:
         raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
     try:
         numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
-        made, arguments = remade(data, env, folder, word)
+        made, arguments = env_from_record(data, env, folder, word)
         agent = kind(made, seed=data["seed"], arguments=arguments or None, **(BEFORE | data["options"]))
         agent.preset = str(data.get("preset"))
         _restore(agent, data, numbers, folder)

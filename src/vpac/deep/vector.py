@@ -20,10 +20,10 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vpac.envs.answers import as_numbers, check_observation, five
-from vpac.envs.check import look_first
+from vpac.envs.answers import check_observation, checked_step, reward_array
+from vpac.envs.check import check_before_use
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import Recipe, make_env, recipe_of, remake, spec_of
+from vpac.envs.make import EnvRecipe, make_env, name_of, remake, spec_of
 from vpac.envs.registration import NOISY_TASKS, NoisyTask
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
@@ -68,7 +68,7 @@ class Environments(Protocol):
     action_space: spaces.Space[Any]
     same_step: bool
     """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
-    recipe: Recipe | None
+    recipe: EnvRecipe | None
     """How one is made again; None: plain data cannot say."""
     limit: int | None
     """Steps after which an episode is cut off, if that is known."""
@@ -164,11 +164,13 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
             "backend='gymnasium'"
         )
     first = make_env(env, **given)
-    look_first(env, lambda: make_env(env, **given), arguments=given)
+    check_before_use(env, lambda: make_env(env, **given), arguments=given)
     if isinstance(env, gymnasium.Env) and n > 1:
         why = ": pass envs=1, or its id, its class or a function that makes one"
-        return Loop([first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first), recipe_of(env))
-    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), recipe_of(env, **given))
+        return Loop(
+            [first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first), EnvRecipe.of(env)
+        )
+    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), EnvRecipe.of(env, **given))
 
 
 def remembering(
@@ -224,17 +226,12 @@ def critic_row(info: Any, size: int, name: str) -> FloatArray:
     return row
 
 
-def name_of(env: gymnasium.Env[Any, Any]) -> str:
-    """What it is called."""
-    return env.spec.id if env.spec else type(env.unwrapped).__name__
-
-
 class Loop(OneLane):
     """Gymnasium environments, one after the other; less work for each step than Gymnasium's own vector."""
 
     same_step = False
 
-    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, recipe: Recipe | None = None) -> None:
+    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, recipe: EnvRecipe | None = None) -> None:
         self.envs, self.name, self.n, self.recipe = envs, name, len(envs), recipe
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
         self._over = np.zeros(self.n, bool)
@@ -260,7 +257,7 @@ class Loop(OneLane):
             if self._over[i]:
                 self._keep(i, *env.reset(), by="reset")
             else:
-                seen, rewards[i], terminated[i], truncated[i], info = five(env, actions[i], self.name)
+                seen, rewards[i], terminated[i], truncated[i], info = checked_step(env, actions[i], self.name)
                 self._keep(i, seen, info, by="step")
         self._over = terminated | truncated
         found, extras = self._seen.copy(), self._extras.copy() if self.critic_inputs else None
@@ -295,7 +292,7 @@ class OfGymnasium(OneLane):
                 f"envs={env.num_envs}; backend='envpool' makes it"
             )
         self.env, self.n = env, env.num_envs
-        self.recipe: Recipe | None = None
+        self.recipe: EnvRecipe | None = None
         self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -321,7 +318,7 @@ class OfGymnasium(OneLane):
             else:
                 for i in np.flatnonzero(over):
                     successors[i] = info["final_obs"][i]
-        return Step(seen, as_numbers(rewards, self.name), terminated, truncated, successors)
+        return Step(seen, reward_array(rewards, self.name), terminated, truncated, successors)
 
     def close(self) -> None:
         """Let go of it."""
@@ -354,7 +351,7 @@ class OfEnvPool:
 
     def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
         self.name, self.n = name, n
-        self.recipe: Recipe | None = Recipe(name, dict(arguments or {}))
+        self.recipe: EnvRecipe | None = EnvRecipe(name, dict(arguments or {}))
         self.lanes: tuple[slice, ...] = (slice(0, n),) if n == 1 else (slice(0, n // 2), slice(n // 2, n))
         self._task, self._options = name, dict(arguments or {})
         self._ids = [np.arange(lane.stop - lane.start, dtype=np.int32) for lane in self.lanes]
@@ -424,7 +421,7 @@ class NoisyPool(OfEnvPool):
 
     def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
         super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
-        self.name, self.recipe = task.id, Recipe(task.id, dict(arguments))
+        self.name, self.recipe = task.id, EnvRecipe(task.id, dict(arguments))
         self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
         low, high = task.noise.get("low"), task.noise.get("high")
         self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high

@@ -12,7 +12,17 @@ from gymnasium import spaces
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["Broken", "Step", "as_numbers", "check_observation", "five", "number", "read_reset", "read_step", "same"]
+__all__ = [
+    "Broken",
+    "Step",
+    "check_observation",
+    "checked_step",
+    "number",
+    "read_reset",
+    "read_step",
+    "reward_array",
+    "same",
+]
 
 PLAIN = {float, int, np.float64, np.float32}
 """Types of rewards that need no second look."""
@@ -63,7 +73,7 @@ def read_step(env: gymnasium.Env[Any, Any], action: Any, remarks: list[str], see
     return Step(observation, _reward(reward), over, over and not terminated)
 
 
-def five(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:
+def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:
     """Take a step; its five parts, the reward a number, finite or not. Every step of every loop passes here, so it is quick.
 
     Args:
@@ -97,7 +107,7 @@ def _five(answer: Any) -> tuple[Any, ...]:
     return answer
 
 
-def as_numbers(rewards: Any, name: str) -> FloatArray:
+def reward_array(rewards: Any, name: str) -> FloatArray:
     """The rewards of a vector environment; text is none, though NumPy would read it."""
     found = np.asarray(rewards)
     if found.dtype.kind not in "fiub":

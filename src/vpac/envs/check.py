@@ -36,13 +36,13 @@ from vpac.typing import FloatArray
 
 __all__ = [
     "Findings",
+    "check_before_use",
     "check_env",
-    "global_noise_kept",
-    "look_first",
     "look_over",
-    "looked_at",
     "refuse",
+    "restore_global_rng",
     "seen_without_a_step",
+    "skip_checks",
 ]
 
 EPISODES = 3
@@ -316,7 +316,7 @@ LOOKING: ContextVar[bool] = ContextVar("LOOKING", default=True)
 
 
 @contextmanager
-def looked_at() -> Iterator[None]:
+def skip_checks() -> Iterator[None]:
     """Look at nothing for a while: the runs of a study, whose environments were looked at before the first of them."""
     token = LOOKING.set(False)
     try:
@@ -325,7 +325,7 @@ def looked_at() -> Iterator[None]:
         LOOKING.reset(token)
 
 
-def look_first(
+def check_before_use(
     given: Any,
     make: Callable[[], gymnasium.Env[Any, Any]],
     *,
@@ -345,7 +345,7 @@ def look_first(
     if isinstance(given, gymnasium.Env):
         refuse(given, seen_without_a_step(given, learning), what)
     elif LOOKING.get() and not _is_known(given, arguments or {}, learning):
-        with global_noise_kept(), watched():
+        with restore_global_rng(), watched():
             _look(given, make, learning, what)
         _remember(given, arguments or {}, learning)
 
@@ -400,7 +400,7 @@ def _spec(given: Any, arguments: Mapping[str, Any]) -> EnvSpec:
 
 
 @contextmanager
-def global_noise_kept() -> Iterator[None]:
+def restore_global_rng() -> Iterator[None]:
     """Put the global generators of Python, NumPy and, where it is loaded, PyTorch back as they were."""
     torch = sys.modules.get("torch")
     ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002

@@ -1,6 +1,8 @@
-"""Which import paths this process' user has named. An import path is code, and a file must not say what is imported.
+"""From what users write to environments: the one maker for learners, evaluation, the command line and the lab.
 
-One function, `make_env`, for every verb and learner. What is imported is what the user names; files of learners never name it.
+`make_env` takes an id, an import path, a class, a function, a specification, a `FiniteMDP` or an environment. `EnvRecipe` says
+the same as plain data, for files. An import path is code (`os:system` is one), so a file never decides what is imported: a path
+that a file names is used only if the user has named it in the same process.
 """
 
 from __future__ import annotations
@@ -20,48 +22,28 @@ from typing import Any, Self
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
-from vpac.envs import noise
+from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.observations import flattened
 from vpac.errors import UserError, suggestion
 
-__all__ = [
-    "OWN",
-    "Recipe",
-    "Wanted",
-    "Wrap",
-    "allow_import",
-    "as_given",
-    "is_named_by_user",
-    "is_wrapper_named",
-    "make_env",
-    "noted",
-    "recipe_of",
-    "remade",
-    "remake",
-    "spec_of",
-]
-
 NAMED: set[str] = set()
-"""Import paths of environments and wrappers that were named; what is read from files does not get here."""
+"""Import paths of environments and wrappers that the user has named."""
 
 
 def allow_import(path: str) -> None:
-    """Note that the user has named this; of what has no module in it nothing needs to be noted."""
+    """Record that the user has named an import path; an id without a module needs no record."""
     if ":" in path:
         NAMED.add(path)
 
 
 def is_named_by_user(path: str) -> bool:
-    """Whether an environment that a file names may be made: a registered id, or an import path that the user named, too.
-
-    An import path is code: `os:system` is one. A file must not say what is imported.
-    """
+    """Whether an environment that a file names may be made: a registered id, or an import path that the user has named."""
     return ":" not in path or path in NAMED
 
 
 def is_wrapper_named(path: str) -> bool:
-    """Whether a wrapper that a file names may be used: one of ours, one that the user named, or a class of wrappers that is
-    written in a module from which the user named something."""
+    """Whether a wrapper that a file names may be used: one of ours, one that the user has named, or a wrapper class defined in
+    a module from which the user has named something."""
     if is_named_by_user(path):
         return True
     module, _, attribute = path.rpartition(":")
@@ -69,51 +51,76 @@ def is_wrapper_named(path: str) -> bool:
         return False
     try:
         found = getattr(importlib.import_module(module), attribute, None)
-    except ImportError:  # which making the environment will say in full
+    except ImportError:  # reported in full when the environment is made
         return False
     return inspect.isclass(found) and issubclass(found, gymnasium.Wrapper) and found.__module__ == module
 
 
-OWN = {name: f"{noise.__name__}:{name}" for name in noise.__all__} | {
+NOISES = ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise")
+OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
     "RememberReturn": "vpac.envs.remember:RememberReturn"
 }
-"""Where the wrappers are that have short names."""
+"""Import paths of the wrappers that have short names."""
+SHORT_NAMES = {path: name for name, path in OWN_WRAPPERS.items()}
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
 
 def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
-    """An environment that learners can use, or a `UserError` that says what is wrong and what is near.
+    """Make an environment that learners can use; a `UserError` names the mistake and the nearest right spelling.
 
     Args:
         env: a Gymnasium id (`CartPole-v1`), an id with the module that registers it (`package.module:Name-v0`), the import path
-            of a class or of a function that makes one (`package.module:Class`), such a class or function, an `EnvSpec`, or an
-            environment.
+            of a class or of a function that makes one (`package.module:Class`), such a class or function, an `EnvSpec`, a
+            `FiniteMDP`, or an environment.
         wrap: wrappers, the innermost first; each an import path, or a pair of it and its arguments.
-        arguments: of the environment; `max_episode_steps` is Gymnasium's limit. An environment that is there takes none.
+        arguments: of the environment; `max_episode_steps` is Gymnasium's limit. An existing environment takes none.
 
     Observations that are dictionaries, tuples or matrices are flattened; images are refused.
     """
-    return flattened(as_given(env, wrap, **arguments))
+    return flattened(make_unflattened(env, wrap, **arguments))
 
 
-def as_given(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
-    """The same with the observations that it has, for policies of others."""
-    if isinstance(env, gymnasium.Env):
+def make_unflattened(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
+    """`make_env` with the observations as they are, for policies that are not ours."""
+    if isinstance(env, gymnasium.Env | FiniteMDP):
         if arguments:
             raise UserError(
                 f"{env} is made already and takes no argument {next(iter(arguments))!r}: pass its id or class"
             )
-        made = env
+        made = env.to_gymnasium() if isinstance(env, FiniteMDP) else env
     else:
         made = _make(spec_of(env, **arguments), arguments)
-    for wrapper in _wrappers(wrap):
+    for wrapper in _wrapper_specs(wrap):
         made = _wrapped(made, wrapper)
     return made
 
 
+def remake(spec: EnvSpec | None, advice: str = "") -> gymnasium.Env[Any, Any]:
+    """Make another environment with the specification of an existing one; `advice` is added to the error message."""
+    reason: object = "it has no specification, because it was not made with gymnasium.make"
+    if spec is not None:
+        try:
+            return gymnasium.make(spec)
+        except Exception as error:  # whatever constructors and wrappers raise
+            reason = error
+    raise UserError(f"this environment cannot be made again ({reason}){advice}")
+
+
+def name_of(env: Any) -> str:
+    """A name for anything that `make_env` takes: the id, the name of the class or function, or a short description."""
+    if isinstance(env, str):
+        return env
+    spec = env if isinstance(env, EnvSpec) else getattr(env, "spec", None)
+    if isinstance(spec, EnvSpec):
+        return spec.id
+    if isinstance(env, FiniteMDP):
+        return repr(env)
+    return getattr(env, "__name__", None) or type(getattr(env, "unwrapped", env)).__name__
+
+
 def spec_of(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> EnvSpec:
-    """The recipe for `make_env(env, wrap, **arguments)`, from which `gymnasium.make` makes any number of them."""
+    """The specification of `make_env(env, wrap, **arguments)`, from which `gymnasium.make` makes any number of environments."""
     if isinstance(env, str):
         found = _spec_by_name(env)
     elif isinstance(env, EnvSpec):
@@ -130,7 +137,7 @@ def spec_of(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> EnvSpec
     if "max_episode_steps" in given:
         spec.max_episode_steps = _limit(given.pop("max_episode_steps"))
     spec.kwargs = {**spec.kwargs, **given}
-    spec.additional_wrappers += tuple(_wrappers(wrap))
+    spec.additional_wrappers += tuple(_wrapper_specs(wrap))
     return spec
 
 
@@ -148,7 +155,7 @@ def _spec_by_name(name: str) -> EnvSpec:
     home = _imported(module, name)
     if rest in gymnasium.registry:
         found = deepcopy(_registered(rest, name))
-        found.id = name  # so that whoever asks where it is from is told the module, too
+        found.id = name  # with the module that registers it
         return found
     creator = getattr(home, rest, None)
     if callable(creator):
@@ -164,14 +171,9 @@ def _registered(identity: str, name: str) -> EnvSpec:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
-        own = (
-            ""
-            if ":" in name
-            else f", and one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
-        )
-        raise UserError(
-            f"unknown environment {name!r}{near or f'; `vpac list` shows those that can be solved{own}'}"
-        ) from None
+        own = f", and one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
+        unknown = f"; `vpac list` shows those that can be solved{'' if ':' in name else own}"
+        raise UserError(f"unknown environment {name!r}{near or unknown}") from None
 
 
 def _imported(module: str, name: str) -> Any:
@@ -200,7 +202,7 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
         if absent and "mujoco" in str(error).casefold():
             raise UserError(f"{spec.id} needs MuJoCo: pip install 'vpac[mujoco]'") from None
         raise UserError(f"{spec.id} cannot be made: {error}") from None
-    except Exception as error:  # whatever a constructor makes of arguments that it cannot use
+    except Exception as error:  # whatever a constructor raises
         reason = f"{type(error).__name__}: {str(error).split(' was raised from the environment creator')[0]}"
         entry = spec.entry_point
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
@@ -211,7 +213,7 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
 
 
 def _missing_argument(name: str, creator: Any, given: Mapping[str, Any]) -> str:
-    """What to say of arguments that a constructor needs and did not get; empty if it got all."""
+    """The message about required arguments that were not given; empty if all were."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     needed = [
         key
@@ -225,7 +227,7 @@ def _missing_argument(name: str, creator: Any, given: Mapping[str, Any]) -> str:
 
 
 def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> str:
-    """What to say of the first argument that a constructor does not know; empty if it knows all."""
+    """The message about the first argument that a constructor does not take; empty if it takes all."""
     known = inspect.signature(creator).parameters if callable(creator) else {}
     unknown = [key for key in arguments if key not in (*known, "max_episode_steps")]
     if not unknown or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
@@ -234,13 +236,13 @@ def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> 
 
 
 def _nearest_stem(name: str) -> str:
-    """A suggestion for a name without the namespace and version that are most of what an id consists of."""
+    """A suggestion for a name that lacks the namespace and the version of an id."""
     by_stem = {known.rpartition("/")[2].rpartition("-v")[0].casefold(): known for known in gymnasium.registry}
     near = difflib.get_close_matches(name.casefold(), by_stem, n=1, cutoff=0.5)
     return f"; did you mean {by_stem[near[0]]!r}?" if near else ""
 
 
-def _wrappers(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
+def _wrapper_specs(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
     found = []
     for given in [wrap] if isinstance(wrap, str) else wrap:
         path, arguments = (given, {}) if isinstance(given, str) else given
@@ -251,12 +253,12 @@ def _wrappers(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
 def _wrapper_path(path: str) -> str:
     module, colon, name = path.rpartition(":")
     if not colon:
-        if path not in OWN:
+        if path not in OWN_WRAPPERS:
             raise UserError(
-                f"unknown wrapper {path!r}: expected {', '.join(OWN)} or an import path package.module:Wrapper"
-                f"{suggestion(path, OWN)}"
+                f"unknown wrapper {path!r}: expected {', '.join(OWN_WRAPPERS)} or an import path package.module:Wrapper"
+                f"{suggestion(path, OWN_WRAPPERS)}"
             )
-        return OWN[path]
+        return OWN_WRAPPERS[path]
     allow_import(path)
     home = _imported(module, path)
     if not callable(getattr(home, name, None)):
@@ -275,7 +277,7 @@ def _wrapped(env: gymnasium.Env[Any, Any], wrapper: WrapperSpec) -> gymnasium.En
         made = creator(env, **arguments)
     except UserError as error:
         raise UserError(f"wrapper {wrapper.name}: {error}") from None
-    except Exception as error:  # whatever somebody's wrapper raises
+    except Exception as error:  # whatever a wrapper raises
         unknown = _unknown_argument(f"wrapper {wrapper.name}", creator, arguments)
         raise UserError(
             unknown or f"wrapper {wrapper.name} cannot be put around {env} ({type(error).__name__}: {error})"
@@ -285,24 +287,9 @@ def _wrapped(env: gymnasium.Env[Any, Any], wrapper: WrapperSpec) -> gymnasium.En
     return made
 
 
-def remake(spec: EnvSpec | None, why: str = "") -> gymnasium.Env[Any, Any]:
-    """An environment from its specification: a new one, with the same arguments and wrappers."""
-    reason: object = "it has no specification, because it was not made with gymnasium.make"
-    if spec is not None:
-        try:
-            return gymnasium.make(spec)
-        except Exception as error:  # whatever constructors and wrappers make of it
-            reason = error
-    raise UserError(f"this environment cannot be made again ({reason}){why}")
-
-
-SHORT = {path: name for name, path in OWN.items()}
-"""The short names of our wrappers, by import path."""
-
-
 @dataclass(frozen=True)
-class Recipe:
-    """A name, arguments and wrappers; `make_env` takes all three."""
+class EnvRecipe:
+    """How an environment is made, as plain data: the arguments of `make_env`."""
 
     env: str
     """The name that the user gave: an id, or an import path."""
@@ -310,6 +297,27 @@ class Recipe:
     """Of the environment."""
     wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Each a path and its arguments, the innermost first."""
+
+    @classmethod
+    def of(cls, env: Any, **arguments: Any) -> Self | None:
+        """The recipe of anything that `make_env` takes; None if plain data cannot say how it is made."""
+        if isinstance(env, FiniteMDP):
+            return None
+        spec = env.spec if isinstance(env, gymnasium.Env) else spec_of(env, **arguments)
+        if spec is None or not _is_found_by_name(spec):
+            return None
+        base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
+        before = list(base.additional_wrappers) if base else []
+        wrappers = list(spec.additional_wrappers)
+        if wrappers and wrappers[-1].name == "FlattenObservation":
+            del wrappers[-1]  # `make_env` adds it again
+        if wrappers[: len(before)] != before or any(one.kwargs is None for one in wrappers):
+            return None
+        limited = spec.max_episode_steps != (base.max_episode_steps if base else None)
+        arguments = spec.kwargs | ({"max_episode_steps": spec.max_episode_steps} if limited else {})
+        added = wrappers[len(before) :]
+        pairs = tuple((SHORT_NAMES.get(one.entry_point, one.entry_point), dict(one.kwargs or {})) for one in added)
+        return cls(spec.id, arguments, pairs)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self | None:
@@ -325,21 +333,13 @@ class Recipe:
                 return None
         return cls(env, arguments, tuple((path, given) for path, given in wrappers))
 
-    @property
-    def plain(self) -> bool:
-        """Whether JSON can write it."""
-        try:
-            json.dumps([self.arguments, self.wrappers], allow_nan=False)
-        except (TypeError, ValueError):
-            return False
-        return True
-
     def make(self, **more: Any) -> gymnasium.Env[Any, Any]:
-        """An environment; `more` are arguments that come on top."""
+        """Make an environment; `more` are additional arguments."""
         return make_env(self.env, self.wrappers, **{**self.arguments, **more})
 
     def parts(self) -> tuple[Any, dict[str, Any]]:
-        """As makers of environments take it: a name and arguments or, with wrappers or an import path, a specification."""
+        """An environment and its arguments, as learners take them: the name or, with wrappers or an import path, a
+        specification without further arguments."""
         if self.wrappers or ":" in self.env:
             return spec_of(self.env, self.wrappers, **self.arguments), {}
         return self.env, dict(self.arguments)
@@ -351,35 +351,35 @@ class Recipe:
         return next((path for path, _ in self.wrappers if not is_wrapper_named(path)), "")
 
     def flags(self) -> str:
-        """What to add to a command so that all of it is named; wrappers only if naming the environment is not enough."""
+        """The options of a command that name all of it; wrappers only if naming the environment is not enough."""
         module = self.env.partition(":")[0]
         named = all(":" not in path or path.startswith(f"{module}:") for path, _ in self.wrappers)
         wrap = [word for pair in self.wrappers for word in ("--wrap", *_wrapper_words(pair))]
         return shlex.join(["--env", self.env, *([] if named else wrap)])
 
-    def words(self) -> str:
-        """In words, on one line."""
+    def describe(self) -> str:
+        """A description of one line."""
         found = " ".join([self.env, *_pairs(self.arguments)])
         around = " and ".join(" ".join(_wrapper_words(pair)) for pair in self.wrappers)
         return found + (f", wrapped by {around}" if around else "")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Where a user wants an agent to act; what is left out is as it was in training, if the environment is the same."""
+class EnvOverrides:
+    """What a user says about the environment of a stored agent; the rest is as in training, if the environment is the same."""
 
     env: str | None = None
-    """Another name; None: the one that it learned in."""
+    """The environment's name; None: that of training."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Beside those of training, or instead of them."""
+    """Added to those of training; equal names are replaced."""
     wrappers: Sequence[tuple[str, dict[str, Any]]] | None = None
-    """Instead of those of training; None: those."""
+    """Instead of those of training; None: those of training."""
     command: str = ""
-    """What the user typed, for advice: `vpac evaluate RUN`; empty: it was a call from Python."""
+    """The command line for advice in messages, `vpac evaluate RUN`; empty: a call from Python."""
     call: str = "load_agent"
-    """Which one."""
+    """The name of that call."""
 
-    def settle(self, stored: Recipe | None, where: object, name: object = "") -> tuple[Recipe, str]:
+    def apply(self, stored: EnvRecipe | None, where: object, name: object = "") -> tuple[EnvRecipe, str]:
         """The recipe, and a remark on what of it came from the file; empty if nothing did.
 
         Args:
@@ -390,16 +390,11 @@ class Wanted:
         same = stored is not None and self.env in (None, stored.env, _with_module(self.env, stored.env))
         if not same or stored is None:
             if self.env is None:
-                raise UserError(
-                    f"{where} does not say how its environment, {name}, was made: name one, {self.command} --env ENV"
-                    if self.command
-                    else f"{where} does not say how its environment, {name}, was made: pass it, {self.call}(path, env)"
-                )
-            return Recipe(self.env, dict(self.arguments), tuple(self.wrappers or ())), (
-                f"{where} does not say with which arguments and wrappers it learned: taken as given"
-                if stored is None and self.env == name
-                else ""
-            )
+                advice = f"name one, {self.command} --env ENV" if self.command else f"pass it, {self.call}(path, env)"
+                raise UserError(f"{where} does not say how its environment, {name}, was made: {advice}")
+            unknown = stored is None and self.env == name
+            remark = f"{where} does not say with which arguments and wrappers it learned: taken as given"
+            return EnvRecipe(self.env, dict(self.arguments), tuple(self.wrappers or ())), remark if unknown else ""
         if self.env is not None:
             allow_import(self.env)
             stored = replace(stored, env=self.env)
@@ -411,9 +406,9 @@ class Wanted:
         self._check(chosen, where)
         taken = _pairs({key: value for key, value in stored.arguments.items() if key not in self.arguments})
         taken += ["its wrappers"] if stored.wrappers and self.wrappers is None else []
-        return chosen, f"{where}: in {chosen.words()} (from its training: {', '.join(taken)})" if taken else ""
+        return chosen, f"{where}: in {chosen.describe()} (from its training: {', '.join(taken)})" if taken else ""
 
-    def _check(self, chosen: Recipe, where: object) -> None:
+    def _check(self, chosen: EnvRecipe, where: object) -> None:
         """Refuse what only a file names by an import path."""
         path = chosen.unnamed()
         if not path:
@@ -428,15 +423,19 @@ class Wanted:
         )
 
 
-def noted(name: str, recipe: Recipe | None) -> dict[str, Any]:
-    """What a file says of an environment; `Recipe.read` reads it."""
-    if recipe is None or not recipe.plain:
+def env_to_record(name: str, recipe: EnvRecipe | None) -> dict[str, Any]:
+    """The entries of a file about an environment, which `EnvRecipe.read` reads; only its name if JSON cannot say more."""
+    try:
+        json.dumps([recipe.arguments, recipe.wrappers] if recipe else None, allow_nan=False)
+    except (TypeError, ValueError):
+        recipe = None
+    if recipe is None:
         return {"env": name, "arguments": None, "wrappers": []}
     return {"env": recipe.env, "arguments": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
 
 
-def remade(data: Mapping[str, Any], env: Any, where: object, kind: str) -> tuple[Any, dict[str, Any]]:
-    """The environment of a file for a learner of this kind, as `Recipe.parts` gives it.
+def env_from_record(data: Mapping[str, Any], env: Any, where: object, kind: str) -> tuple[Any, dict[str, Any]]:
+    """The environment of a file for a learner of this kind, as `EnvRecipe.parts` gives it.
 
     Args:
         data: what the file says.
@@ -445,39 +444,18 @@ def remade(data: Mapping[str, Any], env: Any, where: object, kind: str) -> tuple
         where: the file.
         kind: whose `load` is called.
     """
-    stored = Recipe.read(data)
+    stored = EnvRecipe.read(data)
     if env is not None and not (isinstance(env, str) and stored is not None and env == stored.env):
         return env, {}
-    return Wanted(env, call=f"{kind}.load").settle(stored, where, data.get("env"))[0].parts()
-
-
-def recipe_of(env: Any, **arguments: Any) -> Recipe | None:
-    """The recipe of what `make_env` takes; None if plain data cannot say how it is made."""
-    spec = env.spec if isinstance(env, gymnasium.Env) else spec_of(env, **arguments)
-    if spec is None or not _is_found_by_name(spec):
-        return None
-    base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
-    before = list(base.additional_wrappers) if base else []
-    wrappers = list(spec.additional_wrappers)
-    if wrappers and wrappers[-1].name == "FlattenObservation":
-        del wrappers[-1]  # ours: `make_env` adds it again
-    if wrappers[: len(before)] != before or any(one.kwargs is None for one in wrappers):
-        return None
-    limit = spec.max_episode_steps != (base.max_episode_steps if base else None)
-    given = spec.kwargs | ({"max_episode_steps": spec.max_episode_steps} if limit else {})
-    return Recipe(spec.id, given, tuple(_pair(one) for one in wrappers[len(before) :]))
+    return EnvOverrides(env, call=f"{kind}.load").apply(stored, where, data.get("env"))[0].parts()
 
 
 def _is_found_by_name(spec: EnvSpec) -> bool:
-    """Whether its id leads to it again: a registered one, or an import path of what makes it."""
+    """Whether its id finds it again: a registered id, or an import path of what makes it."""
     if spec.id in gymnasium.registry or isinstance(spec.entry_point, str):
         return True
     module, _, name = spec.id.partition(":")
     return module != "__main__" and getattr(sys.modules.get(module), name, None) is spec.entry_point
-
-
-def _pair(wrapper: WrapperSpec) -> tuple[str, dict[str, Any]]:
-    return SHORT.get(wrapper.entry_point, wrapper.entry_point), dict(wrapper.kwargs or {})
 
 
 def _with_module(given: str | None, stored: str) -> str | None:

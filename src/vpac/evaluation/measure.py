@@ -11,10 +11,11 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from vpac.checks import MOST_EPISODES, whole
-from vpac.envs.check import global_noise_kept
+from vpac.envs.check import restore_global_rng
+from vpac.envs.make import name_of
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
-from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, play, several, what_it_is
+from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, play, several
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport
@@ -60,7 +61,7 @@ def evaluate(
     check_first(env, callable(getattr(agent, "act", None)))
     made = several(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
     about = {
-        "agent": _name(agent), "env": what_it_is(env), "episodes": episodes, "seed": seed, "envs": made.env.num_envs,
+        "agent": _name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.env.num_envs,
         "deterministic": bool(deterministic),
     }  # fmt: skip
     noise, world = np.random.SeedSequence(seed).spawn(2)
@@ -68,7 +69,7 @@ def evaluate(
         actor = Actor(
             agent, made.env.single_observation_space, made.env.single_action_space, made.env.num_envs, deterministic
         )
-        with global_noise_kept(), shown(progress, episodes, what_it_is(env)) as tell:
+        with restore_global_rng(), shown(progress, episodes, name_of(env)) as tell:
             actor.begin(noise)
             columns = play(made, actor, episodes, gamma, world, tell)
     finally:

@@ -18,11 +18,10 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from vpac.envs.answers import as_numbers, five
-from vpac.envs.check import look_first
+from vpac.envs.answers import checked_step, reward_array
+from vpac.envs.check import check_before_use
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import as_given, remake
-from vpac.envs.observations import flattened
+from vpac.envs.make import make_env, make_unflattened, name_of
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Diverged, UserError
 from vpac.evaluation.actors import Actor
@@ -38,7 +37,6 @@ __all__ = [
     "play",
     "seeds_from",
     "several",
-    "what_it_is",
 ]
 
 LONGEST = 1_000_000
@@ -70,7 +68,7 @@ def play(
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
         observations, rewards, ends, cuts, _ = env.step(actor.actions(observations, fresh))
-        rewards = as_numbers(rewards, "the environment")
+        rewards = reward_array(rewards, "the environment")
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
             bad = int(np.flatnonzero(counted & ~np.isfinite(rewards))[0])
@@ -161,7 +159,7 @@ def several(env: Any, count: int, flat: bool) -> Several:
                 f"metadata['autoreset_mode'] to be a gymnasium.vector.AutoresetMode, got {mode!r}"
             )
         return Several(env, mode, ours=False)
-    made, name = _makers(env, count, flat), what_it_is(env)
+    made, name = _makers(env, count, flat), name_of(env)
     try:
         vector = SyncVectorEnv([_read(one, name) for one in made], autoreset_mode=AutoresetMode.DISABLED)
     except RuntimeError as error:
@@ -178,7 +176,7 @@ class Read(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """A step of the environment."""
-        return five(self.env, action, self.name)
+        return checked_step(self.env, action, self.name)
 
 
 def _read(make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
@@ -188,7 +186,7 @@ def _read(make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> Callable[[]
 def check_first(env: Any, learning: bool) -> None:
     """Look whether something can be measured in an environment, as far as it is not known (`vpac.envs.check`)."""
     if isinstance(env, str | EnvSpec | gymnasium.Env) or (callable(env) and not isinstance(env, FiniteMDP | VectorEnv)):
-        look_first(env, lambda: one_environment(env, False), learning=learning)
+        check_before_use(env, lambda: one_environment(env, False), learning=learning)
 
 
 def _makers(env: Any, count: int, flat: bool) -> list[Callable[[], gymnasium.Env[Any, Any]]]:
@@ -202,32 +200,12 @@ def _makers(env: Any, count: int, flat: bool) -> list[Callable[[], gymnasium.Env
 
 def one_environment(env: Any, flat: bool) -> gymnasium.Env[Any, Any]:
     """A single environment, its observations flattened or as they are; an object is used itself, perhaps in a wrapper."""
-    made = _one(env)
-    return flattened(made) if flat else made
+    return make_env(env) if flat else make_unflattened(env)
 
 
 def is_users(env: gymnasium.Env[Any, Any], given: Any) -> bool:
     """Whether an environment is the user's own object, which is not ours to close."""
     return isinstance(given, gymnasium.Env) and env.unwrapped is given.unwrapped
-
-
-def _one(env: Any) -> gymnasium.Env[Any, Any]:
-    if isinstance(env, gymnasium.Env):
-        return env
-    if isinstance(env, str):
-        return as_given(env)
-    if isinstance(env, EnvSpec):
-        return as_given(remake(env))
-    if isinstance(env, FiniteMDP):
-        return env.to_gymnasium()
-    made = env() if callable(env) else None
-    if not isinstance(made, gymnasium.Env):
-        found = "a function that made " + type(made).__name__ if callable(env) else type(env).__name__
-        raise UserError(
-            "expected a Gymnasium environment, its id, a function that makes one, a FiniteMDP or a vector environment, "
-            f"got {found}"
-        )
-    return made
 
 
 def as_remembered(env: Any, agent: Any) -> Any:
@@ -239,16 +217,4 @@ def as_remembered(env: Any, agent: Any) -> Any:
     def wrapped(made: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
         return made if memory_of(made) is not None else RememberReturn(made, **memory)
 
-    return wrapped(env) if isinstance(env, gymnasium.Env) else lambda: wrapped(_one(env))
-
-
-def what_it_is(env: Any) -> str:
-    """A name for the record."""
-    if isinstance(env, str):
-        return env
-    spec = env if isinstance(env, EnvSpec) else getattr(env, "spec", None)
-    if isinstance(spec, EnvSpec):
-        return spec.id
-    if isinstance(env, gymnasium.Env):
-        return type(env.unwrapped).__name__
-    return getattr(env, "__name__", None) or (repr(env) if isinstance(env, FiniteMDP) else type(env).__name__)
+    return wrapped(env) if isinstance(env, gymnasium.Env) else lambda: wrapped(make_unflattened(env))

@@ -35,12 +35,13 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vpac.checks import MOST_EPISODES, whole
-from vpac.envs.answers import five
-from vpac.envs.check import global_noise_kept
+from vpac.envs.answers import checked_step
+from vpac.envs.check import restore_global_rng
 from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.make import name_of
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
-from vpac.evaluation.play import LONGEST, as_remembered, check_first, is_users, one_environment, what_it_is
+from vpac.evaluation.play import LONGEST, as_remembered, check_first, is_users, one_environment
 from vpac.oracle.moments import check_gamma
 from vpac.oracle.policies import greedy
 from vpac.oracle.sources import VarianceSources
@@ -295,7 +296,7 @@ class Walker:
         return next(iter(iterate(self._answers, self.actor.actions(one, NEW_EPISODE))))
 
     def _step(self, action: Any) -> tuple[Any, float, bool]:
-        observation, reward, terminated, truncated, _ = five(self.env, action, what_it_is(self.given))
+        observation, reward, terminated, truncated, _ = checked_step(self.env, action, name_of(self.given))
         if not np.isfinite(float(reward)):
             raise UserError(f"the environment's reward is {reward}: expected a finite number")
         return observation, float(reward), bool(terminated or truncated)
@@ -386,7 +387,7 @@ def variance_sources(
     walker = Walker(agent, env, gamma, deterministic)
     student_quantile(level, starts - 1)  # refuses what is not a level
     rows = np.zeros((starts, 5))
-    with global_noise_kept(), shown(progress, starts, what_it_is(env)) as tell:
+    with restore_global_rng(), shown(progress, starts, name_of(env)) as tell:
         for number, child in enumerate(np.random.SeedSequence(whole(seed, "seed")).spawn(starts)):
             rows[number] = _one_start(walker, child, check=number < CHECKED)
             tell(number + 1)

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from vpac.envs.check import look_first
+from vpac.envs.check import check_before_use
 from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.make import Recipe, make_env, recipe_of, remake, spec_of
+from vpac.envs.make import EnvRecipe, make_env, spec_of
 from vpac.envs.remember import RememberReturn, memory_of, return_range
 from vpac.errors import UserError
 from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
@@ -186,7 +185,7 @@ class Environment:
     """The smallest action."""
     squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
     """Which coordinates of point observations have no bounds."""
-    recipe: Recipe | None = None
+    recipe: EnvRecipe | None = None
     """How it is made again; None: plain data cannot say."""
     memory: dict[str, Any] | None = None
     """Arguments of the `RememberReturn` around it; None: nothing is remembered."""
@@ -238,18 +237,18 @@ def open_environment(env: Any, options: Options) -> Environment:
         return _see_finite(env, repr(env), options.max_episode_steps, options)
 
     def make() -> gymnasium.Env[Any, Any]:
-        return make_env(remake(env) if isinstance(env, EnvSpec) else env)
+        return make_env(env)
 
     made = make()
-    look_first(env, make)
-    return replace(_see(made, options), recipe=recipe_of(env), memory=memory_of(made))
+    check_before_use(env, make)
+    return replace(_see(made, options), recipe=EnvRecipe.of(env), memory=memory_of(made))
 
 
 def _remembering(env: Any, options: Options) -> Any:
     """What a learner that remembers its return sees in place of an environment."""
     if isinstance(env, FiniteMDP):
         env = env.to_gymnasium(max_episode_steps=options.max_episode_steps)
-    made = make_env(remake(env) if isinstance(env, EnvSpec) else env)
+    made = make_env(env)
     if memory_of(made) is not None:
         return env
     given: dict[str, Any] = {"gamma": float(options.gamma)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.envs.answers import five
+from vpac.envs.answers import checked_step
 from vpac.liveness import advance, watched
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
 from vpac.tabular.behaviour import act, ratios
@@ -141,7 +141,9 @@ def train_gymnasium(
         total, discount, steps, terminated, truncated, cut = 0.0, 1.0, 0, False, False, False
         products, excesses = [], []
         while not (terminated or cut):
-            observation, paid, terminated, truncated, _ = five(env, action + environment.first_action, environment.name)
+            observation, paid, terminated, truncated, _ = checked_step(
+                env, action + environment.first_action, environment.name
+            )
             reward, steps = float(paid), steps + 1
             advance()
             cut = bool(truncated) or steps >= settings.limit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from vpac.envs.make import make_env, noted, remade
+from vpac.envs.make import env_from_record, env_to_record, make_env
 from vpac.errors import UserError
 from vpac.files import read_bytes, read_pair, write_pair
 from vpac.sealing import LARGEST, check_format, parse, sealed
@@ -35,7 +35,7 @@ def save(learner: Learner, folder: Path) -> Path:
         numbers |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
     data = {
         "format": FORMAT, "algorithm": type(learner).__name__,
-        **noted(learner.environment.name, learner.environment.recipe), "seed": learner.seed,
+        **env_to_record(learner.environment.name, learner.environment.recipe), "seed": learner.seed,
         "options": learner.options.as_dict(), "resets": learner._resets.bit_generator.state,
     }  # fmt: skip
     if learner._controller is not None:
@@ -65,7 +65,7 @@ def load(kind: type[L], folder: Path, env: Any) -> L:
     except (ValueError, TypeError, KeyError, SafetensorError) as error:
         raise UserError(f"{folder} does not hold a learner: {error!s:.200}") from None
     try:
-        made, arguments = remade(data, env, folder, kind.__name__)
+        made, arguments = env_from_record(data, env, folder, kind.__name__)
         learner = kind(make_env(made, **arguments) if arguments else made, seed=data["seed"], **data["options"])
         _restore(learner, data, numbers, folder)
     except UserError:

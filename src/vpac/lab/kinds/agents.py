@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from vpac.envs.make import Recipe, Wanted
+from vpac.envs.make import EnvOverrides, EnvRecipe
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.actors import check_fits, described, load_agent
 from vpac.evaluation.play import as_remembered
@@ -37,7 +37,7 @@ def stored_record(store: Store, name: str) -> Record:
     return record
 
 
-def stored_with(record: Record, made: Any, recipe: Recipe) -> Any:
+def stored_with(record: Record, made: Any, recipe: EnvRecipe) -> Any:
     """The agent of a run, for an environment made from a recipe; its task says how it was, its file what it learned."""
     try:
         if record.run.task["kind"] == "deep":
@@ -49,7 +49,7 @@ def stored_with(record: Record, made: Any, recipe: Recipe) -> Any:
         raise UserError(f"{record.run.name} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
 
 
-def _learner(record: Record, recipe: Recipe) -> Learner:
+def _learner(record: Record, recipe: EnvRecipe) -> Learner:
     from vpac.lab.kinds.task import learner_of
 
     there = {"env": recipe.env, "env_settings": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
@@ -92,19 +92,19 @@ class Trained:
     """What was read."""
     env: Any
     """What the file calls its environment."""
-    recipe: Recipe | None
+    recipe: EnvRecipe | None
     """Where it learned; None: the file does not say how that was made."""
-    ready: Callable[[gymnasium.Env[Any, Any], Recipe], Any]
+    ready: Callable[[gymnasium.Env[Any, Any], EnvRecipe], Any]
     """Loads it for an environment, made from a recipe."""
     remark: str = ""
     """What is worth saying of it."""
 
-    def settle(self, wanted: Wanted) -> tuple[Recipe, str]:
+    def settle(self, wanted: EnvOverrides) -> tuple[EnvRecipe, str]:
         """Where it is to act, and remarks: on it, and on what of that came from its file."""
-        recipe, words = wanted.settle(self.recipe, self.where, self.env)
+        recipe, words = wanted.apply(self.recipe, self.where, self.env)
         return recipe, "; ".join(filter(None, (self.remark, words)))
 
-    def load(self, made: gymnasium.Env[Any, Any], recipe: Recipe) -> Any:
+    def load(self, made: gymnasium.Env[Any, Any], recipe: EnvRecipe) -> Any:
         """The agent; one that does not fit the environment is refused."""
         agent = self.ready(made, recipe)
         acts_in = as_remembered(made, agent)
@@ -113,7 +113,7 @@ class Trained:
 
 
 def find_agents(
-    name: str, store: Path, wanted: Wanted | None = None, remark: Callable[[str], object] = lambda text: None
+    name: str, store: Path, wanted: EnvOverrides | None = None, remark: Callable[[str], object] = lambda text: None
 ) -> dict[str, tuple[Any, Any]]:
     """Agents by short names, each with the environment it is to act in, as `vpac.evaluate` takes it.
 
@@ -125,7 +125,7 @@ def find_agents(
     """
     found: dict[str, tuple[Any, Any]] = {}
     for one in find_trained(name, store):
-        recipe, words = one.settle(wanted or Wanted())
+        recipe, words = one.settle(wanted or EnvOverrides())
         if words:
             remark(words)
         made = recipe.make()
@@ -163,7 +163,7 @@ def short_name(folder: Path) -> str:
 def _saved(folder: Path, name: str) -> Trained:
     about = described(folder)
     return Trained(
-        name, str(folder), about.get("env"), Recipe.read(about), lambda made, recipe: load_agent(folder, made)
+        name, str(folder), about.get("env"), EnvRecipe.read(about), lambda made, recipe: load_agent(folder, made)
     )
 
 

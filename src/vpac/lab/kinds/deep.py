@@ -10,7 +10,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.errors import Diverged
 from vpac.interruption import patient, stop_if_asked
-from vpac.lab.kinds.task import recipe_of
+from vpac.lab.kinds.task import task_recipe
 from vpac.lab.store.place import Scratch
 from vpac.lab.store.run import Run, canonical
 from vpac.lab.store.store import Result
@@ -61,7 +61,7 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[st
     """
     from vpac.deep.storage import latest_checkpoint
 
-    env, arguments = recipe_of(task)
+    env, arguments = task_recipe(task).parts()
     kind = algorithms.find(task["algorithm"], algorithms.DEEP).load()
     fresh = kind(env, seed=seed, arguments=arguments or None, **task["settings"])
     agent, damaged = latest_checkpoint(kind, folder, fresh.environments) or (None, [])
@@ -84,7 +84,7 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
     from vpac.deep.playing import play
     from vpac.deep.vector import environments, remembering
 
-    env, arguments = recipe_of(task)
+    env, arguments = task_recipe(task).parts()
     if agent.memory is not None:
         env, given, _ = remembering(env, arguments, PLAYERS, agent.variance_gamma)
         arguments = given or {}

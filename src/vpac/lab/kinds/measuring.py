@@ -12,7 +12,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
-from vpac.lab.kinds.task import learner_of, process_of, recipe_of, world_of
+from vpac.lab.kinds.task import learner_of, process_of, task_recipe, world_of
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Record
 from vpac.risk.frontier import FrontierPoint
@@ -50,7 +50,7 @@ def measure_tabular(learner: Learner, run: Run) -> dict[str, Any]:
     from vpac.evaluation import evaluate
     from vpac.evaluation.play import as_remembered
 
-    env, arguments = recipe_of(run.task)
+    env, arguments = task_recipe(run.task).parts()
     seed = int(np.random.SeedSequence(run.seed, spawn_key=(1000,)).generate_state(1)[0])
     how = {"seed": seed, "deterministic": run.task["policy"] == "greedy"}
     plain = evaluate(learner, lambda: make_env(env, **arguments), run.task["measure"], **how)

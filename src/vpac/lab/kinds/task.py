@@ -10,38 +10,32 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.gym_env import FiniteMDPEnv
-from vpac.envs.make import Recipe, make_env
+from vpac.envs.make import EnvRecipe
 from vpac.errors import UserError
 from vpac.lab.store.run import canonical
 from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
 
-__all__ = ["learner_of", "process_of", "recipe_of", "task_recipe", "world_of"]
+__all__ = ["learner_of", "process_of", "task_recipe", "world_of"]
 
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
 
 
-def recipe_of(task: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A task's environment as the makers of environments take it: a name and arguments, or, with wrappers or an import
-    path, a specification that has them all."""
-    return task_recipe(task).parts()
-
-
-def task_recipe(task: dict[str, Any]) -> Recipe:
+def task_recipe(task: dict[str, Any]) -> EnvRecipe:
     """A task's environment as plain data."""
-    return Recipe(task["env"], dict(task.get("env_settings") or {}), tuple(_wrappers(task)))
-
-
-def _wrappers(task: dict[str, Any]) -> list[Any]:
-    return [(path, given) for path, given in task.get("wrappers", ())]
+    return EnvRecipe(
+        task["env"],
+        dict(task.get("env_settings") or {}),
+        tuple((path, given) for path, given in task.get("wrappers", ())),
+    )
 
 
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
     """A task's environment and its step limit; environments with a transition table become finite processes."""
     key = canonical([task["env"], task.get("env_settings", {}), task.get("wrappers", [])])
     if key not in WORLDS:
-        env = make_env(task["env"], _wrappers(task), **task.get("env_settings", {}))
+        env = task_recipe(task).make()
         limit = env.spec.max_episode_steps if env.spec else None
         if task.get("wrappers") or not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
             return env, limit

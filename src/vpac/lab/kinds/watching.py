@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from vpac.envs.make import Recipe
+from vpac.envs.make import EnvRecipe
 from vpac.errors import UserError
 
 __all__ = ["LONGEST", "Shot", "make_watched", "shots"]
@@ -37,7 +37,7 @@ class Shot(NamedTuple):
     """"terminated", "truncated", "left" after `LONGEST` steps, or empty while it goes on."""
 
 
-def make_watched(recipe: Recipe) -> gymnasium.Env[Any, Any]:
+def make_watched(recipe: EnvRecipe) -> gymnasium.Env[Any, Any]:
     """An environment that draws itself."""
     spec = gymnasium.registry.get(recipe.env)
     if spec is not None and "mujoco" in str(spec.entry_point):
