@@ -36,6 +36,7 @@ LAYERS = (
     {"envs"},
     {"oracle"},
     {"risk"},
+    {"saved"},
     {"tabular", "deep", "learners"},
     {"evaluation"},
     {"lab", "lab.experiments"},

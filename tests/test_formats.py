@@ -30,13 +30,14 @@ def formats(what: str) -> list:
 
 
 def test_there_is_a_fixture_of_every_format():
-    from vpac.deep import policy, saved
+    from vpac import saved
+    from vpac.deep import policy
     from vpac.lab.store import notes, run
     from vpac.risk import sample as samples
-    from vpac.tabular import storage
 
-    newest = {"learner": storage.FORMAT, "agent": saved.FORMAT, "sample.json": samples.FORMAT, "store": notes.FORMAT}
-    assert policy.FORMAT == saved.FORMAT
+    newest = {"learner": saved.TABULAR_FORMAT, "agent": saved.DEEP_FORMAT}
+    newest |= {"sample.json": samples.FORMAT, "store": notes.FORMAT}
+    assert policy.FORMAT == saved.DEEP_FORMAT
     for what, number in newest.items():
         assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n + 1}" for n in range(number)]
     for number in range(1, notes.FORMAT + 1):
@@ -105,13 +106,14 @@ def test_a_sample(path, ending):
 def test_formats_of_the_future_are_refused_by_name(tmp_path):
     for name in ("learner", "agent", "store"):
         shutil.copytree(OLD / name, tmp_path / name)
+    shutil.copytree(OLD / "agent", tmp_path / "policy")
     forge(tmp_path / "learner", {"format": 7})
     forge(tmp_path / "agent", {"format": 8})
-    forge(tmp_path / "agent", {"format": 9}, what="policy")
+    forge(tmp_path / "policy", {"format": 9}, what="policy")
     with pytest.raises(UserError, match="format 7: this version reads formats up to 2"):
         VPAC.load(tmp_path / "learner")
     with pytest.raises(UserError, match="format 9: this version reads formats up to 3"):
-        load_agent(tmp_path / "agent")
+        load_agent(tmp_path / "policy")
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO
 

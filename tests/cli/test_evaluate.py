@@ -187,7 +187,7 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
         load_agent(tmp_path)
     for text, message in (
         ("{", "does not hold an agent"),
-        ('{"algorithm": "VPCA"}', "did you mean 'VPAC'"),
+        ('{"format": 1, "algorithm": "VPCA"}', "did you mean 'VPAC'"),
         ("3", "is not an object"),
     ):
         (tmp_path / "agent.json").write_text(text)

@@ -33,13 +33,13 @@ def test_saving_and_loading_goes_on_where_it_was(tmp_path, kind):
 
 
 def test_loading_something_else_is_a_clear_error(tmp_path):
-    with pytest.raises(UserError, match="cannot read a learner"):
+    with pytest.raises(UserError, match="cannot read an agent"):
         VPAC.load(tmp_path / "nowhere")
     AC("vpac/CatchUp-v0").learn(1).save(tmp_path / "ac")
     with pytest.raises(UserError, match=r"holds a AC, not a VPAC: use AC\.load"):
         VPAC.load(tmp_path / "ac")
     forge(tmp_path / "ac", weights=b"\xff" * 40)
-    with pytest.raises(UserError, match="does not hold a learner"):
+    with pytest.raises(UserError, match="does not hold an agent"):
         AC.load(tmp_path / "ac")
     forge(tmp_path / "ac", {"format": 99})
     with pytest.raises(UserError, match="is in format 99: this version reads formats up to 2"):
@@ -121,5 +121,5 @@ def test_missing_or_misshapen_numbers_are_a_clear_error(tmp_path, name):
         AC.load(tmp_path / "agent")
     if name != "returns":
         forge(folder, weights=save(numbers | {name: np.zeros((2, 3))}))
-        with pytest.raises(UserError, match=r"does not hold a learner|has shape"):
+        with pytest.raises(UserError, match=r"does not hold an agent|has shape"):
             AC.load(tmp_path / "agent")

@@ -14,6 +14,7 @@ from vpac.deep.price import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, read_bytes, read_pair, write_pair
+from vpac.saved import reading
 from vpac.sealing import LARGEST, check_format, parse, sealed
 from vpac.typing import Numbers
 
@@ -157,11 +158,10 @@ def _tuple(value: Any) -> Any:
 
 def load_policy(folder: Path | str) -> NumpyPolicy:
     """A policy that `NumpyPolicy.save` wrote; needs neither JAX nor the environment, and runs no stored code."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
     folder = Path(folder)
-    try:
+    with reading(folder, "a policy"):
         about = _about(folder)
         sha256 = about.get("sha256")
         arrays = from_bytes(
@@ -179,13 +179,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
             _memory(about.get("memory")),
         )  # fmt: skip
         _check(found, arrays)
-        return found
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(f"cannot read a policy from {folder}: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise UserError(f"{folder} does not hold a policy: {type(error).__name__}: {error!s:.200}") from None
+    return found
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Everything that decides how it goes on is in it: networks, optimisers, normalise
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 from pathlib import Path
@@ -19,35 +18,28 @@ from vpac.deep.estimators import Trace
 from vpac.deep.logs import History
 from vpac.deep.normaliser import RunningMoments
 from vpac.deep.rollout import Episode
-from vpac.deep.saved import AGENT, FORMAT, read_agent
 from vpac.envs.make import env_from_record, env_to_record
 from vpac.errors import Newer, UserError
-from vpac.files import make_folder, read_pair, sync_folder, unwritable, write_pair
+from vpac.files import make_folder, sync_folder, unwritable
 from vpac.risk.budget import Multiplier
-from vpac.sealing import sealed
+from vpac.saved import DEEP_FORMAT, SavedAgent, reading, write_agent
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
 
-__all__ = ["has_checkpoint", "latest_checkpoint", "load", "save", "write_checkpoint"]
-
 T = TypeVar("T", bound="PPO")
 
 
-WEIGHTS = "weights.safetensors"
 BEFORE = {"time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0}
 """Settings that agents of formats 1 and 2 do not name, as they were then."""
 
 
 def save(agent: PPO, folder: Path) -> Path:
     """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read."""
-    from safetensors.numpy import save as as_bytes
-
     make_folder(folder)
-    content = as_bytes(_numbers(agent))
     names = list(dict.fromkeys(name for row in agent.history for name in row))  # rows of older versions have fewer
     data = {
-        "format": FORMAT,
+        "format": DEEP_FORMAT,
         "algorithm": type(agent).__name__,
         **env_to_record(agent.environments.name, agent.environments.recipe),
         "seed": agent.seed,
@@ -60,17 +52,11 @@ def save(agent: PPO, folder: Path) -> Path:
         "recent": [list(episode) for episode in agent.recent],
         "history": {name: [row.get(name, math.nan) for row in agent.history] for name in names},
         "every": agent.history.every,
-        "sha256": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
     if agent.holder is not None:
         data["multiplier"] = agent.holder.state._asdict()
-    try:
-        text = sealed(data)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
     agent.policy().save(folder)
-    write_pair(folder / WEIGHTS, content, folder / AGENT, text)
-    return folder
+    return write_agent(folder, data, _numbers(agent))
 
 
 def _numbers(agent: PPO) -> dict[str, Any]:
@@ -80,30 +66,19 @@ def _numbers(agent: PPO) -> dict[str, Any]:
     found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
     found |= {f"context.{name}": value for name, value in agent.context.moments.as_arrays().items()}
     found |= {"rewards.sums": agent.rewards.sums, "drift": agent.drift.sums, "ledger": agent.ledger.sums}
-    return {name: np.array(value, order="C") for name, value in found.items()}
+    return found
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:
     """An agent of this kind."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
-
-    data = read_agent(folder)
-    word = data["algorithm"]
-    if word != kind.__name__:
-        raise UserError(f"{folder} holds a {word}, not a {kind.__name__}: use {word}.load")
-    try:
-        numbers = from_bytes(read_pair(folder / WEIGHTS, data["sha256"]))
-        made, arguments = env_from_record(data, env, folder, word)
+    saved = SavedAgent.read(folder)
+    saved.check_class(kind.__name__)
+    data, numbers = saved.data, saved.weights()
+    with reading(folder):
+        made, arguments = env_from_record(data, env, folder, kind.__name__)
         agent = kind(made, seed=data["seed"], arguments=arguments or None, **(BEFORE | data["options"]))
         agent.preset = str(data.get("preset"))
         _restore(agent, data, numbers, folder)
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
-        raise UserError(f"{folder} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
     return agent
 
 

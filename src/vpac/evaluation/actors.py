@@ -19,13 +19,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from vpac.algorithms import BY_CLASS
 from vpac.deep.spaces import Interface
-from vpac.errors import UserError, suggestion
-from vpac.files import read_bytes
-from vpac.sealing import LARGEST, parse
-
-__all__ = ["Actor", "check_fits", "described", "gamma_of", "load_agent", "takes_vectors"]
+from vpac.errors import UserError
+from vpac.saved import AGENT, SavedAgent
 
 CHECKED = 50
 """How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
@@ -239,39 +235,27 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
         env: the environment, or its name as in the file, which then has the arguments and wrappers of training; default: the
             one that was saved.
     """
-    folder = _folder(Path(path))
-    name = described(folder).get("algorithm")
-    if not isinstance(name, str) or name not in BY_CLASS:
-        raise UserError(
-            f"{folder} holds an agent of unknown kind {name!r:.60}: expected one of {', '.join(BY_CLASS)}"
-            f"{suggestion(str(name), BY_CLASS)}"
-        )
-    if BY_CLASS[name].deep:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
+    return restored(SavedAgent.read(_folder(Path(path))), env)
+
+
+def restored(saved: SavedAgent, env: Any = None) -> Any:
+    """The agent of a folder that was read; all of the folder's files are checked."""
+    if saved.algorithm.deep:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
         from vpac.deep.policy import load_policy
 
-        return load_policy(folder)
-    return BY_CLASS[name].load().load(folder, env)
+        saved.weights()
+        return load_policy(saved.folder)
+    from vpac.tabular.storage import restore
+
+    return restore(saved.algorithm.load(), saved, env)
 
 
 def _folder(folder: Path) -> Path:
     """The folder itself, or that of the only run in it."""
-    if (folder / "agent.json").is_file():
+    if (folder / AGENT).is_file():
         return folder
-    runs = sorted(p.parent for p in folder.glob("run-*/agent.json"))
+    runs = sorted(p.parent for p in folder.glob(f"run-*/{AGENT}"))
     if len(runs) != 1:
-        found = f"it holds {len(runs)} runs, name one of them" if runs else "it has no agent.json"
+        found = f"it holds {len(runs)} runs, name one of them" if runs else f"it has no {AGENT}"
         raise UserError(f"cannot read an agent from {folder}: {found}")
     return runs[0]
-
-
-def described(folder: Path) -> dict[str, Any]:
-    """What agent.json says."""
-    try:
-        data = parse(read_bytes(folder / "agent.json", LARGEST))
-    except OSError as error:
-        raise UserError(f"cannot read an agent from {folder}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise UserError(f"{folder} does not hold an agent: {error}") from None
-    if not isinstance(data, dict):
-        raise UserError(f"{folder} does not hold an agent: agent.json is not an object")
-    return data

@@ -1,8 +1,7 @@
-"""Learners on disk: settings as JSON, numbers as safetensors. Neither can hold code."""
+"""Learners on disk: what an agent's folder holds of a tabular or linear learner."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,85 +9,50 @@ import numpy as np
 
 from vpac.envs.make import env_from_record, env_to_record, make_env
 from vpac.errors import UserError
-from vpac.files import read_bytes, read_pair, write_pair
-from vpac.sealing import LARGEST, check_format, parse, sealed
+from vpac.saved import TABULAR_FORMAT, SavedAgent, reading, write_agent
 
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-FORMAT, OLDER = 2, (1,)
-"""Since the second, both files are checked when they are read."""
-AGENT, NUMBERS = "agent.json", "weights.safetensors"
 WEIGHTS = ("theta", "w", "z", "mean")
 L = TypeVar("L", bound="Learner")
 
 
 def save(learner: Learner, folder: Path) -> Path:
     """Write a learner; what was there before can be read until this one can."""
-    from safetensors.numpy import save as as_bytes
-
     arrays = dict(zip(WEIGHTS, learner.weights, strict=True))
-    words = {"words": learner._rng.view(np.int64), "eyes": learner._rollout_rng.view(np.int64)}
-    history = {f"history.{name}": column for name, column in learner.history._asdict().items()}
-    numbers = {**arrays, **words, **history, "returns": learner.returns}
-    if learner._controller is not None:
-        numbers |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
+    arrays |= {
+        "words": learner._rng.view(np.int64),
+        "eyes": learner._rollout_rng.view(np.int64),
+        "returns": learner.returns,
+    }
+    arrays |= {f"history.{name}": column for name, column in learner.history._asdict().items()}
     data = {
-        "format": FORMAT, "algorithm": type(learner).__name__,
+        "format": TABULAR_FORMAT, "algorithm": type(learner).__name__,
         **env_to_record(learner.environment.name, learner.environment.recipe), "seed": learner.seed,
         "options": learner.options.as_dict(), "resets": learner._resets.bit_generator.state,
     }  # fmt: skip
     if learner._controller is not None:
+        arrays |= {f"prices.{name}": column for name, column in learner.prices._asdict().items()}
         data["multiplier"] = learner._controller.state._asdict()
-    content = as_bytes({name: np.ascontiguousarray(x) for name, x in numbers.items()})
-    data["sha256"] = hashlib.sha256(content).hexdigest()
-    write_pair(folder / NUMBERS, content, folder / AGENT, sealed(data, indent=1, default=int))
-    return folder
+    return write_agent(folder, data, arrays, indent=1, default=int)
 
 
 def load(kind: type[L], folder: Path, env: Any) -> L:
     """Read a learner back into the state it was saved in."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
+    return restore(kind, SavedAgent.read(folder), env)
 
-    try:
-        text = read_bytes(folder / AGENT, LARGEST)
-        data = parse(text)
-        _check(data, text, kind, folder)
-        digest = data.get("sha256")
-        content = read_bytes(folder / NUMBERS) if digest is None else read_pair(folder / NUMBERS, str(digest))
-        numbers = from_bytes(content)
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(f"cannot read a learner from {folder}: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise UserError(f"{folder} does not hold a learner: {error!s:.200}") from None
-    try:
+
+def restore(kind: type[L], saved: SavedAgent, env: Any) -> L:
+    """The learner of a folder that was read."""
+    saved.check_class(kind.__name__)
+    data, folder = saved.data, saved.folder
+    numbers = saved.weights()
+    with reading(folder):
         made, arguments = env_from_record(data, env, folder, kind.__name__)
         learner = kind(make_env(made, **arguments) if arguments else made, seed=data["seed"], **data["options"])
         _restore(learner, data, numbers, folder)
-    except UserError:
-        raise
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        raise UserError(f"{folder} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
     return learner
-
-
-def _check(data: Any, text: bytes, kind: type[Learner], folder: Path) -> None:
-    """Whether what was read can be a learner of this kind."""
-    if not isinstance(data, dict):
-        raise UserError(f"{folder} does not hold a learner: agent.json is not an object")
-    check_format(text, data, folder / AGENT, FORMAT, OLDER)
-    if data["format"] == FORMAT and not isinstance(data.get("sha256"), str):
-        raise UserError(f"{folder} does not hold a learner: 'sha256' in agent.json is {data.get('sha256')!r:.60}")
-    for name, expected in (("algorithm", str), ("env", str), ("seed", int), ("options", dict), ("resets", dict)):
-        if not isinstance(data.get(name), expected):
-            raise UserError(f"{folder} does not hold a learner: {name!r} in agent.json is {data.get(name)!r:.60}")
-    if isinstance(data["seed"], bool):
-        raise UserError(f"{folder} does not hold a learner: 'seed' in agent.json is {data['seed']!r}")
-    if data["algorithm"] != kind.__name__:
-        raise UserError(f"{folder} holds a {data['algorithm']}, not a {kind.__name__}: use {data['algorithm']}.load")
 
 
 def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:
@@ -97,22 +61,22 @@ def _restore(learner: Learner, data: dict[str, Any], numbers: dict[str, Any], fo
 
     for name in (*WEIGHTS, "words", "eyes", "returns"):
         if name not in numbers:
-            raise UserError(f"{folder} does not hold a learner: weights.safetensors lacks {name!r}")
+            raise UserError(f"{folder} does not hold an agent: weights.safetensors lacks {name!r}")
     for name, mine in zip(WEIGHTS, learner.weights, strict=True):
         _fits(numbers[name], mine.shape, np.float64, f"{folder}: {name}")
         if not np.isfinite(numbers[name]).all():
             raise UserError(f"{folder}: {name} holds a number that is not finite")
         mine[...] = numbers[name]
     for name, state in (("words", learner._rng), ("eyes", learner._rollout_rng)):
-        _fits(numbers[name], state.shape, np.int64, f"{folder} does not hold a learner: {name}")
+        _fits(numbers[name], state.shape, np.int64, f"{folder} does not hold an agent: {name}")
         state[...] = numbers[name].view(np.uint64)
     learner._resets.bit_generator.state = data["resets"]
     count = numbers["returns"].shape[:1]
-    _fits(numbers["returns"], count, np.float64, f"{folder} does not hold a learner: returns")
+    _fits(numbers["returns"], count, np.float64, f"{folder} does not hold an agent: returns")
     unknown = np.full(count, np.nan)  # what older versions did not record
     columns = [numbers.get(f"history.{name}", unknown) for name in History._fields]
     for name, column in zip(History._fields, columns, strict=True):
-        _fits(column, count, column.dtype, f"{folder} does not hold a learner: history.{name}")
+        _fits(column, count, column.dtype, f"{folder} does not hold an agent: history.{name}")
     learner._past = [(History(*columns), numbers["returns"])]
     learner._episodes = len(numbers["returns"])
     if learner._controller is not None:

@@ -11,16 +11,15 @@ import gymnasium
 
 from vpac.envs.make import EnvOverrides, EnvRecipe
 from vpac.errors import UserError, suggestion
-from vpac.evaluation.actors import check_fits, described, load_agent
+from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
 from vpac.lab.kinds.task import task_recipe
 from vpac.lab.store.store import Damaged, Record, Store
+from vpac.saved import AGENT, SavedAgent
 
 if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
     from vpac.tabular.agents import Learner
-
-__all__ = ["Trained", "find_agents", "find_trained", "short_name", "stored_policy", "stored_record", "stored_with"]
 
 WEIGHTS = ("theta", "w", "z", "mean")
 
@@ -54,8 +53,10 @@ def _learner(record: Record, recipe: EnvRecipe) -> Learner:
 
     there = {"env": recipe.env, "env_settings": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
     learner, learned = learner_of({**record.run.task, **there}, record.run.seed), record.policy()
+    if "theta" not in learned:
+        raise UserError(f"{record.run.name} does not hold a learner: its file has no theta")
     for name, mine in zip(WEIGHTS, learner.weights, strict=True):
-        found = learned.get(name, mine)  # runs that measure only keep what acts
+        found = learned.get(name, mine)  # runs of earlier versions keep only what acts
         if found.shape != mine.shape:
             raise UserError(
                 f"{recipe.env} needs a policy of shape {list(mine.shape)}, this one has {list(found.shape)} ({name})"
@@ -141,12 +142,12 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     if (folder / "run.json").is_file():
         whole = folder.resolve()
         return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
-    if (folder / "agent.json").is_file():
+    if (folder / AGENT).is_file():
         return [_saved(folder, short_name(folder))]
-    runs = sorted((p.parent for p in folder.glob("run-*/agent.json")), key=lambda p: (len(p.name), p.name))
+    runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
-    for place in sorted((folder / "checkpoints").glob("[0-9]*/agent.json"), reverse=True):
+    for place in sorted((folder / "checkpoints").glob(f"[0-9]*/{AGENT}"), reverse=True):
         words = (
             f"{folder} was stopped before its end: this is its checkpoint after {int(place.parent.name):,} iterations"
         )
@@ -161,10 +162,8 @@ def short_name(folder: Path) -> str:
 
 
 def _saved(folder: Path, name: str) -> Trained:
-    about = described(folder)
-    return Trained(
-        name, str(folder), about.get("env"), EnvRecipe.read(about), lambda made, recipe: load_agent(folder, made)
-    )
+    saved = SavedAgent.read(folder)
+    return Trained(name, str(folder), saved.data["env"], saved.recipe, lambda made, recipe: restored(saved, made))
 
 
 def _stored(name: str, store: Store, root: Path) -> Trained:

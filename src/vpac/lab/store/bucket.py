@@ -26,10 +26,10 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from vpac.deep.saved import AGENT
 from vpac.errors import UserError, one_of
 from vpac.files import LARGEST, Unwritable
 from vpac.lab.store.place import RECORD, Scratch, Unreadable
+from vpac.saved import AGENT
 
 __all__ = ["Copied", "Objects"]
 

@@ -1,0 +1,114 @@
+"""Folders of saved agents: agent.json, sealed, and weights.safetensors, whose digest it names. Neither can hold code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from vpac.algorithms import BY_CLASS, Algorithm
+from vpac.envs.make import EnvRecipe
+from vpac.errors import UserError, suggestion
+from vpac.files import read_bytes, read_pair, write_pair
+from vpac.sealing import LARGEST, check_format, parse, sealed
+
+AGENT, WEIGHTS = "agent.json", "weights.safetensors"
+TABULAR_FORMAT = 2
+"""Since the second, both files are checked when they are read."""
+DEEP_FORMAT = 3
+"""Since the second, agent.json is sealed; since the third, critics see the time."""
+FIELDS: dict[str, Any] = {"algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict}
+TABULAR_FIELDS: dict[str, Any] = FIELDS | {"resets": dict}
+DEEP_FIELDS: dict[str, Any] = FIELDS | {
+    "counters": dict, "generators": dict, "history": dict, "recent": list, "sha256": str
+}  # fmt: skip
+
+
+@contextmanager
+def reading(folder: Path, what: str = "an agent") -> Iterator[None]:
+    """Raise a `UserError` for whatever goes wrong with files that anybody may have written."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot read {what} from {folder}: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+        raise UserError(f"{folder} does not hold {what}: {type(error).__name__}: {error!s:.200}") from None
+
+
+@dataclass(frozen=True)
+class SavedAgent:
+    """A folder whose agent.json was read and checked."""
+
+    folder: Path
+    data: dict[str, Any]
+    """What agent.json says."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read agent.json: its seal, its format and the kinds of its fields are checked."""
+        with reading(folder):
+            text = read_bytes(folder / AGENT, LARGEST)
+            data = parse(text)
+            if not isinstance(data, dict):
+                raise UserError(f"{folder} does not hold an agent: {AGENT} is not an object")
+            name = data.get("algorithm")
+            known = BY_CLASS.get(name) if isinstance(name, str) else None
+            newest = TABULAR_FORMAT if known and not known.deep else DEEP_FORMAT
+            check_format(text, data, folder / AGENT, newest, tuple(range(1, newest)))
+            if known is None:
+                raise UserError(
+                    f"{folder} holds an agent of unknown algorithm {name!r:.60}: expected one of {', '.join(BY_CLASS)}"
+                    f"{suggestion(str(name), BY_CLASS)}"
+                )
+            for field, kind in (DEEP_FIELDS if known.deep else TABULAR_FIELDS).items():
+                if not isinstance(data.get(field), kind) or isinstance(data.get(field), bool):
+                    raise UserError(f"{folder} does not hold an agent: {field!r} in {AGENT} is {data.get(field)!r:.60}")
+            if data["format"] > 1 and not isinstance(data.get("sha256"), str):
+                raise UserError(f"{folder} does not hold an agent: {AGENT} has no sha256")
+        return cls(folder, data)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What learned."""
+        return BY_CLASS[self.data["algorithm"]]
+
+    @property
+    def recipe(self) -> EnvRecipe | None:
+        """Where it learned; None: the file does not say how that was made."""
+        return EnvRecipe.read(self.data)
+
+    def check_class(self, name: str) -> None:
+        """Refuse an agent of another class than this one."""
+        if self.data["algorithm"] != name:
+            found = self.data["algorithm"]
+            raise UserError(f"{self.folder} holds a {found}, not a {name}: use {found}.load")
+
+    def weights(self) -> dict[str, Any]:
+        """The arrays of weights.safetensors, checked; the first format of the tabular learners names no digest."""
+        from safetensors.numpy import load
+
+        digest, path = self.data.get("sha256"), self.folder / WEIGHTS
+        with reading(self.folder):
+            return dict(load(read_bytes(path) if digest is None else read_pair(path, digest)))
+
+
+def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **how: Any) -> Path:
+    """Write agent.json and weights.safetensors; what was there before can be read until this can. `how`: for `json.dumps`."""
+    from safetensors.numpy import save
+
+    content = save({name: np.array(array, order="C") for name, array in arrays.items()})
+    try:
+        text = sealed({**data, "sha256": hashlib.sha256(content).hexdigest()}, **how)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
+    write_pair(folder / WEIGHTS, content, folder / AGENT, text)
+    return folder

@@ -1,0 +1,80 @@
+"""A damaged folder of an agent is an error of `vpac evaluate`, and never a wrong number."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tiny import little
+from vpac import saved
+from vpac.cli import main
+from vpac.evaluation import load_agent
+from vpac.lab.store.run import runs_of
+from vpac.lab.store.store import Result, Store
+from vpac.tabular import VPAC
+
+
+def changed(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture, *words: str) -> str:
+    """What `vpac evaluate` says when it ends with code 2."""
+    capsys.readouterr()
+    found = main(["evaluate", str(folder), "--episodes", "2", "--out", str(folder.parent / "out"), *words])
+    assert found == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder of each family, as `vpac train` writes it."""
+    pytest.importorskip("jax")
+    root = tmp_path_factory.mktemp("trained")
+    noisy = ["--wrap", "RewardNoise", "std=2", "--episodes", "3"]
+    assert main(["train", "vpac", "vpac/CatchUp-v0", *noisy, "--out", str(root / "vpac"), "--json"]) == 0
+    small = ["--steps", "16", "--envs", "2", "--option", "steps=8", "hidden=[4]"]
+    assert main(["train", "ppo", "CartPole-v1", *small, "--out", str(root / "ppo"), "--json"]) == 0
+    return root
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "trained")
+    return tmp_path / "trained"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("vpac/run-0", b'"std": 2', b'"std": 3'), ("ppo", b"CartPole-v1", b"CartPole-v0"), ("ppo", b"PPO", b"PPN")],
+)
+def test_a_bit_of_the_note(folder, capsys, name, old, new):
+    changed(folder / name / "agent.json", old, new)
+    assert "agent.json is not what was written" in refused(folder / name, capsys)
+
+
+@pytest.mark.parametrize("name", ["vpac/run-0", "ppo"])
+def test_a_bit_of_the_weights(folder, capsys, name):
+    path = folder / name / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    assert "weights.safetensors is not what was written" in refused(folder / name, capsys)
+
+
+def test_a_stored_run_without_its_policy(tmp_path, capsys):
+    experiment = little(runs=1)
+    (run,) = runs_of(experiment, experiment.arms[0], 1)
+    store = Store(tmp_path)
+    store.write(run, Result({"episode": [1]}, {}, {}), {})
+    assert "has no theta" in refused(store.root / "runs" / run.name, capsys)
+
+
+def test_the_note_is_read_once(tmp_path, monkeypatch):
+    folder = VPAC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent")
+    real, seen = saved.read_bytes, []
+    monkeypatch.setattr(saved, "read_bytes", lambda path, *most: seen.append(path.name) or real(path, *most))
+    load_agent(folder)
+    assert seen.count("agent.json") == 1
