@@ -10,9 +10,6 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["MOST_EPISODES", "MOST_STEPS", "positive_rows", "real", "seeds_of", "whole"]
-
-
 MOST_EPISODES, MOST_STEPS = 10**9, 10**13
 """Of one learner: sixteen gigabytes of returns and lengths, and more than a machine does in a lifetime."""
 

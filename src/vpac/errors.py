@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Diverged", "Newer", "UserError", "one_of", "suggestion"]
-
 
 class UserError(ValueError):
     """A mistake in the input. The command line prints its message and exits with code 2."""

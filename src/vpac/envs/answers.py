@@ -12,18 +12,6 @@ from gymnasium import spaces
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = [
-    "Broken",
-    "Step",
-    "check_observation",
-    "checked_step",
-    "number",
-    "read_reset",
-    "read_step",
-    "reward_array",
-    "same",
-]
-
 PLAIN = {float, int, np.float64, np.float32}
 """Types of rewards that need no second look."""
 

@@ -9,8 +9,6 @@ from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.maps import GridMap
 from vpac.errors import UserError
 
-__all__ = ["CatchUp"]
-
 
 class CatchUp(FiniteMDPEnv):
     """Luck first, the choice of pace after: a lucky walker can slow down, an unlucky one can hurry.

@@ -34,17 +34,6 @@ from vpac.errors import UserError
 from vpac.liveness import watched
 from vpac.typing import FloatArray
 
-__all__ = [
-    "Findings",
-    "check_before_use",
-    "check_env",
-    "look_over",
-    "refuse",
-    "restore_global_rng",
-    "seen_without_a_step",
-    "skip_checks",
-]
-
 EPISODES = 3
 """Episodes that are looked at, if they end soon enough."""
 MORE_EPISODES, MORE_STEPS = 20, 5000

@@ -11,8 +11,6 @@ from gymnasium import spaces
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["ContinuousPuddleWorld"]
-
 DIRECTIONS = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 """Unit steps of the four actions: −x, +x, −y, +y."""
 METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 30}

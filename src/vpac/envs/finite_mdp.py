@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from vpac.envs.maps import GridMap
 
-__all__ = ["FiniteMDP", "closed_classes", "reached"]
-
 FEW = 2000
 """Up to this many nodes."""
 

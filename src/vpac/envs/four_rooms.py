@@ -5,8 +5,6 @@ from __future__ import annotations
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.maps import enlarge, grid_world
 
-__all__ = ["FOUR_ROOMS", "FourRooms"]
-
 FOUR_ROOMS = """
 wwwwwwwwwwwww
 w     w     w

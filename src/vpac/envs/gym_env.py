@@ -12,8 +12,6 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import GridMap
 from vpac.errors import UserError
 
-__all__ = ["FiniteMDPEnv"]
-
 METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
 
 

@@ -16,8 +16,6 @@ from gymnasium.utils import RecordConstructorArgs
 
 from vpac.errors import UserError
 
-__all__ = ["ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"]
-
 AnyEnv = gymnasium.Env[Any, Any]
 AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
 Step = tuple[Any, float, bool, bool, dict[str, Any]]

@@ -13,8 +13,6 @@ from gymnasium.wrappers import FlattenObservation
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = ["as_row", "flattened", "is_image", "tells_time", "why_not_flat"]
-
 FLAT = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 SIDE = 16
 """Pictures have at least so many rows and columns."""

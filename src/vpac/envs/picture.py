@@ -13,8 +13,6 @@ from vpac.envs.maps import WALLS, GridMap
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
-__all__ = ["Canvas", "as_pixels", "as_text", "square_as_pixels"]
-
 WALL, FLOOR, LINE, INK = "#3b4252", "#fbfbf8", "#dfe2e6", "#1c2230"
 FROZEN, SNOW, DANGER, GOAL, AGENT = "#b9d7ee", "#6d9dc5", "#f3c08b", "#7cb56b", "#b3362d"
 OLD, RECENT = (236, 184, 168), (179, 54, 45)

@@ -7,8 +7,6 @@ from typing import Literal
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.maps import enlarge, grid_world
 
-__all__ = ["PUDDLE_WORLD", "PuddleWorld"]
-
 PUDDLE_WORLD = """
 wwwwwwwwwwww
 w.........gw

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["NOISY_TASKS", "WORLDS", "NoisyTask", "World", "register"]
-
 
 @dataclass(frozen=True)
 class World:

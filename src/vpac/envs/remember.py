@@ -21,8 +21,6 @@ from vpac.envs.observations import why_not_flat
 from vpac.errors import UserError
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["RememberReturn", "memory_of", "remembering", "return_range"]
-
 AnyEnv = gymnasium.Env[Any, Any]
 MOST_TRANSITIONS = 10_000_000
 """A process that remembers and would have more is refused: it would take gigabytes."""

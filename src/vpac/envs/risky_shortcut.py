@@ -5,8 +5,6 @@ from __future__ import annotations
 from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.maps import enlarge, grid_world
 
-__all__ = ["RISKY_SHORTCUT", "RiskyShortcut"]
-
 RISKY_SHORTCUT = """
 wwwwwwwww
 ws..x..gw

@@ -15,8 +15,6 @@ from vpac.envs.maps import GridMap
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["from_table"]
-
 
 def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
     """The process behind `env`: its own, or the one its transition table describes.

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["row_sums", "sorted_and_merged"]
-
 
 def row_sums(indptr: IntArray, entries: FloatArray) -> FloatArray:
     """Add up the last axis of `entries` row by row: out[..., i] = Σ entries[..., indptr[i]:indptr[i + 1]]."""

@@ -20,8 +20,6 @@ from vpac.oracle.off_policy import check_behaviour
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
-__all__ = ["complex_step_gradient"]
-
 STEP = 1e-30
 BATCH_ENTRIES = 4_000_000
 ComplexArray = NDArray[np.complex128]

@@ -33,8 +33,6 @@ from vpac.oracle.policies import check_price, greedy, softmax, uniform
 from vpac.threads import one_blas_thread
 from vpac.typing import FloatArray
 
-__all__ = ["Frontier", "ascend", "best_policy", "frontier"]
-
 MOST_ITERATIONS = 30
 """Rounds of policy iteration with Q − ψσ at each price; they need not settle."""
 RUNGS_BELOW = 6

@@ -28,8 +28,6 @@ from vpac.oracle.off_policy import GROWS, Critics, check_behaviour, ratio_weight
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray
 
-__all__ = ["variance_given_value"]
-
 
 def variance_given_value(
     mdp: FiniteMDP,

@@ -24,8 +24,6 @@ from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, ratio_weig
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
-__all__ = ["Algorithm", "Form", "gradient", "on_policy_weights"]
-
 Form = Literal["exact", "published"]
 Algorithm = Literal["vpac", "vaac"]
 

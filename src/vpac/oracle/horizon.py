@@ -19,9 +19,6 @@ from vpac.errors import UserError
 from vpac.oracle.linear import backup
 from vpac.typing import FloatArray
 
-__all__ = ["action_moments_to_go", "action_second_moment_to_go", "check_horizon"]
-
-
 LONGEST = 100_000
 """Steps of a horizon, each of which is computed."""
 

@@ -23,8 +23,6 @@ from vpac.envs.validation import row_sums
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = ["Chain", "OracleError", "backup", "look_ahead", "solve_iteratively"]
-
 KRYLOV_STEPS, KRYLOV_STARTS = 500, 4
 """How long a Krylov iteration is given, and how often it may begin anew after breaking down."""
 PLAIN_STEPS = 5000

@@ -29,8 +29,6 @@ from vpac.oracle.linear import Chain, backup, look_ahead
 from vpac.oracle.policies import check_policy
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = ["VARIANCES", "Moments", "VarianceOf", "check_gamma", "evaluate"]
-
 VarianceOf = Literal["action", "state", "return"]
 VARIANCES: tuple[VarianceOf, ...] = ("action", "state", "return")
 

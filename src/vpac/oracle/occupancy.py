@@ -8,8 +8,6 @@ from vpac.envs.finite_mdp import FiniteMDP, closed_classes, reachable, reached
 from vpac.oracle.linear import Chain, OracleError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["end_surely", "endable", "goal_probability", "stays_forever", "surely_ends", "visits", "without_unmet"]
-
 
 def visits(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None) -> FloatArray:
     """Σ_k γ^k P(S_k = s) over the first `horizon` steps; arriving in a terminal state counts as a visit."""

@@ -35,18 +35,6 @@ from vpac.oracle.occupancy import surely_ends, without_unmet
 from vpac.oracle.policies import check_policy
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = [
-    "CRITICS",
-    "Critics",
-    "OffPolicyMoments",
-    "check_behaviour",
-    "evaluate_off_policy",
-    "off_policy_weights",
-    "ratio_weights",
-    "spectral_radius",
-    "theorem_4",
-]
-
 Critics = Literal["importance", "clipped", "expected"]
 GROWS = 1.0 - 1e-12
 """A spectral radius from here on is one or more, but for rounding."""

@@ -14,8 +14,6 @@ from vpac.oracle.occupancy import end_surely, endable, stays_forever, surely_end
 from vpac.oracle.policies import greedy, uniform
 from vpac.typing import FloatArray, IntArray
 
-__all__ = ["deterministic_policies", "every_deterministic", "optimal_policy"]
-
 MOST_ROUNDS = 1000
 
 

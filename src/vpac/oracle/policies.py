@@ -11,8 +11,6 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
-__all__ = ["check_policy", "check_price", "check_theta", "greedy", "softmax", "uniform"]
-
 TOLERANCE = 1e-8
 
 

@@ -30,8 +30,6 @@ from vpac.oracle.moments import check_gamma
 from vpac.oracle.policies import check_price
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Remembering", "best_remembering"]
-
 EQUAL = 1e-9
 """Returns that differ by less are the same node."""
 MOST_TRANSITIONS = 12_000_000

@@ -26,8 +26,6 @@ from vpac.oracle.occupancy import visits
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray
 
-__all__ = ["VarianceSources", "variance_sources"]
-
 
 class VarianceSources(NamedTuple):
     """The three parts of Var(G); their sum is all of it."""

@@ -32,8 +32,6 @@ from vpac.oracle.occupancy import without_unmet
 from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
-__all__ = ["state_critic_gradient", "stationary_distribution"]
-
 
 def state_critic_gradient(
     mdp: FiniteMDP,

@@ -20,8 +20,6 @@ from vpac.oracle.occupancy import visits
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray
 
-__all__ = ["StepReward", "step_reward"]
-
 
 class StepReward(NamedTuple):
     """Moments of the reward of a step."""

@@ -29,8 +29,6 @@ from vpac.errors import UserError, suggestion
 from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
 from vpac.typing import FloatArray
 
-__all__ = ["Budget", "BudgetReport", "Multiplier", "PricePath", "as_budget", "measured"]
-
 SMOOTHING = 0.5
 """Share of a new slope in the smoothed one."""
 

@@ -27,18 +27,6 @@ from vpac.risk.metrics import mean, variance
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray, IntArray
 
-__all__ = [
-    "Comparison",
-    "compare_samples",
-    "difference_of_means",
-    "first_order_dominates",
-    "probability_of_improvement",
-    "ratio_of_variances",
-    "second_order_dominates",
-    "share_of_wins",
-    "share_of_wins_interval",
-]
-
 ROUNDING = 1e-12
 """Areas between distribution functions below this share of the largest number come from rounding."""
 

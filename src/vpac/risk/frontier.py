@@ -16,20 +16,6 @@ from vpac.errors import UserError
 from vpac.risk.intervals import Interval
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = [
-    "FIRST_AVERSIONS",
-    "FrontierPoint",
-    "TradeOff",
-    "aversion_of",
-    "best_sharpe",
-    "dominated",
-    "first_prices",
-    "knee",
-    "next_prices",
-    "psi_of",
-    "rounded",
-]
-
 STRAIGHT = 0.02
 """How far a knee is from the straight line between the ends, at least, in shares of the picture."""
 

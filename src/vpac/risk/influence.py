@@ -22,18 +22,6 @@ from vpac.risk import metrics
 from vpac.risk.intervals import Interval, gamma_ends, normal_quantile, not_negative, one_sample, student_quantile
 from vpac.typing import FloatArray
 
-__all__ = [
-    "cvar_interval",
-    "gini_interval",
-    "quantile_interval",
-    "semivariance_interval",
-    "sharpe_interval",
-    "skewed_interval",
-    "skewed_mean_interval",
-    "skewed_variance_interval",
-    "unseen_share",
-]
-
 FURTHER = 2.5
 """How many times as many episodes one looks ahead for the largest; with 2 the Sharpe ratio of lognormal losses was at 93 %."""
 STRAIGHT = 1e-6

@@ -27,24 +27,6 @@ from vpac.errors import UserError, one_of
 from vpac.risk.metrics import mean, variance
 from vpac.typing import FloatArray, IntArray
 
-__all__ = [
-    "Interval",
-    "Method",
-    "Seed",
-    "bootstrap",
-    "bootstrap_by_index",
-    "bootstrap_many",
-    "gamma_ends",
-    "log_variance_error",
-    "mean_interval",
-    "normal_quantile",
-    "not_negative",
-    "one_sample",
-    "rare_mean_interval",
-    "student_quantile",
-    "variance_interval",
-]
-
 Method = Literal["percentile", "bca"]
 METHODS = ("percentile", "bca")
 Seed = int | np.random.SeedSequence | np.random.Generator

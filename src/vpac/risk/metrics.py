@@ -15,21 +15,6 @@ from numpy.typing import ArrayLike
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-__all__ = [
-    "METRICS",
-    "cvar",
-    "gini_deviation",
-    "interquartile_mean",
-    "mean",
-    "quantile",
-    "semivariance",
-    "semivariance_below",
-    "sharpe",
-    "std",
-    "value_at_risk",
-    "variance",
-]
-
 ROUNDING = 1e-9
 """How far a share of the sample may exceed a whole number of observations and still be meant as that number."""
 

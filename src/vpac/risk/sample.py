@@ -32,8 +32,6 @@ from vpac.risk.intervals import Interval, one_sample
 from vpac.sealing import parse
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["MEASURES", "ReturnSample", "Row", "as_text", "carriers", "load", "save", "tail_note"]
-
 FEW = 10.0
 """A variance that rests on fewer episodes than this has no interval to be relied on."""
 HEAVY, ALONE = 15.0, 0.3

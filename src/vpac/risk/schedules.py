@@ -17,8 +17,6 @@ import numpy as np
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
-__all__ = ["Constant", "Exponential", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule"]
-
 
 @dataclass(frozen=True)
 class Schedule(ABC):

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from vpac.typing import Numbers
 
-__all__ = ["augmented"]
-
 Reward = TypeVar("Reward", float, Numbers)
 
 
