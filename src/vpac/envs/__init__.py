@@ -1,5 +1,5 @@
-"""Worlds: finite processes, maps drawn as text, and the environments of the paper, registered with Gymnasium; noise; checks
-and making of environments that users bring."""
+"""Environments: finite processes, maps drawn as text, the worlds of the paper, noise, and the making and checking of
+environments that users bring."""
 
 from typing import TYPE_CHECKING
 
@@ -21,59 +21,27 @@ if TYPE_CHECKING:
     from vpac.envs.remember import RememberReturn, remembering
     from vpac.envs.risky_shortcut import RiskyShortcut
 
-__all__ = [
-    "ActionNoise",
-    "CatchUp",
-    "ContinuousPuddleWorld",
-    "Findings",
-    "FiniteMDP",
-    "FiniteMDPEnv",
-    "FourRooms",
-    "GridMap",
-    "PuddleWorld",
-    "RandomFirstSteps",
-    "RandomStart",
-    "RegionalRewardNoise",
-    "RememberReturn",
-    "RewardNoise",
-    "RiskyShortcut",
-    "check_env",
-    "enlarge",
-    "flattened",
-    "grid_world",
-    "look_over",
-    "make_env",
-    "register",
-    "remembering",
-    "spec_of",
-]
+MODULES = {
+    "catch_up": ("CatchUp",),
+    "check": ("Findings", "check_env", "look_over"),
+    "continuous_puddle_world": ("ContinuousPuddleWorld",),
+    "finite_mdp": ("FiniteMDP",),
+    "four_rooms": ("FourRooms",),
+    "gym_env": ("FiniteMDPEnv",),
+    "make": ("make_env", "spec_of"),
+    "maps": ("GridMap", "enlarge", "grid_world"),
+    "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"),
+    "observations": ("flattened",),
+    "puddle_world": ("PuddleWorld",),
+    "registration": ("register",),
+    "remember": ("RememberReturn", "remembering"),
+    "risky_shortcut": ("RiskyShortcut",),
+}
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "ActionNoise": "vpac.envs.noise",
-        "CatchUp": "vpac.envs.catch_up",
-        "ContinuousPuddleWorld": "vpac.envs.continuous_puddle_world",
-        "Findings": "vpac.envs.check",
-        "FiniteMDP": "vpac.envs.finite_mdp",
-        "FiniteMDPEnv": "vpac.envs.gym_env",
-        "FourRooms": "vpac.envs.four_rooms",
-        "GridMap": "vpac.envs.maps",
-        "PuddleWorld": "vpac.envs.puddle_world",
-        "RandomFirstSteps": "vpac.envs.noise",
-        "RandomStart": "vpac.envs.noise",
-        "RegionalRewardNoise": "vpac.envs.noise",
-        "RememberReturn": "vpac.envs.remember",
-        "RewardNoise": "vpac.envs.noise",
-        "RiskyShortcut": "vpac.envs.risky_shortcut",
-        "check_env": "vpac.envs.check",
-        "enlarge": "vpac.envs.maps",
-        "flattened": "vpac.envs.observations",
-        "grid_world": "vpac.envs.maps",
-        "look_over": "vpac.envs.check",
-        "make_env": "vpac.envs.make",
-        "register": "vpac.envs.registration",
-        "remembering": "vpac.envs.remember",
-        "spec_of": "vpac.envs.make",
-    },
-)
+__all__ = [
+    "ActionNoise", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteMDP", "FiniteMDPEnv", "FourRooms", "GridMap",
+    "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise", "RiskyShortcut",
+    "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering", "spec_of",
+]  # fmt: skip
+
+__getattr__, __dir__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names})

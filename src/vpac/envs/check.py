@@ -1,9 +1,10 @@
 """Whether an environment keeps the rules that learners rely on; each message says what to change.
 
-What can be made again, an id, a class, a function, a specification, is made once more, looked over for a moment as `vpac check`
-does, and closed; the one that is used is not touched, and nobody's random numbers are taken. Once a process, for each name.
-An object is there only once, and resetting or stepping it might change what it does later: of it only what shows without a step
-is judged, and loops read its answers as they come (`vpac.envs.answers`). What comes with Gymnasium or vpac is known already.
+`check_env` and `look_over` take random actions for a moment. Learners and `vpac.evaluate` call `check_before_use` first: what
+can be made again (an id, a class, a function, a specification) is made once more, checked for a moment and closed, once a
+name in a process. The environment that is used is not touched, and no random numbers are taken. An existing object is only
+checked without a step, because a step might change it; loops check its answers as they come (`vpac.envs.answers`).
+Environments of Gymnasium and vpac are not checked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,31 +26,30 @@ from weakref import WeakSet
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import FlattenObservation, PassiveEnvChecker
 
-from vpac.envs.answers import Broken, read_reset, read_step, same
-from vpac.envs.make import spec_of
+from vpac.envs.answers import InvalidAnswer, read_reset, read_step, remark
+from vpac.envs.make import name_of, spec_of
 from vpac.envs.observations import as_row, tells_time, why_not_flat
 from vpac.errors import UserError
 from vpac.liveness import watched
 from vpac.typing import FloatArray
 
 EPISODES = 3
-"""Episodes that are looked at, if they end soon enough."""
+"""Episodes that are played, if they end soon enough."""
 MORE_EPISODES, MORE_STEPS = 20, 5000
 """If nothing is wrong, further episodes begin while there are fewer of both, so that returns have a standard deviation."""
 GAMMA = 0.99
 """The learners' default discount factor."""
-Path = tuple[list[FloatArray], bool]
+Episode = tuple[list[FloatArray], bool]
 """The observations of an episode, as rows, and whether a time limit ended it."""
 AGAIN = 200
-"""Steps of the first episode that are repeated with the same seed and actions."""
+"""Steps that are repeated with the same seed and actions."""
 
 
 @dataclass
 class Findings:
-    """What a look at an environment found."""
+    """What a check of an environment found."""
 
     errors: list[str] = field(default_factory=list)
     """What has to be changed before anything can learn from it."""
@@ -82,21 +83,15 @@ def refuse(env: Any, errors: list[str], what: str = "learned from") -> None:
     """Raise a `UserError` with a list of errors, if there are any; `what` cannot be done yet."""
     if errors:
         listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(errors, 1))
-        raise UserError(f"{_name(env)} cannot be {what} yet:\n{listed}")
+        raise UserError(f"{name_of(env)} cannot be {what} yet:\n{listed}")
 
 
 def look_over(
     env: Any, steps: int = 20_000, seconds: float = 5.0, seed: int = 0, *, learning: bool = True, ends: bool = True
 ) -> Findings:
-    """As `check_env`, without raising.
+    """`check_env` without raising.
 
-    Args:
-        env: as for `check_env`, and so are steps, seconds and seed.
-        steps: as above.
-        seconds: as above.
-        seed: as above.
-        learning: whether spaces and observations have to be such that our learners can use them.
-        ends: whether it is an error if no episode ends.
+    `learning`: whether spaces and observations must suit our learners; `ends`: whether it is an error if no episode ends.
     """
     found = Findings()
     if isinstance(env, FlattenObservation):
@@ -104,9 +99,11 @@ def look_over(
     found.errors += seen_without_a_step(env, learning)
     if found.errors:
         return found
-    for inner in _chain(env):  # its one-time assertions would come before our words
-        if isinstance(inner, PassiveEnvChecker):
+    inner = env
+    while isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, PassiveEnvChecker):  # its assertions would come before our messages
             inner.checked_reset = inner.checked_step = inner.checked_data_reuse = True
+        inner = inner.env
     try:
         play = partial(_play, env, found, np.random.default_rng(seed), steps, time.monotonic() + seconds, learning)
         paths = play(EPISODES, steps)
@@ -119,13 +116,13 @@ def look_over(
         _play_again(env, found, seed, learning)
         if not found.errors:
             _look_at_time(found, paths + play(MORE_EPISODES, MORE_STEPS), limit)
-    except Broken as error:
+    except InvalidAnswer as error:
         found.errors.append(str(error))
     return found
 
 
 def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
-    """What is wrong with an environment that shows without stepping it: its class, spaces and the arguments of its reset."""
+    """The errors that show without a step: of the class, the spaces and the signature of reset."""
     if not isinstance(env, gymnasium.Env):
         return [
             f"it is a {type(env).__module__}.{type(env).__name__}: derive its class from gymnasium.Env (the old gym.Env is "
@@ -133,17 +130,6 @@ def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
         ]
     reasons = (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if learning else ()
     return [*(reason for reason in reasons if reason), *_reset_signature(env)]
-
-
-def _name(env: Any) -> str:
-    return env.spec.id if getattr(env, "spec", None) else type(getattr(env, "unwrapped", env)).__name__
-
-
-def _chain(env: gymnasium.Env[Any, Any]) -> list[gymnasium.Env[Any, Any]]:
-    found = [env]
-    while isinstance(found[-1], gymnasium.Wrapper):
-        found.append(found[-1].env)
-    return found
 
 
 def _actions(env: gymnasium.Env[Any, Any]) -> str:
@@ -177,15 +163,15 @@ def _reset_signature(env: gymnasium.Env[Any, Any]) -> list[str]:
 def _play(
     env: gymnasium.Env[Any, Any], found: Findings, random: np.random.Generator, steps: int, until: float, learning: bool,
     episodes: int, begun: int,
-) -> list[Path]:  # fmt: skip
-    """Random actions until so many episodes have ended, the last one begun before so many steps, or steps or time are up."""
+) -> list[Episode]:  # fmt: skip
+    """Take random actions until `episodes` have ended; none begins after `begun` steps, and all stop at `steps` or `until`."""
     if isinstance(env.action_space, spaces.Box) and not env.action_space.is_bounded():
-        _remark(
-            found,
+        remark(
+            found.remarks,
             f"action_space is {env.action_space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled "
             "inside step, are easier to learn",
         )
-    paths = list[Path]()
+    paths = list[Episode]()
     while len(found.lengths) < episodes and found.steps < min(begun, steps) and time.monotonic() < until:
         last = read_reset(env, int(random.integers(2**31)), found.remarks, learning)
         rows, rewards = list[FloatArray](), list[float]()
@@ -195,8 +181,9 @@ def _play(
             found.steps += 1
             rewards.append(step.reward)
             if step.observation is last and isinstance(last, np.ndarray):
-                _remark(
-                    found, "step returns the same array every time and changes it: return a copy, observation.copy()"
+                remark(
+                    found.remarks,
+                    "step returns the same array every time and changes it: return a copy, observation.copy()",
                 )
             last = step.observation
             if step.over:
@@ -208,8 +195,8 @@ def _play(
     return paths
 
 
-def _look_at_time(found: Findings, paths: list[Path], limit: int | None) -> None:
-    """Whether all episodes have the same length and no observation tells how much of it is left."""
+def _look_at_time(found: Findings, paths: list[Episode], limit: int | None) -> None:
+    """Remark on episodes of one length whose observations do not show the time."""
     played, length = len(paths), max(found.lengths, default=0)
     rows = [path for path, _ in paths]
     if played < EPISODES or {len(path) for path in rows} != {length} or length == 1 or tells_time(np.array(rows)):
@@ -217,8 +204,8 @@ def _look_at_time(found: Findings, paths: list[Path], limit: int | None) -> None
     cut = all(cut for _, cut in paths)
     ended = f"reached the time limit of {length} steps" if cut else f"ended after {length} steps"
     words = f"{'' if limit else f'--set max_episode_steps={length} '}--wrap gymnasium.wrappers:TimeAwareObservation"
-    _remark(
-        found,
+    remark(
+        found.remarks,
         f"all {played} random episodes {ended}, and the observation does not show the time: a policy cannot plan for the end. "
         "The critics of vpac-ppo see the elapsed time by default; to show it to the policy, add it to the observation "
         f"({words})",
@@ -226,16 +213,16 @@ def _look_at_time(found: Findings, paths: list[Path], limit: int | None) -> None
 
 
 def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
-    """The same seed and the same actions must give the same episode."""
+    """Check that the same seed and actions give the same episode."""
     one, two = (_episode(env, seed, min(found.steps, AGAIN), learning) for _ in range(2))
-    if not same(one[0][0], two[0][0]):
+    if not _same(one[0], two[0]):
         found.errors.append(
             "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
             "super().reset(seed=seed) and draw from self.np_random, not from random or np.random"
         )
         return
     for number, (first, second) in enumerate(zip(one, two, strict=False)):
-        if not (same(first[0], second[0]) and first[1:] == second[1:]):
+        if not _same(first, second):
             found.errors.append(
                 f"step {number} differs though seed and actions were the same: draw everything random from self.np_random, and "
                 "let reset set every attribute that step changes"
@@ -244,15 +231,24 @@ def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learni
     _look_at_seeds(env, found, seed, learning)
 
 
+def _same(one: Any, two: Any) -> bool:
+    """Whether two answers are equal; NaN equals NaN."""
+    try:
+        np.testing.assert_equal(one, two)
+    except AssertionError:
+        return False
+    return True
+
+
 def _look_at_seeds(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
-    """Whether `reset` hands its seed on: one that always takes its own makes every episode the same."""
+    """Remark on a reset that always uses a seed of its own: every episode would be the same."""
     taken = set()
     for other in (seed + 1, seed + 2):
         read_reset(env, other, [], learning)
         taken.add(getattr(env.unwrapped, "_np_random_seed", None))
     if len(taken) == 1 and not taken & {None, -1, seed + 1, seed + 2}:
-        _remark(
-            found,
+        remark(
+            found.remarks,
             f"reset seeds with {taken.pop()} whatever its seed is, so that every episode draws the same: begin it with "
             "super().reset(seed=seed)",
         )
@@ -260,21 +256,13 @@ def _look_at_seeds(env: gymnasium.Env[Any, Any], found: Findings, seed: int, lea
 
 def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int, learning: bool) -> list[tuple[Any, ...]]:
     random, remarks = np.random.default_rng(seed), list[str]()
-    seen: list[tuple[Any, ...]] = [(_kept(read_reset(env, seed, remarks, learning)),)]
+    seen: list[tuple[Any, ...]] = [(deepcopy(read_reset(env, seed, remarks, learning)),)]
     for _ in range(steps):
         step = read_step(env, _action(env, random), remarks, learning)
-        seen.append((_kept(step.observation), step.reward, step.over))
+        seen.append((deepcopy(step.observation), step.reward, step.over))
         if step.over:
             break
     return seen
-
-
-def _kept(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: _kept(part) for key, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_kept(part) for part in observation)
-    return observation.copy() if isinstance(observation, np.ndarray) else observation
 
 
 def _action(env: gymnasium.Env[Any, Any], random: np.random.Generator) -> Any:
@@ -287,31 +275,26 @@ def _action(env: gymnasium.Env[Any, Any], random: np.random.Generator) -> Any:
     return space.sample()
 
 
-def _remark(found: Findings, text: str) -> None:
-    if text not in found.remarks:
-        found.remarks.append(text)
-
-
 STEPS, SECONDS = 100, 0.1
-"""What a look takes at most; then as many steps twice, to see whether they repeat themselves."""
+"""Limits of a check before use; then as many steps are repeated twice."""
 TRUSTED = ("gymnasium.envs.", "vpac.envs.", "vpac.envs:")
-"""Where environments come from that are known to be right."""
-NAMED: set[tuple[str, bool]] = set()
-"""Specifications that this process has looked at, and whether for learning."""
-CALLED: dict[bool, WeakSet[Any]] = {True: WeakSet(), False: WeakSet()}
-"""Classes and functions that it has looked at, for learning or only for measuring."""
-LOOKING: ContextVar[bool] = ContextVar("LOOKING", default=True)
-"""Whether anything is to be looked at."""
+"""Where environments come from that are not checked."""
+CHECKED_NAMES: dict[bool, set[str]] = {True: set(), False: set()}
+"""Specifications that this process has checked, for learning or only for measuring."""
+CHECKED_CALLABLES: dict[bool, WeakSet[Any]] = {True: WeakSet(), False: WeakSet()}
+"""Classes and functions, likewise."""
+CHECKING: ContextVar[bool] = ContextVar("CHECKING", default=True)
+"""Whether environments are checked before use."""
 
 
 @contextmanager
 def skip_checks() -> Iterator[None]:
-    """Look at nothing for a while: the runs of a study, whose environments were looked at before the first of them."""
-    token = LOOKING.set(False)
+    """Check nothing in this context: the environments of a study were checked before its first run."""
+    token = CHECKING.set(False)
     try:
         yield
     finally:
-        LOOKING.reset(token)
+        CHECKING.reset(token)
 
 
 def check_before_use(
@@ -327,23 +310,22 @@ def check_before_use(
         given: what the user named: an object, an id, a class, a function, a specification.
         make: makes one, unless it is an object.
         arguments: of the environment.
-        learning: whether our learners are to use it; else it is somebody's environment for somebody's agent, whose spaces and
-            observations are no concern of ours.
+        learning: whether our learners are to use it; otherwise its spaces and observations are not checked.
     """
-    what = "learned from" if learning else "measured in"
+    what, arguments = "learned from" if learning else "measured in", arguments or {}
     if isinstance(given, gymnasium.Env):
         refuse(given, seen_without_a_step(given, learning), what)
-    elif LOOKING.get() and not _is_known(given, arguments or {}, learning):
+    elif CHECKING.get() and not _is_known(given, arguments, learning):
         with restore_global_rng(), watched():
             _look(given, make, learning, what)
-        _remember(given, arguments or {}, learning)
+        _remember(given, arguments, learning)
 
 
 def _look(given: Any, make: Callable[[], gymnasium.Env[Any, Any]], learning: bool, what: str) -> None:
     fresh = make()
     if callable(given) and not inspect.isclass(given):
         other = make()
-        if other.unwrapped is fresh.unwrapped:  # a function that hands out one object
+        if other.unwrapped is fresh.unwrapped:  # a function that returns an existing object
             refuse(fresh, seen_without_a_step(fresh, learning), what)
             return
         _close(other)
@@ -355,49 +337,42 @@ def _look(given: Any, make: Callable[[], gymnasium.Env[Any, Any]], learning: boo
 
 
 def _close(env: gymnasium.Env[Any, Any]) -> None:
-    with suppress(Exception):  # whatever somebody's environment raises
+    with suppress(Exception):  # whatever an environment raises
         env.close()
 
 
 def _is_known(given: Any, arguments: Mapping[str, Any], learning: bool) -> bool:
     if callable(given):
-        home = f"{given.__module__}." if inspect.isclass(given) else ""
-        try:
-            seen = not arguments and any(given in CALLED[kind] for kind in {True, learning})
-        except TypeError:  # nobody can refer to it weakly
-            seen = False
-        return seen or home.startswith(TRUSTED)
-    spec = _spec(given, arguments)
-    home = spec.entry_point if isinstance(spec.entry_point, str) else ""
-    if home.startswith(TRUSTED) and all(one.entry_point.startswith(TRUSTED) for one in spec.additional_wrappers):
+        trusted = inspect.isclass(given) and f"{given.__module__}.".startswith(TRUSTED)
+        return trusted or (not arguments and any(given in CHECKED_CALLABLES[kind] for kind in (True, learning)))
+    spec = spec_of(given, **arguments)
+    parts = [spec.entry_point, *(wrapper.entry_point for wrapper in spec.additional_wrappers)]
+    if all(isinstance(part, str) and part.startswith(TRUSTED) for part in parts):
         return True
-    return any((repr(spec), kind) in NAMED for kind in (True, learning))
+    return any(repr(spec) in CHECKED_NAMES[kind] for kind in (True, learning))
 
 
 def _remember(given: Any, arguments: Mapping[str, Any], learning: bool) -> None:
-    if not callable(given):
-        spec = _spec(given, arguments)
-        if isinstance(spec.entry_point, str):  # what it says of other things is not what they are
-            NAMED.add((repr(spec), learning))
-    elif not arguments:
-        with suppress(TypeError):
-            CALLED[learning].add(given)
-
-
-def _spec(given: Any, arguments: Mapping[str, Any]) -> EnvSpec:
-    return given if isinstance(given, EnvSpec) else spec_of(given, **arguments)
+    if callable(given):
+        if not arguments:
+            with suppress(TypeError):  # what cannot be referred to weakly is checked each time
+                CHECKED_CALLABLES[learning].add(given)
+        return
+    spec = spec_of(given, **arguments)
+    if isinstance(spec.entry_point, str):  # the text of a specification names it in full only then
+        CHECKED_NAMES[learning].add(repr(spec))
 
 
 @contextmanager
 def restore_global_rng() -> Iterator[None]:
-    """Put the global generators of Python, NumPy and, where it is loaded, PyTorch back as they were."""
+    """Leave the global generators of Python, NumPy and, where it is loaded, PyTorch as they were."""
     torch = sys.modules.get("torch")
-    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torchs = torch.get_rng_state() if torch else None
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_state = torch.get_rng_state() if torch else None
     try:
         yield
     finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
         if torch:
-            torch.set_rng_state(torchs)
+            torch.set_rng_state(torch_state)

@@ -14,26 +14,8 @@ from vpac.oracle.state_critics import state_critic_gradient, stationary_distribu
 from vpac.oracle.step_reward import StepReward, step_reward
 
 __all__ = [
-    "Frontier",
-    "Moments",
-    "OffPolicyMoments",
-    "OracleError",
-    "Remembering",
-    "StepReward",
-    "VarianceSources",
-    "best_policy",
-    "best_remembering",
-    "complex_step_gradient",
-    "evaluate",
-    "evaluate_off_policy",
-    "frontier",
-    "gradient",
-    "greedy",
-    "optimal_policy",
-    "softmax",
-    "state_critic_gradient",
-    "stationary_distribution",
-    "step_reward",
-    "uniform",
-    "variance_sources",
-]
+    "Frontier", "Moments", "OffPolicyMoments", "OracleError", "Remembering", "StepReward", "VarianceSources",
+    "best_policy", "best_remembering", "complex_step_gradient", "evaluate", "evaluate_off_policy", "frontier",
+    "gradient", "greedy", "optimal_policy", "softmax", "state_critic_gradient", "stationary_distribution",
+    "step_reward", "uniform", "variance_sources",
+]  # fmt: skip

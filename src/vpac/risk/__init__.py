@@ -1,4 +1,4 @@
-"""What a return distribution is worth, and prices that change over time. Knows samples and numbers, never agents."""
+"""Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from vpac.risk.sample import MEASURES, ReturnSample, Row
     from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
-NAMES = {
+MODULES = {
     "budget": ("Budget", "BudgetReport", "Multiplier", "PricePath", "as_budget"),
     "compare": (
         "Comparison", "compare_samples",
@@ -60,6 +60,4 @@ __all__ = [
     "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(
-    __name__, {name: f"vpac.risk.{module}" for module, names in NAMES.items() for name in names}
-)
+__getattr__, __dir__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names})
