@@ -1,4 +1,4 @@
-"""What users give to learners, checked before compiled code sees it: compiled code asks no questions."""
+"""Checks of numbers that users give; compiled code checks nothing itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vpac.errors import UserError
 from vpac.typing import FloatArray
 
 MOST_EPISODES, MOST_STEPS = 10**9, 10**13
-"""Of one learner: sixteen gigabytes of returns and lengths, and more than a machine does in a lifetime."""
+"""Limits of one learner: sixteen gigabytes of returns and lengths."""
 
 
 def whole(value: Any, name: str, least: int = 0, most: int | None = None) -> int:
@@ -30,8 +30,16 @@ def real(value: Any, name: str, expected: str) -> float:
     return float(value)
 
 
+def not_negative(value: Any, name: str) -> float:
+    """A finite number that is not negative."""
+    expected = "a finite number that is not negative"
+    if (found := real(value, name, expected)) < 0.0:
+        raise UserError(f"{name} must be {expected}, got {value!r}")
+    return found
+
+
 def seeds_of(seeds: Iterable[Any]) -> list[int]:
-    """At least one seed, from anything that can be gone through."""
+    """At least one seed, from any iterable."""
     try:
         found = list(seeds)
     except TypeError:

@@ -44,4 +44,6 @@ __all__ = [
     "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering", "spec_of",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names})
+__getattr__, __dir__ = lazily(
+    __name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
+)

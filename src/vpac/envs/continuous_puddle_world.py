@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from vpac.checks import not_negative
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
@@ -52,14 +53,9 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UserError(f"unknown render_mode {render_mode!r}: expected None, 'ansi' or 'rgb_array'")
-        for name, value in (
-            ("step", step),
-            ("noise", noise),
-            ("puddle_std", puddle_std),
-            ("goal_distance", goal_distance),
-        ):
-            if not (np.isfinite(value) and value >= 0.0):
-                raise UserError(f"{name} must be a finite number that is not negative, got {value:g}")
+        named = {"step": step, "noise": noise, "puddle_std": puddle_std, "goal_distance": goal_distance}
+        for name, value in named.items():
+            not_negative(value, name)
         if len(puddle) != 2 or not puddle[0] <= puddle[1]:
             raise UserError(f"puddle must be a lower and an upper bound, got {puddle!r}")
         if np.shape(goal) != (2,) or not all(0.0 <= x <= 1.0 for x in goal):

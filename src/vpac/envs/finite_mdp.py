@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.envs import validation
-from vpac.envs.validation import sorted_and_merged
 from vpac.errors import UserError, suggestion
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -149,11 +148,9 @@ class FiniteMDP:
         from vpac.envs.maps import grid_world
 
         known = grid_world.__kwdefaults__ or {}
-        for name in rules:
-            if name not in known:
-                raise UserError(
-                    f"a map has no rule {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
-                )
+        if unknown := [name for name in rules if name not in known]:
+            near = suggestion(unknown[0], known) or f": expected {', '.join(known)}"
+            raise UserError(f"a map has no rule {unknown[0]!r}{near}")
         return grid_world(text, **rules)
 
     @classmethod
@@ -169,20 +166,10 @@ class FiniteMDP:
         return from_table(env, start)
 
     def _assemble(
-        self,
-        n_states: int,
-        n_actions: int,
-        row: IntArray,
-        successor: IntArray,
-        probability: FloatArray,
-        mean: FloatArray,
-        variance: FloatArray,
-        start: ArrayLike | None,
-        terminal: ArrayLike | None,
-        goal: ArrayLike | None,
-        layout: GridMap | None,
-        action_names: tuple[str, ...] | None,
-    ) -> None:
+        self, n_states: int, n_actions: int, row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray,
+        variance: FloatArray, start: ArrayLike | None, terminal: ArrayLike | None, goal: ArrayLike | None,
+        layout: GridMap | None, action_names: tuple[str, ...] | None,
+    ) -> None:  # fmt: skip
         self.n_states, self.n_actions = int(n_states), int(n_actions)
         self.terminal = validation.mask(terminal, n_states, "terminal")
         self.goal = self.terminal if goal is None else validation.mask(goal, n_states, "goal")
@@ -192,7 +179,7 @@ class FiniteMDP:
         kept = ~self.terminal[row // n_actions] & (probability != 0.0)
         entries = row[kept], successor[kept], probability[kept], mean[kept], variance[kept]
         validation.finite(*entries, n_actions)
-        self.indptr, self.successor, self.probability, self.reward, self.noise = sorted_and_merged(
+        self.indptr, self.successor, self.probability, self.reward, self.noise = validation.sorted_and_merged(
             *entries, n_states * n_actions, n_states
         )
         validation.rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)

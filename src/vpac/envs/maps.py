@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vpac.checks import not_negative
 from vpac.envs.finite_mdp import FiniteMDP, reached
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
@@ -97,9 +98,6 @@ def enlarge(text: str, factor: int) -> str:
     return "\n".join("".join(letter * factor for letter in row) for row in _rows(text) for _ in range(factor))
 
 
-NUMBER = (int, float, np.number)
-
-
 def _rows(text: str) -> list[str]:
     """The rows of a map without their common indentation and without empty rows around them.
 
@@ -164,10 +162,9 @@ def _check_rules(moves: int, slip: float, throw: float, frozen_std: float) -> No
     if moves not in (4, 8):
         raise UserError(f"moves must be 4 or 8, got {moves!r}")
     for name, value in (("slip", slip), ("throw", throw)):
-        if not isinstance(value, NUMBER) or not 0.0 <= value <= 1.0:
+        if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
             raise UserError(f"{name} must be a probability from 0 to 1, got {value!r}")
-    if not isinstance(frozen_std, NUMBER) or not (np.isfinite(frozen_std) and frozen_std >= 0.0):
-        raise UserError(f"frozen_std must be a finite number that is not negative, got {frozen_std!r}")
+    not_negative(frozen_std, "frozen_std")
 
 
 def _with_goal(layout: GridMap, goal: int | tuple[int, int] | None) -> GridMap:

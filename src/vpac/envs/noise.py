@@ -1,6 +1,6 @@
-"""Noise that makes risk visible: wrappers for actions, rewards, rewards in a region of the state, and starts.
+"""Wrappers that add noise to actions, rewards, rewards in a region of the state, and starts.
 
-All of it is drawn from the environment's own generator, so `reset(seed=…)` decides it. The wrappers record their arguments:
+The noise is drawn from the environment's own generator, so `reset(seed=…)` decides it. The wrappers record their arguments, so
 an environment with them can be made again from its specification.
 """
 
@@ -14,11 +14,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from vpac.checks import not_negative, whole
 from vpac.errors import UserError
 
 AnyEnv = gymnasium.Env[Any, Any]
 AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
-Step = tuple[Any, float, bool, bool, dict[str, Any]]
+Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
 class ActionNoise(AnyWrapper, RecordConstructorArgs):
@@ -32,7 +33,7 @@ class ActionNoise(AnyWrapper, RecordConstructorArgs):
     def __init__(self, env: AnyEnv, std: float) -> None:
         RecordConstructorArgs.__init__(self, std=std)
         gymnasium.Wrapper.__init__(self, env)
-        self.std = _not_negative(std, "std")
+        self.std = not_negative(std, "std")
         if not isinstance(env.action_space, spaces.Box):
             raise UserError(
                 f"ActionNoise needs Box actions, got {env.action_space}: Gaussian noise has no meaning there"
@@ -43,7 +44,7 @@ class ActionNoise(AnyWrapper, RecordConstructorArgs):
         """Take the action that noise makes of this one."""
         wanted = np.asarray(action)
         noisy = wanted + self.std * self.np_random.standard_normal(wanted.shape)
-        return _plain(self.env.step(np.clip(noisy, self._low, self._high).astype(self._low.dtype)))
+        return self.env.step(np.clip(noisy, self._low, self._high).astype(self._low.dtype))
 
 
 class RewardNoise(AnyWrapper, RecordConstructorArgs):
@@ -57,12 +58,12 @@ class RewardNoise(AnyWrapper, RecordConstructorArgs):
     def __init__(self, env: AnyEnv, std: float) -> None:
         RecordConstructorArgs.__init__(self, std=std)
         gymnasium.Wrapper.__init__(self, env)
-        self.std = _not_negative(std, "std")
+        self.std = not_negative(std, "std")
 
     def step(self, action: Any) -> Step:
         """Take an action; its reward is noisy."""
-        observation, reward, terminated, truncated, info = _plain(self.env.step(action))
-        return observation, reward + self.std * self.np_random.standard_normal(), terminated, truncated, info
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, float(reward) + self.std * self.np_random.standard_normal(), terminated, truncated, info
 
 
 class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
@@ -91,21 +92,17 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
     ) -> None:
         RecordConstructorArgs.__init__(self, std=std, where=where, low=low, high=high)
         gymnasium.Wrapper.__init__(self, env)
-        self.std, self.where = _not_negative(std, "std"), where
+        self.std, self.where = not_negative(std, "std"), where
         if low is None and high is None:
             raise UserError("the region has no end: pass low=…, high=… or both; RewardNoise makes every reward noisy")
         self.low, self.high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
         if not self.low < self.high:
             raise UserError(f"the region is empty: expected low < high, got low = {low}, high = {high}")
-        if not isinstance(where, str):
-            self._check_place(where)
-
-    def _check_place(self, place: int) -> None:
-        seen = self.env.observation_space
+        seen = env.observation_space
         size = seen.shape[0] if isinstance(seen, spaces.Box) and len(seen.shape) == 1 else 0
-        if not 0 <= place < size:
+        if not isinstance(where, str) and not 0 <= where < size:
             expected = f"from 0 to {size - 1}" if size else "of a Box that is a vector"
-            raise UserError(f"where = {place} is no place in the observation {seen}: expected one {expected}")
+            raise UserError(f"where = {where} is no place in the observation {seen}: expected one {expected}")
 
     def noisy(self, observation: Any, info: dict[str, Any]) -> bool:
         """Whether a step that ended here has a noisy reward."""
@@ -123,10 +120,10 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
     def step(self, action: Any) -> Step:
         """Take an action; `info["noisy"]` says whether the reward got noise. The noise is drawn anyway, so that the same seed
         gives two policies the same luck."""
-        observation, reward, terminated, truncated, info = _plain(self.env.step(action))
+        observation, reward, terminated, truncated, info = self.env.step(action)
         noise = self.std * self.np_random.standard_normal()
         noisy = self.noisy(observation, info)
-        return observation, reward + noise * noisy, terminated, truncated, {**info, "noisy": noisy}
+        return observation, float(reward) + noise * noisy, terminated, truncated, {**info, "noisy": noisy}
 
 
 class RandomStart(AnyWrapper, RecordConstructorArgs):
@@ -144,7 +141,7 @@ class RandomStart(AnyWrapper, RecordConstructorArgs):
     def __init__(self, env: AnyEnv, std: float) -> None:
         RecordConstructorArgs.__init__(self, std=std)
         gymnasium.Wrapper.__init__(self, env)
-        self.std = _not_negative(std, "std")
+        self.std = not_negative(std, "std")
         if not all(hasattr(env.unwrapped, name) for name in ("set_state", "data", "_get_obs")):
             raise UserError(
                 f"RandomStart needs a MuJoCo task, got {type(env.unwrapped).__name__}: use RandomFirstSteps, which takes "
@@ -181,13 +178,11 @@ class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
     def __init__(self, env: AnyEnv, most: int) -> None:
         RecordConstructorArgs.__init__(self, most=most)
         gymnasium.Wrapper.__init__(self, env)
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-            raise UserError(f"most must be a whole number from 0 up, got {most!r}")
-        self.most = most
+        self.most = whole(most, "most")
         self._actions = deepcopy(env.action_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start, and stumble."""
+        """Start, and take the random actions."""
         observation, info = self.env.reset(seed=seed, options=options)
         count = int(self.np_random.integers(self.most + 1))
         self._actions.seed(int(self.np_random.integers(2**31)))
@@ -196,14 +191,3 @@ class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
             if terminated or truncated:
                 observation, info = self.env.reset(options=options)
         return observation, info
-
-
-def _plain(step: tuple[Any, Any, bool, bool, dict[str, Any]]) -> Step:
-    observation, reward, terminated, truncated, info = step
-    return observation, float(reward), terminated, truncated, info
-
-
-def _not_negative(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (np.isfinite(value) and value >= 0.0):
-        raise UserError(f"{name} must be a finite number that is not negative, got {value!r}")
-    return float(value)

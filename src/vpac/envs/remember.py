@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.observations import why_not_flat
 from vpac.errors import UserError
@@ -41,9 +42,8 @@ class ReturnGrid:
             raise UserError(f"gamma, low and high must be numbers, got {self.gamma!r}, {self.low!r}, {self.high!r}")
         if not 0.0 <= self.gamma <= 1.0:
             raise UserError(f"gamma must be a number from 0 to 1, got {self.gamma!r}")
-        for name, least in (("horizon", 1), ("bins", 2)):
-            if not isinstance(value := getattr(self, name), int | np.integer) or value < least:
-                raise UserError(f"{name} must be a whole number from {least} up, got {value!r}")
+        whole(self.horizon, "horizon", 1)
+        whole(self.bins, "bins", 2)
         if not (np.isfinite([self.low, self.high]).all() and self.low <= 0.0 <= self.high and self.low < self.high):
             raise UserError(f"expected low ≤ 0 ≤ high, for returns begin at 0, got low={self.low}, high={self.high}")
 

@@ -1,4 +1,4 @@
-"""Transitions kept row by row: one row for each state and action."""
+"""The numbers of a finite process: checks, and transitions stored row by row, one row for each state and action."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vpac.checks import whole
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -20,14 +21,9 @@ def row_sums(indptr: IntArray, entries: FloatArray) -> FloatArray:
 
 
 def sorted_and_merged(
-    row: IntArray,
-    successor: IntArray,
-    probability: FloatArray,
-    mean: FloatArray,
-    variance: FloatArray,
-    n_rows: int,
-    n_states: int,
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray, variance: FloatArray,
+    n_rows: int, n_states: int,
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:  # fmt: skip
     """Sort transitions by (row, successor) and merge equal ones, keeping the reward's conditional moments."""
     order = np.argsort(row * n_states + successor, kind="stable")
     row, successor, probability = row[order], successor[order], probability[order]
@@ -72,12 +68,8 @@ def transition_entries(transition: Any) -> Entries:
             )
         rows, columns = shape
         coo = transition.tocoo()
-        return (
-            coo.row.astype(np.int64),
-            coo.col.astype(np.int64),
-            coo.data.astype(np.float64),
-            (columns, rows // columns),
-        )
+        entries = coo.row.astype(np.int64), coo.col.astype(np.int64), coo.data.astype(np.float64)
+        return *entries, (columns, rows // columns)
     dense = _numbers(transition, "transition")
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
         raise UserError(f"transition must have shape [S, A, S], got {list(dense.shape)}")
@@ -135,8 +127,7 @@ def rows_sum_to_one(indptr: IntArray, probability: FloatArray, terminal: BoolArr
     if bad.any():
         first = int(np.argmax(bad))
         state, action = divmod(first, n_actions)
-        others = int(bad.sum()) - 1
-        more = f" (and {others} more rows)" if others else ""
+        more = f" (and {bad.sum() - 1} more rows)" if bad.sum() > 1 else ""
         raise UserError(
             f"transition probabilities of state {state}, action {action} sum to {sums[first]:.10g}, expected 1{more}"
         )
@@ -179,9 +170,8 @@ def mask(values: ArrayLike | None, n_states: int, name: str) -> BoolArray:
 
 def sizes(n_states: int, n_actions: int) -> None:
     """There is at least one state and one action."""
-    for name, size in (("n_states", n_states), ("n_actions", n_actions)):
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise UserError(f"{name} must be a whole number from 1 up, got {size!r}")
+    whole(n_states, "n_states", 1)
+    whole(n_actions, "n_actions", 1)
 
 
 def indices(values: ArrayLike, limit: int, name: str, length: int | None = None) -> IntArray:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vpac.checks import not_negative
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
@@ -67,9 +68,7 @@ def _numbers(values: ArrayLike, name: str) -> FloatArray:
 
 def check_price(psi: float) -> float:
     """A price of variance: a finite number that is not negative."""
-    if isinstance(psi, bool) or not isinstance(psi, int | float | np.number) or not (np.isfinite(psi) and psi >= 0.0):
-        raise UserError(f"psi must be a finite number that is not negative, got {psi!r}")
-    return float(psi)
+    return not_negative(psi, "psi")
 
 
 def check_policy(mdp: FiniteMDP, policy: ArrayLike, name: str = "policy") -> FloatArray:

@@ -60,4 +60,6 @@ __all__ = [
     "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names})
+__getattr__, __dir__ = lazily(
+    __name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
+)
