@@ -9,7 +9,7 @@ import pytest
 from vpac.errors import UserError
 from vpac.lab.report import measuring
 from vpac.risk import MEASURES, Interval, ReturnSample, metrics
-from vpac.risk import influence as heavy
+from vpac.risk import intervals as heavy
 from vpac.risk.sample import carriers
 
 

@@ -31,9 +31,7 @@ from vpac.typing import FloatArray
 
 SMOOTHING = 0.5
 """Share of a new slope in the smoothed one."""
-
-
-PATIENCE = 200.0
+SETTLING_TIME = 200.0
 """Samples within which a variance that moves towards its budget is left to get there."""
 
 
@@ -130,7 +128,7 @@ class Budget:
         slope = (1.0 - SMOOTHING) * state.slope + SMOOTHING * raw
         around = self.proportional * excess + self.derivative * slope
         grown = min(max(state.integral + self.integral * excess * share, 0.0), most)
-        if excess * (excess + PATIENCE * slope) < 0.0:
+        if excess * (excess + SETTLING_TIME * slope) < 0.0:
             grown = state.integral
         integral = min(grown, max(state.integral, most - around))
         control = min(max(around + integral, 0.0), most)
@@ -167,7 +165,7 @@ def as_budget(value: Any) -> Budget | None:
     raise UserError(f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2")
 
 
-SLACK = 0.05
+LEEWAY = 0.05
 """An exact variance may be above its budget by this share and count as met: learning goes on and steers around the budget."""
 
 
@@ -243,7 +241,7 @@ class BudgetReport:
     def met(self) -> bool:
         """Whether the variance is at most its budget, as far as its interval can tell; an exact one has 5 % of leeway."""
         if self.episodes is None:
-            return self.variance.estimate <= self.budget.variance * (1.0 + SLACK)
+            return self.variance.estimate <= self.budget.variance * (1.0 + LEEWAY)
         low = self.variance.low if math.isfinite(self.variance.low) else self.variance.estimate
         return low <= self.budget.variance
 

@@ -1,7 +1,4 @@
-"""Is one better than the other? Two independent samples, x and y, compared.
-
-The samples are numbers of which more is better, one a run or one an episode.
-"""
+"""Comparison of two independent samples, x and y: numbers of which more is better, one a run or one an episode."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
-from vpac.risk.influence import skewed_variance_interval
 from vpac.risk.intervals import (
     Interval,
     Method,
@@ -21,13 +17,14 @@ from vpac.risk.intervals import (
     log_variance_error,
     normal_quantile,
     one_sample,
+    skewed_variance_interval,
     student_quantile,
 )
 from vpac.risk.metrics import mean, variance
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray, IntArray
 
-ROUNDING = 1e-12
+NEGLIGIBLE = 1e-12
 """Areas between distribution functions below this share of the largest number come from rounding."""
 
 
@@ -129,7 +126,7 @@ def ratio_of_variances(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> In
 
 
 def first_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
-    """Fₓ ≤ F_y everywhere and somewhere less: whoever likes more better than less prefers x.
+    """Fₓ ≤ F_y everywhere and somewhere less: preferred by everyone who prefers more to less (first-order dominance).
 
     F are the samples' own distribution functions, compared as whole numbers at every observation.
     """
@@ -138,14 +135,14 @@ def first_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
 
 
 def second_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
-    """∫ Fₓ ≤ ∫ F_y up to every point and somewhere less: whoever is moreover averse to risk prefers x.
+    """∫ Fₓ ≤ ∫ F_y up to every point and somewhere less: the risk-averse preference (second-order dominance).
 
     Between observations the integrals are straight lines, so comparing them at every observation is enough.
     """
     first, second = one_sample(x), one_sample(y)
     points, lead = _lead(first, second)
     areas = np.cumsum(lead[:-1] * np.diff(points)) / (len(first) * len(second))
-    rounding = ROUNDING * np.max(np.abs(points))
+    rounding = NEGLIGIBLE * np.max(np.abs(points))
     return bool(np.all(areas >= -rounding) and np.any(areas > rounding))
 
 
@@ -168,14 +165,14 @@ def _counts(indices: IntArray, n: int) -> FloatArray:
 
 Verdict = Literal["A", "B", "neither", "undecided"]
 RESAMPLES = 200
-"""How often the samples are drawn again to see whether a dominance is more than luck."""
+"""Resamples that tell whether a dominance is more than chance."""
 SURE = 0.9
-"""The share of resamples that have to agree with a dominance before it is called one."""
+"""The share of resamples that must agree with a dominance before it is reported."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What speaks for A and what for B; dominance is of the samples, beside the share of resamples that agree."""
+    """A against B; dominance is of the samples, beside the share of resamples that agree."""
 
     difference_of_means: Interval
     """Mean of A − mean of B (Welch)."""
@@ -186,9 +183,9 @@ class Comparison:
     better_episode: Interval
     """Probability that an episode of A brings more than one of B, ties counting half (Wilson)."""
     first_order: tuple[bool, bool]
-    """Whether A dominates B, and B A, at first order: more of everything, good for whoever likes more."""
+    """Whether A dominates B, and B A, at first order."""
     second_order: tuple[bool, bool]
-    """The same at second order: good for whoever is moreover averse to risk."""
+    """The same at second order, the risk-averse preference."""
     first_order_share: tuple[float, float]
     """Share of resamples in which it is so."""
     second_order_share: tuple[float, float]
@@ -196,7 +193,7 @@ class Comparison:
 
     @property
     def prefers(self) -> tuple[Verdict, Verdict]:
-        """Whom one prefers who likes more, and who dislikes risk, too.
+        """The verdicts at first and at second order.
 
         "A" or "B" dominates in the samples and in nine of ten resamples; "neither": no dominance in as many; else "undecided".
         """

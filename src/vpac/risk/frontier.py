@@ -16,7 +16,7 @@ from vpac.errors import UserError
 from vpac.risk.intervals import Interval
 from vpac.typing import BoolArray, FloatArray
 
-STRAIGHT = 0.02
+LEAST_BEND = 0.02
 """How far a knee is from the straight line between the ends, at least, in shares of the picture."""
 
 
@@ -61,7 +61,7 @@ def knee(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray
     up = (m[kept] - m[kept].min()) / np.ptp(m[kept])
     above = (up - across) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
     best = int(np.argmax(above))
-    return int(kept[best]) if above[best] > STRAIGHT else None
+    return int(kept[best]) if above[best] > LEAST_BEND else None
 
 
 def best_sharpe(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> int | None:
@@ -216,11 +216,11 @@ def _percent(share: float) -> str:
 
 FIRST_AVERSIONS = (0.1, 0.5, 2.5)
 """Risk aversions to begin with, beside none: where there is something to trade, it is mostly between these."""
-FACTOR = 4.0
+PRICE_STEP = 4.0
 """How far a step below the smallest price, or beyond the largest one, goes."""
-CLOSEST = 1.1
+LEAST_RATIO = 1.1
 """Prices that are nearer to each other than this ratio are not told apart."""
-FARTHEST = 1000.0
+LARGEST_AVERSION = 1000.0
 """The largest risk aversion that is tried."""
 
 
@@ -261,8 +261,8 @@ def next_prices(
         for i, length in enumerate(lengths)
     ]
     std = float(np.asarray(stds, np.float64)[order][0])
-    beyond = rounded(prices[-1] * FACTOR)
-    if beyond * std <= FARTHEST:
+    beyond = rounded(prices[-1] * PRICE_STEP)
+    if beyond * std <= LARGEST_AVERSION:
         scores.append((0.5 * lengths[-1] if len(lengths) else 0.0, beyond))
     taken = [*tried, *psis]
     found: list[float] = []
@@ -285,8 +285,8 @@ def _turns(steps: FloatArray) -> FloatArray:
 
 
 def _between(low: float, high: float) -> float:
-    return rounded(high / FACTOR if low == 0.0 else float(np.sqrt(low * high)))
+    return rounded(high / PRICE_STEP if low == 0.0 else float(np.sqrt(low * high)))
 
 
 def _apart(psi: float, other: float) -> bool:
-    return other == 0.0 or max(psi / other, other / psi) > CLOSEST
+    return other == 0.0 or max(psi / other, other / psi) > LEAST_RATIO

@@ -1,4 +1,4 @@
-"""What a sample of returns is worth: one function for each number.
+"""Metrics of a sample of returns, one function each.
 
 Each function takes one return an episode, or an array of such samples [..., n], and looks along the last axis. Returns are
 gains: the worst are the smallest, and quantiles and tails are given as returns, not as losses. A NaN in the sample makes
@@ -67,7 +67,7 @@ def cvar(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
     """
     x = _checked(sample)
     if not _share(alpha, "alpha"):
-        raise UserError("alpha must be above 0: the mean of nobody is unknown")
+        raise UserError("alpha must be above 0")
     observations = alpha * x.shape[-1]
     return _weighted_in_order(x, np.clip(observations - np.arange(x.shape[-1]), 0.0, 1.0) / observations)
 

@@ -8,7 +8,7 @@ The variance is a sum of squared distances d² from the mean, its error one of t
 N is a third of the episodes for a normal distribution and a ninth for an exponential one; below ten an interval knows too
 little. T falls with the number of episodes unless the fourth moment is infinite: where the kurtosis is above 15 and one episode
 has more than 0.3 of it, the next one as large will move the variance beyond any interval. docs/measuring.md has the coverage
-beside the share of samples that are told so. A tail that a sample has not seen it cannot tell of.
+beside the share of samples with that note. A tail that is not in the sample cannot be noted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from vpac.errors import UserError, one_of
 from vpac.files import read_bytes, write_bytes, write_text
 from vpac.interruption import held
-from vpac.risk import influence, metrics
+from vpac.risk import intervals, metrics
 from vpac.risk.intervals import Interval, one_sample
 from vpac.sealing import parse
 from vpac.typing import BoolArray, FloatArray, IntArray
@@ -74,22 +74,6 @@ ENDINGS = (".parquet", ".json")
 KEY = "vpac.sample"
 
 
-@held()
-def save(sample: ReturnSample, path: Path) -> Path:
-    """Write a sample; the file's ending says how."""
-    columns = {name: getattr(sample, field) for name, field in COLUMNS.items()}
-    head: dict[str, Any] = {"format": FORMAT, "gamma": sample.gamma, "kind": sample.kind, "about": dict(sample.about)}
-    head["sha256"] = _digest(sample)
-    if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
-        data = head | {name: column.tolist() for name, column in columns.items()}
-        return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-    import polars as pl
-
-    file = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(file, metadata={KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)})
-    return write_bytes(path, file.getvalue())
-
-
 def _digest(sample: ReturnSample) -> str:
     """Of everything in a sample."""
     head = json.dumps([sample.gamma, sample.kind, dict(sample.about)], sort_keys=True)
@@ -97,33 +81,6 @@ def _digest(sample: ReturnSample) -> str:
     for column in COLUMNS.values():
         found.update(np.ascontiguousarray(getattr(sample, column)).tobytes())
     return found.hexdigest()
-
-
-def load(path: Path) -> ReturnSample:
-    """Read a sample."""
-    one_of(path.suffix, ENDINGS, "ending of a file of returns")
-    try:
-        content = read_bytes(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    try:
-        head, columns = _from_json(content) if path.suffix == ".json" else _from_parquet(content)
-        if head["format"] not in (FORMAT, *OLDER):
-            raise UserError(f"it is in format {head['format']!r:.40}: this version reads formats up to {FORMAT}")
-        fields = {field: columns[name] for name, field in COLUMNS.items()}
-        found = ReturnSample(**fields, gamma=float(head["gamma"]), about=dict(head["about"]), kind=head["kind"])
-        if ("sha256" in head or head["format"] == FORMAT) and head.get("sha256") != _digest(found):
-            raise UserError("it is not what was written: its checksum differs")
-        return found
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    except Exception as error:  # Polars has errors of its own for every kind of damage
-        raise UserError(f"{path} does not hold a sample of returns: {type(error).__name__}: {error!s:.80}") from None
-
-
-def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    data = parse(content)
-    return data, data
 
 
 @held()
@@ -138,26 +95,17 @@ def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return head, {name: frame[name].to_numpy() for name in COLUMNS}
 
 
-def as_text(sample: ReturnSample, level: float) -> str:
-    """A table of every metric, with its interval, in plain text."""
-
-    def number(value: float) -> str:
-        return "?" if np.isnan(value) else f"{value:.5g}"
-
-    lines = [f"{len(sample)} episodes, {sample.kind} returns (gamma {sample.gamma:g}), {100 * level:g} % intervals"]
-    lines += [
-        f"{row.name:<30}{number(row.interval.estimate):>12}   {number(row.interval.low)} … {number(row.interval.high)}"
-        for row in sample.rows(level)
-    ]
-    return "\n".join([*lines, *(f"note: {note}" for note in sample.notes())])
-
-
 Kind = Literal["discounted", "undiscounted"]
 MEASURES = (
     "mean", "variance", "std", "semivariance", "sharpe", "quantile", "value_at_risk", "cvar", "gini_deviation", "minimum",
     "maximum", "length",
 )  # fmt: skip
 """What `ReturnSample.interval` knows."""
+SKEWED: dict[str, Callable[..., Interval]] = {
+    "mean": intervals.skewed_mean_interval, "variance": intervals.skewed_variance_interval,
+    "semivariance": intervals.semivariance_interval, "sharpe": intervals.sharpe_interval,
+    "gini_deviation": intervals.gini_interval,
+}  # fmt: skip
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -195,13 +143,7 @@ class ReturnSample:
 
     def __post_init__(self) -> None:
         one_of(self.kind, ("discounted", "undiscounted"), "kind of return")
-        types = {
-            "discounted_returns": np.float64,
-            "undiscounted_returns": np.float64,
-            "lengths": np.int64,
-            "terminated": bool,
-        }
-        for name, kind in types.items():
+        for name, kind in zip(COLUMNS.values(), (np.float64, np.float64, np.int64, bool), strict=True):
             column = np.array(getattr(self, name), kind)
             if column.ndim != 1 or len(column) != np.size(self.lengths) or not len(column):
                 raise UserError(
@@ -220,8 +162,7 @@ class ReturnSample:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReturnSample):
             return NotImplemented
-        columns = ("discounted_returns", "undiscounted_returns", "lengths", "terminated")
-        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
+        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in COLUMNS.values())
         return same and (self.gamma, self.kind, dict(self.about)) == (other.gamma, other.kind, dict(other.about))
 
     __hash__ = None  # type: ignore[assignment]
@@ -300,11 +241,10 @@ class ReturnSample:
 
     def unseen(self, level: float = 0.95) -> float:
         """With confidence `level` at most this share of episodes ends below the minimum (and of others above the maximum)."""
-        return influence.unseen_share(len(self), level=level)
+        return intervals.unseen_share(len(self), level=level)
 
     def notes(self) -> tuple[str, ...]:
         """What speaks against relying on some of the intervals (`vpac.risk.sample`)."""
-
         found = tail_note(self.returns)
         return () if found is None else (found,)
 
@@ -321,39 +261,31 @@ class ReturnSample:
         """
         x = self.returns
         match one_of(metric, MEASURES, "metric"):
-            case "mean":
-                return influence.skewed_mean_interval(x, level=level)
-            case "variance":
-                return influence.skewed_variance_interval(x, level=level)
             case "std":
-                found = influence.skewed_variance_interval(x, level=level)
+                found = intervals.skewed_variance_interval(x, level=level)
                 return Interval(self.std, float(np.sqrt(found.low)), float(np.sqrt(found.high)))
-            case "semivariance":
-                return influence.semivariance_interval(x, level=level)
-            case "sharpe":
-                return influence.sharpe_interval(x, level=level)
             case "quantile":
-                return influence.quantile_interval(x, share, level=level)
+                return intervals.quantile_interval(x, share, level=level)
             case "value_at_risk":
-                return influence.quantile_interval(x, alpha, level=level)
+                return intervals.quantile_interval(x, alpha, level=level)
             case "cvar":
-                return influence.cvar_interval(x, alpha, level=level)
-            case "gini_deviation":
-                return influence.gini_interval(x, level=level)
+                return intervals.cvar_interval(x, alpha, level=level)
             case "minimum":
                 return Interval(self.minimum, np.nan, self.minimum)
             case "maximum":
                 return Interval(self.maximum, self.maximum, np.nan)
+            case "length":
+                return intervals.skewed_mean_interval(self.lengths, level=level)
             case _:
-                return influence.skewed_mean_interval(self.lengths, level=level)
+                return SKEWED[metric](x, level=level)
 
     def rows(
         self, level: float = 0.95, alphas: Sequence[float] = (0.05,), quantiles: Sequence[float] = QUANTILES
     ) -> list[Row]:
         """Every metric with its interval; VaR and CVaR for each of `alphas`."""
-        plain = {name: name.replace("_", " ") for name in ("mean", "variance")} | {
-            "std": "standard deviation", "semivariance": "semi-variance below the mean", "sharpe": "Sharpe ratio",
-            "gini_deviation": "Gini deviation",
+        plain = {
+            "mean": "mean", "variance": "variance", "std": "standard deviation", "semivariance": "semi-variance below the mean",
+            "sharpe": "Sharpe ratio", "gini_deviation": "Gini deviation",
         }  # fmt: skip
         found = [Row(words, self.interval(name, level)) for name, words in plain.items()]
         found += [Row(f"quantile {q:g}", self.interval("quantile", level, share=q)) for q in quantiles]
@@ -366,18 +298,56 @@ class ReturnSample:
     def table(self, level: float = 0.95) -> str:
         """The rows as text."""
 
-        return as_text(self, level)
+        def number(value: float) -> str:
+            return "?" if np.isnan(value) else f"{value:.5g}"
 
+        lines = [f"{len(self)} episodes, {self.kind} returns (gamma {self.gamma:g}), {100 * level:g} % intervals"]
+        lines += [
+            f"{row.name:<30}{number(row.interval.estimate):>12}   {number(row.interval.low)} … {number(row.interval.high)}"
+            for row in self.rows(level)
+        ]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes())])
+
+    @held()
     def save(self, path: str | Path) -> Path:
         """Write every episode to a .parquet or .json file, whole or not at all."""
+        path = Path(path)
+        columns = {name: getattr(self, field) for name, field in COLUMNS.items()}
+        head: dict[str, Any] = {"format": FORMAT, "gamma": self.gamma, "kind": self.kind, "about": dict(self.about)}
+        head["sha256"] = _digest(self)
+        if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
+            data = head | {name: column.tolist() for name, column in columns.items()}
+            return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+        import polars as pl
 
-        return save(self, Path(path))
+        file = io.BytesIO()
+        pl.DataFrame(columns).write_parquet(file, metadata={KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)})
+        return write_bytes(path, file.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> ReturnSample:
-        """Read a sample back; nothing in the file is run."""
-
-        return load(Path(path))
+        """Read a sample; nothing in the file is run."""
+        path = Path(path)
+        one_of(path.suffix, ENDINGS, "ending of a file of returns")
+        try:
+            content = read_bytes(path)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        try:
+            head, columns = (parse(content),) * 2 if path.suffix == ".json" else _from_parquet(content)
+            if head["format"] not in (FORMAT, *OLDER):
+                raise UserError(f"it is in format {head['format']!r:.40}: this version reads formats up to {FORMAT}")
+            fields = {field: columns[name] for name, field in COLUMNS.items()}
+            found = cls(**fields, gamma=float(head["gamma"]), about=dict(head["about"]), kind=head["kind"])
+            if ("sha256" in head or head["format"] == FORMAT) and head.get("sha256") != _digest(found):
+                raise UserError("it is not what was written: its checksum differs")
+            return found
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except Exception as error:  # Polars has its own errors for every kind of damage
+            raise UserError(
+                f"{path} does not hold a sample of returns: {type(error).__name__}: {error!s:.80}"
+            ) from None
 
     def __repr__(self) -> str:
         return f"ReturnSample({len(self)} episodes, {self.kind}, mean {self.mean:.5g}, variance {self.variance:.5g})"
