@@ -17,6 +17,7 @@ from vpac.envs.tables import make_env
 from vpac.lab.report.video import pace
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
+from vpac.saved import write_agent
 from vpac.tabular import VPAC
 
 
@@ -34,10 +35,9 @@ def policy_for(env: str) -> NumpyPolicy:
 def trained(folder, env, **arguments):
     """A folder as `vpac train` writes it, made without JAX."""
     policy_for(env).save(folder)
-    empty = {"options": {}, "counters": {}, "generators": {}, "history": {}, "recent": [], "sha256": ""}
+    empty = {"options": {}, "counters": {}, "generators": {}, "history": {}, "recent": []}
     about = {"format": 1, "algorithm": "VPACPPO", "env": env, "arguments": arguments, "seed": 0, **empty}
-    (folder / "agent.json").write_text(json.dumps(about))
-    return folder
+    return write_agent(folder, about, {})
 
 
 def frames(path):

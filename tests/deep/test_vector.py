@@ -10,9 +10,9 @@ from vpac import UserError
 
 pytest.importorskip("jax")
 from vpac.deep import PPO
-from vpac.deep.playing import play
 from vpac.deep.spaces import Interface
 from vpac.deep.vector import Loop, NoisyPool, OfEnvPool, environments, has_envpool
+from vpac.evaluation.play import play_policy
 
 SHOWN = {"exclude_current_positions_from_observation": False}
 needs_pool = pytest.mark.skipif(not has_envpool("Hopper-v5"), reason="EnvPool or MuJoCo is not installed")
@@ -52,7 +52,7 @@ def test_both_ways_play_the_same_game():
     found = []
     for number, backend in enumerate(("envpool", "gymnasium")):
         envs = environments("Hopper-v5", 16, backend)
-        found.append(play(policy, envs, 160, np.random.SeedSequence(number), 0.99))
+        found.append(play_policy(policy, envs, 160, np.random.SeedSequence(number), 0.99))
         envs.close()
     for ours, theirs in zip(*found, strict=True):
         error = np.hypot(ours.std(ddof=1), theirs.std(ddof=1)) / np.sqrt(len(ours))
@@ -66,8 +66,8 @@ def test_noise_in_a_region_is_the_same_on_both_ways():
     pool = environments("vpac/NoisyHopper-v0", 8)
     assert isinstance(pool, NoisyPool)
     pool._low = -np.inf  # everywhere, so that a random policy meets it
-    played = play(policy, pool, 400, np.random.SeedSequence(0), 1.0)
-    quiet = play(policy, environments("Hopper-v5", 8, "envpool", SHOWN), 400, np.random.SeedSequence(0), 1.0)
+    played = play_policy(policy, pool, 400, np.random.SeedSequence(0), 1.0)
+    quiet = play_policy(policy, environments("Hopper-v5", 8, "envpool", SHOWN), 400, np.random.SeedSequence(0), 1.0)
     np.testing.assert_array_equal(played.lengths, quiet.lengths)
     noise = (played.scores - quiet.scores) / (3.0 * np.sqrt(played.lengths))
     assert abs(noise.mean()) < 4.0 / np.sqrt(400)
@@ -92,7 +92,7 @@ def test_play_counts_each_episode_once_and_does_not_prefer_short_ones():
 
     policy = PPO(Uneven(), envs=1, hidden=(4,)).policy()
     four = Loop([Uneven() for _ in range(4)], "Uneven")
-    played = play(policy, four, 16, np.random.SeedSequence(0), 1.0)
+    played = play_policy(policy, four, 16, np.random.SeedSequence(0), 1.0)
     assert sorted(played.lengths) == [1.0] * 8 + [9.0] * 8
     np.testing.assert_array_equal(played.scores, played.lengths)
 

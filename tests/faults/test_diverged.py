@@ -77,7 +77,7 @@ def test_what_is_not_finite_when_a_policy_is_measured_is_diverged_and_one_episod
 ):
     bad = Arm(label="bad", algorithm="ppo", env=breaks_later(SMALL["envs"]))
     outcome, store = carried_out(tmp_path, bad, GOOD, kind="deep", settings=SMALL, steps=32, episodes=1)
-    assert "the score of episode 0 that measures the policy is nan: not finite" in outcome.error
+    assert "reward is nan in step 1 of episode 0" in outcome.error
     (name,) = store.names()
     assert store.read(name).final["variance"] is None
     assert store.read(name).final["mean"] > 0.0

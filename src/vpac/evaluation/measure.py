@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,16 +15,23 @@ from vpac.envs.check import restore_global_rng
 from vpac.envs.make import name_of
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
-from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, play, several
+from vpac.evaluation.play import (
+    Term,
+    as_remembered,
+    check_first,
+    discounted,
+    is_users,
+    one_environment,
+    plain,
+    play,
+    vectorised,
+)
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport
 from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
-from vpac.tabular.agents import Learner
-from vpac.tabular.budget import exact_now, is_exact
-
-__all__ = ["budget_report", "evaluate"]
+from vpac.typing import BoolArray, FloatArray, IntArray
 
 
 def evaluate(
@@ -56,26 +63,44 @@ def evaluate(
             random numbers go where, so it belongs to what decides the sample.
         progress: show a bar if it takes more than two seconds, or call this with episodes done and episodes in all.
     """
-    episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
+    (returns, scores), lengths, terminated, about = measure(
+        agent, env, (discounted, plain), episodes, seed=seed, gamma=gamma, deterministic=deterministic, envs=envs,
+        progress=progress,
+    )  # fmt: skip
+    return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
+
+
+def measure(
+    agent: Any,
+    env: Any,
+    terms: Sequence[Term],
+    episodes: int,
+    *,
+    seed: int,
+    gamma: float,
+    deterministic: bool,
+    envs: int = 8,
+    progress: bool | Callable[[int, int], object] = False,
+) -> tuple[FloatArray, IntArray, BoolArray, dict[str, Any]]:
+    """Play the episodes of `evaluate` and sum the `terms` over each; returns what `play` does, and what was done in words."""
+    episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     check_first(env, callable(getattr(agent, "act", None)))
-    made = several(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
+    made = vectorised(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
     about = {
-        "agent": _name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.env.num_envs,
+        "agent": _name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.n,
         "deterministic": bool(deterministic),
     }  # fmt: skip
     noise, world = np.random.SeedSequence(seed).spawn(2)
+    made.seed(world, episodes)
     try:
-        actor = Actor(
-            agent, made.env.single_observation_space, made.env.single_action_space, made.env.num_envs, deterministic
-        )
+        actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, made.n, deterministic)
         with restore_global_rng(), shown(progress, episodes, name_of(env)) as tell:
             actor.begin(noise)
-            columns = play(made, actor, episodes, gamma, world, tell)
+            return *play(made, actor.actions, episodes, gamma, terms, tell), about
     finally:
         if made.ours and not is_users(made.first, env):
             made.env.close()
-    return ReturnSample(*columns, gamma=gamma, about=about)
 
 
 def _name(agent: Any) -> str:
@@ -102,26 +127,33 @@ def budget_report(
     budget = getattr(getattr(agent, "options", None), "budget", None)
     if budget is None:
         raise UserError(f"{type(agent).__name__} was not trained with a budget: pass budget=… when it is made")
-    finite = isinstance(agent, Learner)
-    if finite and is_exact(agent):
-        mean, variance = (Interval(x, x, x) for x in exact_now(agent))
+    deep = hasattr(agent, "variance_gamma")
+    if not deep and (exact := _exact(agent)) is not None:
+        mean, variance = (Interval(x, x, x) for x in exact)
         count = None
     elif env is None:
         raise UserError("the variance is measured in episodes of the environment: pass it, budget_report(agent, env)")
     else:
-        gamma = agent.options.gamma if finite else agent.variance_gamma
-        sample = evaluate(agent, _as_long(agent, env), episodes, seed=seed, gamma=gamma)
+        gamma = agent.variance_gamma if deep else agent.options.gamma
+        limit = None if deep else agent.options.max_episode_steps
+        sample = evaluate(agent, _limited(env, limit), episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
     smallest, at, looks = agent.prices.smallest(level)
     if not smallest.estimate < variance.estimate:
-        smallest, at, looks = variance, float(agent.episodes if finite else agent.timesteps), 1
-    counted = "episodes" if finite else "steps"
+        smallest, at, looks = variance, float(agent.timesteps if deep else agent.episodes), 1
+    counted = "steps" if deep else "episodes"
     return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks)
 
 
-def _as_long(agent: Any, env: Any) -> Any:
-    """The environment with episodes as long as those that were learned from."""
-    limit = agent.options.max_episode_steps if isinstance(agent, Learner) else None
+def _exact(learner: Any) -> tuple[float, float] | None:
+    """Mean and variance of a learner's policy; None where they are not computed exactly."""
+    from vpac.tabular.budget import exact_now, is_exact
+
+    return exact_now(learner) if is_exact(learner) else None
+
+
+def _limited(env: Any, limit: int | None) -> Any:
+    """The environment with episodes of at most so many steps."""
     if limit is None or isinstance(env, VectorEnv):
         return env
     if isinstance(env, gymnasium.Env):

@@ -1,17 +1,18 @@
-"""The loop over a vector environment, right in every autoreset mode.
+"""The loop that plays episodes of a fixed policy in several environments at once, right in every autoreset mode.
 
 NEXT_STEP   the step after an episode's end resets and ignores the action: what it returns is no step of any episode
 SAME_STEP   the last step resets, too: its reward belongs to the old episode, its observation to the new one
-DISABLED    we reset what has ended, by `reset_mask`
+DISABLED    `restart` resets what has ended, by `reset_mask`
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -24,51 +25,78 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env, make_unflattened, name_of
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Diverged, UserError
-from vpac.evaluation.actors import Actor
+from vpac.liveness import advance, watched
+from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "LONGEST",
-    "Several",
-    "as_remembered",
-    "check_first",
-    "is_users",
-    "one_environment",
-    "play",
-    "seeds_from",
-    "several",
-]
+if TYPE_CHECKING:
+    from vpac.deep.policy import NumpyPolicy
+    from vpac.deep.vector import Environments
 
 LONGEST = 1_000_000
 """An episode of more steps than this is taken for one that never ends."""
 LONG = 20_000
-"""If the first episodes are longer than this, it is said that they may never end."""
+"""If the first episodes are longer than this, a warning says that they may never end."""
+ENDLESS = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
+
+Term = Callable[[FloatArray, IntArray, FloatArray], Any]
+"""What a step adds to one of an episode's sums, from rewards, numbers of steps before it, and discounts."""
+
+
+class Playable(Protocol):
+    """Environments that are stepped together."""
+
+    @property
+    def n(self) -> int:
+        """How many."""
+
+    @property
+    def resets_in_next_step(self) -> bool:
+        """Whether the step after an episode's end only resets."""
+
+    def reset(self) -> Any:
+        """Begin the first episodes; returns the observations."""
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
+        """One step of each: observations, rewards, terminated, truncated."""
+
+    def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
+        """Reset those whose episode is `over`, unless a step does; returns observations. `number`: of the next episodes."""
 
 
 def play(
-    made: Several,
-    actor: Actor,
+    envs: Playable,
+    act: Callable[[Any, BoolArray], Any],
     episodes: int,
     gamma: float,
-    seed: np.random.SeedSequence,
-    tell: Callable[[int], object],
-) -> tuple[FloatArray, FloatArray, IntArray, BoolArray]:
-    """Discounted return, sum of rewards, length, and whether it terminated, of each episode.
+    terms: Sequence[Term],
+    tell: Callable[[int], object] = lambda done: None,
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """Sums of the `terms` [terms, episodes], lengths, and whether it terminated, of each episode.
 
-    Sub-environment i plays episodes i, i + n, i + 2n, … of n sub-environments.
+    Environment i plays episodes i, i + n, i + 2n, … of n environments: to stop at the first that end would count short
+    episodes more often than long ones.
+
+    Args:
+        envs: the environments.
+        act: from observations, and whether each begins an episode, to actions.
+        episodes: how many.
+        gamma: discount factor.
+        terms: what is summed.
+        tell: called with the number of finished episodes whenever it grows.
     """
-    n = made.env.num_envs
-    env: Any = made.env  # which takes lists of seeds, whatever its base class says
-    seeds = seeds_from(seed, -(-episodes // n) * n)
-    discounted, plain = np.zeros(episodes), np.zeros(episodes)
-    lengths, terminated = np.zeros(episodes, np.int64), np.zeros(episodes, bool)
-    number = np.arange(n)  # the episode that each sub-environment is at; from `episodes` on nobody looks
-    total, added, steps, discount = np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.ones(n)
-    observations, _ = env.reset(seed=[int(s) for s in seeds[:n]] if made.ours else int(seeds[0]))
+    n = envs.n
+    found, lengths, terminated = (
+        np.zeros((len(terms), episodes)),
+        np.zeros(episodes, np.int64),
+        np.zeros(episodes, bool),
+    )
+    number = np.arange(n)  # the episode that each environment is at; from `episodes` on none counts
+    sums, steps, discount = np.zeros((len(terms), n)), np.zeros(n, np.int64), np.ones(n)
+    observations = envs.reset()
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
-        observations, rewards, ends, cuts, _ = env.step(actor.actions(observations, fresh))
-        rewards = reward_array(rewards, "the environment")
+        observations, rewards, ends, cuts = envs.step(act(observations, fresh))
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
             bad = int(np.flatnonzero(counted & ~np.isfinite(rewards))[0])
@@ -76,16 +104,16 @@ def play(
                 f"the environment's reward is {rewards[bad]} in step {steps[bad] + 1} of episode {number[bad]}: "
                 "expected a finite number"
             )
-        total += np.where(counted, discount * rewards, 0.0)
-        added += np.where(counted, rewards, 0.0)
+        for row, term in zip(sums, terms, strict=True):
+            row += np.where(counted, term(rewards, steps, discount), 0.0)
         steps += counted
         discount *= gamma
         over = (np.asarray(ends, bool) | np.asarray(cuts, bool)) & ~resetting
-        fresh = resetting.copy() if made.mode is AutoresetMode.NEXT_STEP else over
+        fresh = resetting.copy() if envs.resets_in_next_step else over
         finished = over & counted
         if finished.any():
             which = number[finished]
-            discounted[which], plain[which], lengths[which] = total[finished], added[finished], steps[finished]
+            found[:, which], lengths[which] = sums[:, finished], steps[finished]
             terminated[which] = np.asarray(ends, bool)[finished]
             done += int(finished.sum())
             tell(done)
@@ -96,27 +124,114 @@ def play(
                 stacklevel=2,
             )
         elif (steps > LONGEST).any():
-            raise UserError(
-                f"an episode did not end within {LONGEST:,} steps: give the environment a limit (max_episode_steps=…)"
-            )
+            raise UserError(ENDLESS.format(LONGEST))
         number[finished] += n
-        restarts = resetting if made.mode is AutoresetMode.NEXT_STEP else over
-        for numbers, first in ((total, 0.0), (added, 0.0), (steps, 0), (discount, 1.0)):
-            numbers[restarts | finished] = first
-        if made.mode is AutoresetMode.NEXT_STEP:
+        restarts = finished | (resetting if envs.resets_in_next_step else over)
+        sums[:, restarts], steps[restarts], discount[restarts] = 0.0, 0, 1.0
+        if envs.resets_in_next_step:
             resetting = over
-        elif made.mode is AutoresetMode.DISABLED and over.any() and done < episodes:
-            observations, _ = env.reset(seed=_next_seeds(made, seeds, number, over), options={"reset_mask": over})
-    return discounted, plain, lengths, terminated
+        elif done < episodes:
+            observations = envs.restart(observations, over, number)
+    return found, lengths, terminated
 
 
-def _next_seeds(made: Several, seeds: IntArray, number: IntArray, over: BoolArray) -> list[int | None] | None:
-    """A seed for each sub-environment of ours that begins another episode; others go on with their own numbers."""
-    if not made.ours:
-        return None
-    return [
-        int(seeds[k]) if restart and k < len(seeds) else None for k, restart in zip(number.tolist(), over, strict=True)
-    ]
+def discounted(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> FloatArray:
+    """The discounted return."""
+    return discount * rewards
+
+
+def plain(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> FloatArray:
+    """The sum of rewards."""
+    return rewards
+
+
+class Step(NamedTuple):
+    """A step of a single environment."""
+
+    action: Any
+    observation: Any
+    """What it led to."""
+    reward: float
+    ended: str
+    """"terminated", "truncated", or empty while the episode goes on."""
+
+
+def walk(env: Any, observation: Any, choose: Callable[[Any], Any], name: str) -> Iterator[Step]:
+    """The steps of an episode of a single environment, from an observation to its end."""
+    for _ in range(LONGEST):
+        action = choose(observation)
+        observation, reward, terminated, truncated, _ = checked_step(env, action, name)
+        step = Step(
+            action, observation, float(reward), "terminated" if terminated else "truncated" if truncated else ""
+        )
+        yield step
+        if step.ended:
+            return
+    raise UserError(ENDLESS.format(LONGEST))
+
+
+class Played(NamedTuple):
+    """One number for each episode of a policy of the PPO family."""
+
+    scores: FloatArray
+    """Undiscounted returns."""
+    returns: FloatArray
+    """Discounted returns."""
+    lengths: FloatArray
+    squares: FloatArray
+    """Sums of squared rewards."""
+
+    @property
+    def volatility(self) -> float:
+        """Standard deviation of the reward of a step, all steps alike."""
+        steps = self.lengths.sum()
+        mean = self.scores.sum() / steps
+        return float(np.sqrt(max(self.squares.sum() / steps - mean**2, 0.0)))
+
+
+@dataclass
+class _Fast:
+    """The environments that the PPO family learns in, which begin episodes by themselves, from seeds given once."""
+
+    envs: Environments
+    seeds: list[int]
+
+    def __post_init__(self) -> None:
+        self.n, self.resets_in_next_step = self.envs.n, not self.envs.same_step
+
+    def reset(self) -> Any:
+        return self.envs.reset(self.seeds)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
+        advance()
+        return self.envs.step(actions)[:4]
+
+    def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
+        return observations
+
+
+@watched()
+def play_policy(
+    policy: NumpyPolicy,
+    envs: Environments,
+    episodes: int,
+    seed: np.random.SeedSequence,
+    gamma: float,
+    deterministic: bool = False,
+) -> Played:
+    """Episodes of a policy of the PPO family, ordered by environment."""
+    starts, acts = seed.spawn(2)
+    rng = np.random.default_rng(acts)
+    terms = plain, lambda rewards, steps, _: gamma**steps * rewards, lambda rewards, *_: rewards**2
+    with one_blas_thread():
+        sums, lengths, _ = play(
+            _Fast(envs, starts.generate_state(envs.n).tolist()),
+            lambda observations, _: policy.act(observations, rng, deterministic),
+            episodes, gamma, terms,
+        )  # fmt: skip
+    order = np.argsort(np.arange(episodes) % envs.n, kind="stable")
+    scores, returns, squares = sums[:, order]
+    return Played(scores, returns, lengths[order].astype(np.float64), squares)
 
 
 def seeds_from(sequence: np.random.SeedSequence, count: int) -> IntArray:
@@ -128,24 +243,60 @@ COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_t
 """Where environments come from whose deep copies are independent of them and keep what a user has changed."""
 
 
-@dataclass(frozen=True)
-class Several:
-    """Sub-environments that are stepped together."""
+@dataclass
+class Vector:
+    """A vector environment, and the seeds of its episodes."""
 
-    env: VectorEnv[Any, Any, Any]
-    """The vector environment."""
+    env: Any
+    """The `VectorEnv`, which takes lists of seeds, whatever its base class says."""
     mode: AutoresetMode
     """What it does at the end of an episode."""
     ours: bool
     """Whether it was made here: then every episode gets a seed of its own, and it is closed at the end."""
+    seeds: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
+    """Of the episodes, by number."""
+
+    @property
+    def n(self) -> int:
+        """How many sub-environments there are."""
+        return int(self.env.num_envs)
+
+    @property
+    def resets_in_next_step(self) -> bool:
+        """Whether the step after an episode's end only resets."""
+        return self.mode is AutoresetMode.NEXT_STEP
 
     @property
     def first(self) -> Any:
         """Its first sub-environment, if it was made here."""
         return self.env.envs[0] if isinstance(self.env, SyncVectorEnv) else self.env
 
+    def seed(self, sequence: np.random.SeedSequence, episodes: int) -> None:
+        """Choose the seeds of so many episodes."""
+        self.seeds = seeds_from(sequence, -(-episodes // self.n) * self.n)
 
-def several(env: Any, count: int, flat: bool) -> Several:
+    def reset(self) -> Any:
+        """Begin the first episodes."""
+        seeds = self.seeds.tolist()
+        return self.env.reset(seed=seeds[: self.n] if self.ours else seeds[0])[0]
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
+        """One step of each."""
+        observations, rewards, terminated, truncated, _ = self.env.step(actions)
+        return observations, reward_array(rewards, "the environment"), terminated, truncated
+
+    def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
+        """Reset what has ended, if it does not do so itself; what was made elsewhere goes on with its own random numbers."""
+        if self.mode is not AutoresetMode.DISABLED or not over.any():
+            return observations
+        seeds = [
+            int(self.seeds[k]) if restart and k < len(self.seeds) else None
+            for k, restart in zip(number.tolist(), over, strict=True)
+        ]
+        return self.env.reset(seed=seeds if self.ours else None, options={"reset_mask": over})[0]
+
+
+def vectorised(env: Any, count: int, flat: bool) -> Vector:
     """At most `count` sub-environments, their observations flattened or as they are.
 
     An object is copied if it comes from a family that is known to survive it; any other object is used itself, alone,
@@ -158,17 +309,18 @@ def several(env: Any, count: int, flat: bool) -> Several:
                 f"{type(env).__name__} does not say what it does at the end of an episode: expected "
                 f"metadata['autoreset_mode'] to be a gymnasium.vector.AutoresetMode, got {mode!r}"
             )
-        return Several(env, mode, ours=False)
+        return Vector(env, mode, ours=False)
     made, name = _makers(env, count, flat), name_of(env)
     try:
-        vector = SyncVectorEnv([_read(one, name) for one in made], autoreset_mode=AutoresetMode.DISABLED)
+        checked = [partial(_checked, make, name) for make in made]
+        vector = SyncVectorEnv(checked, autoreset_mode=AutoresetMode.DISABLED)
     except RuntimeError as error:
         raise UserError(f"the environments differ from one another: {error}") from None
-    return Several(vector, AutoresetMode.DISABLED, ours=True)
+    return Vector(vector, AutoresetMode.DISABLED, ours=True)
 
 
-class Read(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose answers are read before a vector environment, which would take text for a number, gets them."""
+class CheckedSteps(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose answers are checked before a vector environment, which would take text for a number, gets them."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
         super().__init__(env)
@@ -179,8 +331,8 @@ class Read(gymnasium.Wrapper[Any, Any, Any, Any]):
         return checked_step(self.env, action, self.name)
 
 
-def _read(make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
-    return lambda: Read(make(), name)
+def _checked(make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> gymnasium.Env[Any, Any]:
+    return CheckedSteps(make(), name)
 
 
 def check_first(env: Any, learning: bool) -> None:

@@ -41,18 +41,14 @@ from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.make import name_of
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
-from vpac.evaluation.play import LONGEST, as_remembered, check_first, is_users, one_environment
+from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, walk
 from vpac.oracle.moments import check_gamma
 from vpac.oracle.policies import greedy
 from vpac.oracle.sources import VarianceSources
 from vpac.oracle.sources import variance_sources as exactly
 from vpac.progress import shown
 from vpac.risk.intervals import Interval, rare_mean_interval, student_quantile
-from vpac.tabular.agents import Learner
-from vpac.tabular.environment import TRANSPARENT
 from vpac.typing import FloatArray
-
-__all__ = ["PARTS", "Estimate", "Sources", "Walker", "Way", "estimate", "exact_sources", "variance_sources"]
 
 PARTS = ("start", "policy", "environment")
 FEW = 10
@@ -205,7 +201,7 @@ class Walker:
         observation = self._reset(begin, world)
         self.actor.begin(own)
         actions: list[Any] = []
-        rewards = self._go_on(observation, actions)
+        rewards = self._follow(observation, actions)
         return Way(actions, rewards, self._discounted(rewards))
 
     def check(self, way: Way, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> None:
@@ -259,7 +255,7 @@ class Walker:
         if answer is not None:
             self._seed_noise(world)
         self.actor.begin(own)
-        rewards = [reward] if over else [reward, *self._go_on(observation, [])]
+        rewards = [reward] if over else [reward, *self._follow(observation, [])]
         return self._discounted(rewards)
 
     def _reset(self, begin: np.random.SeedSequence, world: np.random.SeedSequence) -> Any:
@@ -277,18 +273,12 @@ class Walker:
             observation, *_ = self._step(action)
         return observation
 
-    def _go_on(self, observation: Any, actions: list[Any]) -> list[float]:
+    def _follow(self, observation: Any, actions: list[Any]) -> list[float]:
         """Follow the policy to the end; notes the actions and returns the rewards."""
-        rewards: list[float] = []
-        over = False
-        while not over:
-            actions.append(self._choose(observation))
-            observation, reward, over = self._step(actions[-1])
-            rewards.append(reward)
-            if len(rewards) > LONGEST:
-                raise UserError(
-                    f"an episode did not end within {LONGEST:,} steps: give the environment a limit (max_episode_steps=…)"
-                )
+        rewards = []
+        for step in walk(self.env, observation, self._choose, name_of(self.given)):
+            actions.append(step.action)
+            rewards.append(_finite(step.reward))
         return rewards
 
     def _choose(self, observation: Any) -> Any:
@@ -297,12 +287,16 @@ class Walker:
 
     def _step(self, action: Any) -> tuple[Any, float, bool]:
         observation, reward, terminated, truncated, _ = checked_step(self.env, action, name_of(self.given))
-        if not np.isfinite(float(reward)):
-            raise UserError(f"the environment's reward is {reward}: expected a finite number")
-        return observation, float(reward), bool(terminated or truncated)
+        return observation, _finite(float(reward)), bool(terminated or truncated)
 
     def _discounted(self, rewards: list[float]) -> float:
         return float(self.gamma ** np.arange(len(rewards)) @ np.array(rewards))
+
+
+def _finite(reward: float) -> float:
+    if not np.isfinite(reward):
+        raise UserError(f"the environment's reward is {reward}: expected a finite number")
+    return reward
 
 
 def _two(seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
@@ -314,14 +308,16 @@ def exact_sources(
     agent: Any, env: gymnasium.Env[Any, Any], gamma: float, deterministic: bool
 ) -> VarianceSources | None:
     """The exact parts, for a tabular learner in a finite process under wrappers that do not change it; else None."""
+    theta = getattr(getattr(agent, "weights", None), "theta", None)
+    if theta is None or agent.environment.n_active != 1:
+        return None
+    from vpac.tabular.environment import TRANSPARENT
+
     limit, inner = None, env
     while isinstance(inner, TRANSPARENT):
         limit = getattr(inner, "_max_episode_steps", limit)
         inner = inner.env
-    if not isinstance(inner, FiniteMDPEnv) or not isinstance(agent, Learner) or agent.environment.n_active != 1:
-        return None
-    theta = agent.weights.theta
-    if theta.shape != (inner.mdp.n_states, inner.mdp.n_actions):
+    if not isinstance(inner, FiniteMDPEnv) or theta.shape != (inner.mdp.n_states, inner.mdp.n_actions):
         return None
     return exactly(inner.mdp, greedy(theta) if deterministic else agent.policy(), gamma, limit)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vpac import algorithms
-from vpac.errors import Diverged
+from vpac.evaluation.play import Played, play_policy
 from vpac.interruption import patient, stop_if_asked
 from vpac.lab.kinds.task import task_recipe
 from vpac.lab.store.place import Scratch
@@ -18,7 +18,6 @@ from vpac.risk import metrics as risk
 from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
-    from vpac.deep.playing import Played
     from vpac.deep.ppo import PPO
 
 FIXED_EPISODES = 100
@@ -81,7 +80,6 @@ def curve(agent: PPO) -> dict[str, FloatArray]:
 
 def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], dict[str, Any]]:
     """Final numbers by name, and the samples behind them."""
-    from vpac.deep.playing import play
     from vpac.deep.vector import environments, remembering
 
     env, arguments = task_recipe(task).parts()
@@ -90,26 +88,18 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
         arguments = given or {}
     starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
     envs = environments(env, PLAYERS, "auto", arguments)
-    played = _checked(play(agent.policy(), envs, task["episodes"], starts, agent.options.gamma))
+    played = play_policy(agent.policy(), envs, task["episodes"], starts, agent.options.gamma)
     envs.close()
     final = _numbers(played)
     samples: dict[str, Any] = {"scores": played.scores, "returns": played.returns, "lengths": played.lengths}
     if task["fixed_start"]:
         envs = environments(env, PLAYERS, "auto", {**arguments, **task["fixed_start"]})
-        again = _checked(play(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma))
+        again = play_policy(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma)
         envs.close()
         final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": _variance(again.scores)}
         final |= {"fixed_discounted_variance": _variance(again.returns)}
         samples |= {"fixed_scores": again.scores, "fixed_returns": again.returns}
     return final, samples
-
-
-def _checked(played: Played) -> Played:
-    """The episodes, if every score is a number."""
-    for number, score in enumerate(played.scores):
-        if not np.isfinite(score):
-            raise Diverged(f"the score of episode {number} that measures the policy is {score}: not finite")
-    return played
 
 
 def _variance(sample: FloatArray) -> float | None:

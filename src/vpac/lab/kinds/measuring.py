@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from vpac import algorithms
@@ -18,9 +17,7 @@ from vpac.lab.store.store import Record
 from vpac.risk.frontier import FrontierPoint
 from vpac.risk.intervals import Interval, mean_interval, not_negative, variance_interval
 from vpac.tabular.agents import Learner
-from vpac.typing import FloatArray
-
-__all__ = ["Measurement", "frontier_point", "measure_tabular", "measurement"]
+from vpac.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -37,27 +34,21 @@ class Measurement:
     """The sample behind it; None: the numbers are exact."""
 
 
-class Squared(gymnasium.RewardWrapper[Any, Any]):
-    """Rewards are squared: the discounted sums of a policy are then second moments of its rewards."""
-
-    def reward(self, reward: Any) -> float:
-        """Squared."""
-        return float(reward) ** 2
-
-
 def measure_tabular(learner: Learner, run: Run) -> dict[str, Any]:
     """Discounted returns of so many episodes as the task asks for, and discounted sums of squared rewards of the same ones."""
-    from vpac.evaluation import evaluate
-    from vpac.evaluation.play import as_remembered
+    from vpac.evaluation.measure import measure
+    from vpac.evaluation.play import discounted
+
+    def squared(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> Any:
+        return discount * np.array([reward**2 for reward in rewards.tolist()])  # NumPy's may differ in the last digit
 
     env, arguments = task_recipe(run.task).parts()
     seed = int(np.random.SeedSequence(run.seed, spawn_key=(1000,)).generate_state(1)[0])
-    how = {"seed": seed, "deterministic": run.task["policy"] == "greedy"}
-    plain = evaluate(learner, lambda: make_env(env, **arguments), run.task["measure"], **how)
-    squared = evaluate(
-        learner, lambda: Squared(as_remembered(make_env(env, **arguments), learner)), run.task["measure"], **how
-    )
-    return {"returns": plain.discounted_returns, "squares": squared.discounted_returns}
+    (returns, squares), *_ = measure(
+        learner, lambda: make_env(env, **arguments), (discounted, squared), run.task["measure"], seed=seed,
+        gamma=learner.options.gamma, deterministic=run.task["policy"] == "greedy",
+    )  # fmt: skip
+    return {"returns": returns, "squares": squares}
 
 
 def measurement(record: Record) -> Measurement:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from vpac.envs.make import EnvRecipe
+from vpac.envs.make import EnvRecipe, name_of
 from vpac.errors import UserError
-
-__all__ = ["LONGEST", "Shot", "make_watched", "shots"]
+from vpac.evaluation.play import walk
 
 LONGEST = 10_000
 """Steps after which an episode that has no end of its own is left."""
@@ -80,21 +79,25 @@ def shots(
     """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moment, too."""
     starts, acts = np.random.SeedSequence(seed).spawn(2)
     generator, first = np.random.default_rng(acts), int(starts.generate_state(1)[0])
+
+    def choose(observation: Any) -> Any:
+        return agent.act(np.asarray(observation)[None], generator, deterministic)[0]
+
     for episode in range(episodes):
-        seen, _ = env.reset(seed=first) if episode == 0 else env.reset()
-        score, ended, step = 0.0, "", 0
+        observation, _ = env.reset(seed=first) if episode == 0 else env.reset()
         yield Shot(_picture(env), episode, 0, 0.0, 0.0, "")
-        while not ended:
-            action = agent.act(np.asarray(seen)[None], generator, deterministic)[0]
-            seen, reward, terminated, truncated, _ = env.step(action)
-            step, score = step + 1, score + float(reward)
-            ended = "terminated" if terminated else "truncated" if truncated else "left" if step >= LONGEST else ""
-            picture = _picture(env) if ended or step % every == 0 else None
-            yield Shot(picture, episode, step, float(reward), score, ended)
+        score = 0.0
+        for number, step in enumerate(walk(env, observation, choose, name_of(env)), 1):
+            score += step.reward
+            ended = step.ended or ("left" if number >= LONGEST else "")
+            picture = _picture(env) if ended or number % every == 0 else None
+            yield Shot(picture, episode, number, step.reward, score, ended)
+            if ended:
+                break
 
 
 def _picture(env: gymnasium.Env[Any, Any]) -> Any:
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    name = name_of(env)
     try:
         picture = np.asarray(env.render())
     except gymnasium.error.DependencyNotInstalled as error:
