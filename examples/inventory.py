@@ -19,7 +19,7 @@ import numpy as np
 
 from vpac import AC, VPAC, FiniteMDP
 from vpac.envs import FiniteMDPEnv
-from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.kinds.frontier import Measurement, frontier_point
 from vpac.lab.report.chart import Chart, Line, Lines, Points, Spots
 from vpac.lab.report.draw import write
 from vpac.lab.report.trade_off import framed, spots_of

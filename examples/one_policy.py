@@ -19,7 +19,7 @@ import numpy as np
 
 import vpac
 from portfolio import Portfolio
-from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.kinds.frontier import Measurement, frontier_point
 from vpac.lab.report.chart import Chart
 from vpac.lab.report.draw import write
 from vpac.lab.report.trade_off import frontier_panel

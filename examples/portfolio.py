@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from vpac import AC, VPAC
-from vpac.lab.kinds.measuring import Measurement, frontier_point
+from vpac.lab.kinds.frontier import Measurement, frontier_point
 from vpac.lab.report.chart import Chart, Line, Lines
 from vpac.lab.report.draw import write
 from vpac.lab.report.trade_off import framed, spots_of

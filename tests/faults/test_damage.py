@@ -147,7 +147,7 @@ def test_any_file_of_a_store_and_the_study_ends_the_same(whole, store):
 
 def test_a_run_whose_checkpoints_are_all_damaged_begins_anew(tmp_path):
     pytest.importorskip("jax")
-    from vpac.lab.kinds.deep import train_deep
+    from vpac.lab.kinds.deep import perform
 
     settings = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": [4], "checkpoint_every": 2}
     task = {
@@ -155,17 +155,17 @@ def test_a_run_whose_checkpoints_are_all_damaged_begins_anew(tmp_path):
         "episodes": 4, "fixed_start": {},
     }  # fmt: skip
     run = Run(task, 0, 5)
-    whole = train_deep(run, Scratch(tmp_path / "whole"))
+    whole = perform(run, Scratch(tmp_path / "whole"))
     assert sorted(os.listdir(tmp_path / "whole")) == ["00000004", "00000006"]
     assert whole.damaged == ()
-    resumed = train_deep(run, Scratch(tmp_path / "whole"))
+    resumed = perform(run, Scratch(tmp_path / "whole"))
     for name in ("00000004", "00000006"):
         path = tmp_path / "whole" / name / "weights.safetensors"
         path.write_bytes(path.read_bytes()[:-1])
-    again = train_deep(run, Scratch(tmp_path / "whole"))
+    again = perform(run, Scratch(tmp_path / "whole"))
     assert len(again.damaged) == 2
     assert "00000006" in again.damaged[0]
-    other = train_deep(Run(task, 0, 6), Scratch(tmp_path / "whole"))
+    other = perform(Run(task, 0, 6), Scratch(tmp_path / "whole"))
     assert "that of another run" in other.damaged[0]
     for result in (resumed, again):
         assert result.final == whole.final

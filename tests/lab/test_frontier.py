@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import vpac
 from vpac import UserError
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.lab import frontier
 from vpac.lab.frontier import Asked, Question, trace_frontier
-from vpac.lab.kinds.measuring import Measurement, frontier_point, measurement
+from vpac.lab.kinds.agents import find_agents
+from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
+from vpac.lab.kinds.perform import perform
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.oracle import evaluate, softmax, step_reward
@@ -206,3 +211,18 @@ def test_prices_must_be_prices():
     for wrong in ({"psis": (-1.0,)}, {"aversions": (float("nan"),)}, {"points": 1}):
         with pytest.raises(UserError, match="must be"):
             Asked(**wrong)
+
+
+def test_a_stored_policy_that_remembers_its_return_is_measured_and_found(tmp_path):
+    pytest.importorskip("jax")
+    settings = {"psi": 0.1, "gamma": 0.9, "remember": "return", "envs": 2, "steps": 8, "epochs": 1, "hidden": [4]}
+    task = {
+        "kind": "deep", "env": "vpac/CatchUp-v0", "env_settings": {}, "algorithm": "vpac-ppo", "settings": settings,
+        "steps": 16, "episodes": 4, "fixed_start": {},
+    }  # fmt: skip
+    run, store = Run(task, 0, 1), Store(tmp_path)
+    store.write(run, perform(run, Scratch(tmp_path / "scratch")), {})
+    assert len(measurement(store.read(run.name)).returns) == 4
+    ((agent, env),) = find_agents(run.name, tmp_path).values()
+    assert agent.memory == {"gamma": 0.9}
+    assert len(vpac.evaluate(agent, env, 3)) == 3

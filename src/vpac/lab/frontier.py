@@ -15,7 +15,7 @@ from vpac.checks import MOST_EPISODES, MOST_STEPS, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm, Experiment, Figure
-from vpac.lab.kinds.measuring import Measurement, frontier_point, measurement
+from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
 from vpac.lab.kinds.task import process_of, world_of
 from vpac.lab.store.run import canonical
 from vpac.lab.store.store import Store

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from vpac.envs.make import EnvOverrides, EnvRecipe
+from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
-from vpac.lab.kinds.task import task_recipe
+from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.store import Damaged, Record, Store
 from vpac.saved import AGENT, SavedAgent
 
@@ -24,37 +25,23 @@ if TYPE_CHECKING:
 WEIGHTS = ("theta", "w", "z", "mean")
 
 
-def stored_record(store: Store, name: str) -> Record:
-    """A run of the store that left an agent."""
-    try:
-        record = store.read(name)
-    except Damaged as damage:
-        raise UserError(f"the run is damaged: {damage}") from None
-    kind = record.run.task.get("kind")
-    if kind not in ("training", "deep"):
-        raise UserError(f"{name} is a run of kind {kind!r}: only training leaves an agent")
-    return record
-
-
-def stored_with(record: Record, made: Any, recipe: EnvRecipe) -> Any:
-    """The agent of a run, for an environment made from a recipe; its task says how it was, its file what it learned."""
+def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
+    """The agent of a run, for an environment made from a recipe; the task says how it was, the file what it learned."""
     try:
         if record.run.task["kind"] == "deep":
             return stored_policy(record, made, recipe.env)
-        return _learner(record, recipe)
+        return _stored_learner(record, recipe)
     except UserError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{record.run.name} does not hold a learner: {type(error).__name__}: {error!s:.200}") from None
+        raise UserError(f"{record.run.name} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
 
 
-def _learner(record: Record, recipe: EnvRecipe) -> Learner:
-    from vpac.lab.kinds.task import learner_of
-
+def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
     there = {"env": recipe.env, "env_settings": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
     learner, learned = learner_of({**record.run.task, **there}, record.run.seed), record.policy()
     if "theta" not in learned:
-        raise UserError(f"{record.run.name} does not hold a learner: its file has no theta")
+        raise UserError(f"{record.run.name} does not hold an agent: its file has no theta")
     for name, mine in zip(WEIGHTS, learner.weights, strict=True):
         found = learned.get(name, mine)  # runs of earlier versions keep only what acts
         if found.shape != mine.shape:
@@ -74,12 +61,18 @@ def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
 
     settings = dict(record.run.task["settings"])
     options = Options.read(settings, settings.pop("preset", "default"))
+    memory = None
+    if options.remember != "nothing":
+        gamma = options.gamma if options.variance_gamma is None else options.variance_gamma
+        memory = memory_of(made) or {"gamma": float(gamma)}
+        made = made if memory_of(made) else RememberReturn(made, **memory)
     arrays = record.policy()
     layers = range(sum(name.startswith("weight.") for name in arrays))
     return NumpyPolicy(
         Interface.of(made.observation_space, made.action_space, env), [arrays[f"weight.{i}"] for i in layers],
         [arrays[f"bias.{i}"] for i in layers], options.activation, arrays.get("log_std"), arrays["mean"], arrays["scale"],
         options.normalise_observations, options.gamma, PriceRange.read(options.psi_range) if options.conditioned else None,
+        memory=memory,
     )  # fmt: skip
 
 
@@ -173,9 +166,16 @@ def _stored(name: str, store: Store, root: Path) -> Trained:
             f"there is no agent {name!r}: expected a folder with agent.json, one that `vpac train` wrote, or a run in {root} "
             f"(`vpac runs --store {root}` lists them){suggestion(name, names)}"
         )
-    record = stored_record(store, name)
     try:
-        recipe = task_recipe(record.run.task)
+        record = store.read(name)
+        task = record.run.task
+        if task["kind"] not in ("training", "deep"):
+            raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
+        recipe = task_recipe(task)
+    except Damaged as damage:
+        raise UserError(f"the run is damaged: {damage}") from None
+    except UserError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{name} does not hold a learner: {error!s:.200}") from None
-    return Trained(name, name, recipe.env, recipe, lambda made, recipe: stored_with(record, made, recipe))
+        raise UserError(f"{name} does not hold an agent: {error!s:.200}") from None
+    return Trained(name, name, recipe.env, recipe, lambda made, recipe: _load_stored(record, made, recipe))

@@ -22,24 +22,27 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
+from vpac.lab.kinds.task import process_of
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Result
 from vpac.oracle import evaluate, gradient, softmax
 from vpac.risk.schedules import Schedule
 from vpac.tabular import Learner
 from vpac.tabular.prediction import log_spaced
 from vpac.typing import FloatArray
 
-__all__ = ["Convergence"]
-
 COLUMNS = (
-    "episodes",
-    "value_error",
-    "variance_error",
-    "direction_norm",
-    "gradient_norm",
-    "mean",
-    "variance",
-    "objective",
-)
+    "episodes", "value_error", "variance_error", "direction_norm", "gradient_norm", "mean", "variance", "objective",
+)  # fmt: skip
+
+
+def perform(run: Run, _: Scratch) -> Result:
+    """Learn with the step sizes of the convergence theorem, compared with the oracle on the way."""
+    task = run.task
+    convergence = Convergence(algorithm=task["algorithm"], episodes=task["episodes"], **task["settings"])
+    metrics = convergence.run(process_of(task), run.seed)
+    return Result(metrics, {}, {name: float(column[-1]) for name, column in metrics.items() if name != "episodes"})
 
 
 @dataclass(frozen=True)
@@ -85,17 +88,9 @@ class Convergence:
         `gradient_norm`, that of ∇J; `mean`, `variance` and `objective` J of the policy of the moment, exactly.
         """
         learner = algorithms.find(self.algorithm, algorithms.TABULAR).load()(
-            mdp,
-            seed=seed,
-            psi=self.psi,
-            form=self.form,
-            variance_of=self.variance_of,
-            gamma=self.gamma,
-            alpha_w=self.alpha_w,
-            alpha_z=self.alpha_z,
-            alpha_theta=self.alpha_theta,
-            max_episode_steps=self.max_episode_steps,
-        )
+            mdp, seed=seed, psi=self.psi, form=self.form, variance_of=self.variance_of, gamma=self.gamma, alpha_w=self.alpha_w,
+            alpha_z=self.alpha_z, alpha_theta=self.alpha_theta, max_episode_steps=self.max_episode_steps,
+        )  # fmt: skip
         rows = []
         for until in log_spaced(self.episodes, self.points):
             learner.learn(until - learner.episodes)

@@ -28,7 +28,7 @@ PLAYERS = 64
 """Environments that evaluation episodes are played in."""
 
 
-def train_deep(run: Run, scratch: Scratch) -> Result:
+def perform(run: Run, scratch: Scratch) -> Result:
     """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed.
 
     Args:

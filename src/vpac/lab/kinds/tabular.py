@@ -1,4 +1,4 @@
-"""Trains several runs of one algorithm and measures their policies along the way."""
+"""A run of a tabular or linear learner: it learns, and its policies are measured along the way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,129 @@ from typing import Any
 import numpy as np
 
 from vpac.checks import MOST_EPISODES, whole
+from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.make import make_env
 from vpac.errors import UserError, one_of
+from vpac.evaluation.measure import budget_report, measure
+from vpac.evaluation.play import discounted
+from vpac.lab.kinds.task import learner_of, task_recipe
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Result
+from vpac.oracle.occupancy import visits
+from vpac.oracle.policies import greedy
 from vpac.risk import BudgetReport, Interval, mean_interval
 from vpac.risk.intervals import not_negative
 from vpac.tabular import Diverged, Learner, learn_many
 from vpac.tabular.curves import Curve, Snapshots
+from vpac.tabular.exact import exact_state_moments
+from vpac.tabular.loop import paths
+from vpac.typing import BoolArray, FloatArray, IntArray
+
+WATCHED = 200
+"""Episodes that are watched where the share cannot be computed."""
+
+
+def risky_states(mdp: FiniteMDP) -> BoolArray:
+    """The states that pay a random reward, [S]: of a world that is drawn, its frozen cells."""
+    if mdp.layout is not None:
+        return np.asarray(mdp.layout.letters[tuple(mdp.layout.position.T)] == "f")
+    risky = np.zeros(mdp.n_states, bool)
+    risky[np.unique(mdp.row[mdp.noise > 0.0] // mdp.n_actions)] = True
+    return risky
+
+
+def state_visits(mdp: FiniteMDP, policy: FloatArray, horizon: int) -> FloatArray:
+    """Expected number of steps taken from each state in an episode of at most `horizon` steps, [S]."""
+    return np.where(mdp.terminal, 0.0, visits(mdp, policy, 1.0, horizon))
+
+
+def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon: int) -> float | None:
+    """Steps taken from risky places, as a share of all steps; None where no place is risky.
+
+    Exact for a finite process, whose `policy` table is given; of watched episodes in the continuous puddle world.
+    """
+    mdp = learner.environment.mdp
+    if mdp is not None and policy is not None:
+        risky = risky_states(mdp)
+        taken = state_visits(mdp, policy, horizon)
+        return float(taken[risky].sum() / taken.sum()) if risky.any() else None
+    low, high = ContinuousPuddleWorld().puddle
+    walks = paths(learner, kind, WATCHED, horizon, np.random.SeedSequence([learner.seed, 2]))
+    places = np.concatenate([walk[:-1] for walk in walks])
+    return float(((places >= low) & (places <= high)).all(axis=1).mean())
+
+
+def perform(run: Run, _: Scratch) -> Result:
+    """Train a tabular or linear learner and measure its policies along the way."""
+    task = run.task
+    kept, learner = Snapshots(), learner_of(task, run.seed)
+    learner.learn(task["episodes"], callback=kept, every=task["every"])
+    episodes = np.array(kept.episodes)
+    metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes, np.mean)}
+    metrics["length"] = _windows(learner.history.lengths, episodes, np.mean)
+    samples: dict[str, Any] = {}
+    if task["evaluate"] in ("returns", "episodes"):
+        metrics |= {"mean": metrics["return"], "variance": _windows(learner.returns, episodes, np.var)}
+        final = _of_moments(*late_returns(learner))
+        if task["evaluate"] == "episodes":
+            samples = play_episodes(learner, run)
+            final = _of_moments(float(samples["returns"].mean()), float(np.var(samples["returns"], ddof=1)))
+    else:
+        horizon = task["horizon"] or learner.environment.limit
+        curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
+        metrics |= {"mean": curve.mean, "variance": curve.variance}
+        final = _final(learner, task["policy"], horizon, metrics)
+    arrays = dict(zip(("theta", "w", "z", "mean"), learner.weights, strict=True))
+    return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()} | samples, final)
+
+
+def _windows(values: Any, ends: Any, statistic: Callable[[FloatArray], Any]) -> FloatArray:
+    """A statistic of the values from one end to the next."""
+    return np.array([statistic(part) for part in np.split(np.asarray(values, np.float64), ends)[:-1]])
+
+
+def _of_moments(mean: float, variance: float) -> dict[str, float | None]:
+    """Mean, variance and Sharpe ratio; what is not known, or not finite, is None."""
+    if not np.isfinite(variance):
+        return {"mean": mean, "variance": None, "sharpe": None}
+    return {"mean": mean, "variance": variance, "sharpe": mean / variance**0.5 if variance > 0.0 else None}
+
+
+def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> dict[str, float | None]:
+    """Mean, variance and Sharpe ratio of the last policy, its variance within starts and its share of risky steps."""
+    table = None
+    if learner.environment.mdp is not None:
+        table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
+    return _of_moments(float(metrics["mean"][-1]), float(metrics["variance"][-1])) | {
+        "within": _within(learner, table, horizon), "risky": risky_share(learner, table, kind, horizon),
+    }  # fmt: skip
+
+
+def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | None:
+    """The variance from a given start, averaged over starts: what is left without the start state's share."""
+    if policy is None:
+        return None
+    mdp = learner.environment.mdp
+    value, moment = exact_state_moments(mdp, policy[None], learner.options.gamma, horizon)
+    return max(0.0, float((mdp.start * (moment[0] - value[0] ** 2)).sum()))
+
+
+def play_episodes(learner: Learner, run: Run) -> dict[str, Any]:
+    """Discounted returns of so many episodes as the task asks for, and discounted sums of squared rewards of the same ones."""
+
+    def squared(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> Any:
+        return discount * np.array([reward**2 for reward in rewards.tolist()])  # NumPy's may differ in the last digit
+
+    env, arguments = task_recipe(run.task).parts()
+    seed = int(np.random.SeedSequence(run.seed, spawn_key=(1000,)).generate_state(1)[0])
+    (returns, squares), *_ = measure(
+        learner, lambda: make_env(env, **arguments), (discounted, squared), run.task["measure"], seed=seed,
+        gamma=learner.options.gamma, deterministic=run.task["policy"] == "greedy",
+    )  # fmt: skip
+    return {"returns": returns, "squares": squares}
+
 
 MOST_RUNS = 100_000
 
@@ -94,6 +212,4 @@ def train(
 
 
 def _held(learner: Learner, env: Any) -> BudgetReport:
-    from vpac.evaluation.measure import budget_report
-
     return budget_report(learner, env, seed=int(np.random.SeedSequence([learner.seed, 2]).generate_state(1)[0]))

@@ -16,8 +16,6 @@ from vpac.lab.store.run import canonical
 from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
 
-__all__ = ["learner_of", "process_of", "task_recipe", "world_of"]
-
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
 

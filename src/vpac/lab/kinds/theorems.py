@@ -12,6 +12,9 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.lab.experiments.theorems import SEED, WORLDS, TrialWorld
+from vpac.lab.store.place import Scratch
+from vpac.lab.store.run import Run
+from vpac.lab.store.store import Result
 from vpac.oracle import (
     evaluate,
     evaluate_off_policy,
@@ -20,18 +23,28 @@ from vpac.oracle import (
     state_critic_gradient,
     stationary_distribution,
     uniform,
-)
+)  # fmt: skip
 from vpac.oracle.complex_step import complex_step_gradient
 from vpac.oracle.gradient import Form
 from vpac.typing import FloatArray
-
-__all__ = ["Verdict", "random_process", "seed_of", "try_world"]
 
 HOLDS = 1e-8
 """A formula holds if it agrees with the truth to this relative error."""
 LARGEST_RADIUS = 0.995
 """Off-policy, targets are drawn towards the behaviour policy until γ² E_b[ρ²] has a spectral radius below this."""
 FORMS: tuple[tuple[Form, str], ...] = (("published", "published"), ("exact", "corrected"))
+
+
+def perform(run: Run, _: Scratch) -> Result:
+    """Every formula of the paper against the derivative itself, in one world."""
+    world = next(world for world in WORLDS if world.name == run.task["settings"]["world"])
+    rows = [
+        (verdict.world, verdict.formula, verdict.form, policy, error, cosine)
+        for verdict in try_world(world, seed_of(world))
+        for policy, (error, cosine) in enumerate(zip(verdict.relative_errors, verdict.cosines, strict=True))
+    ]
+    names = ("world", "formula", "form", "policy", "error", "cosine")
+    return Result({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}, {}, {})
 
 
 @dataclass(frozen=True)
@@ -106,12 +119,8 @@ def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Compar
 
     near = nearer_target(mdp, theta, gamma)
     off_policy = evaluate_off_policy(mdp, softmax(near), behaviour, gamma)
-    yield (
-        "theorem-3",
-        "published",
-        off_policy.action_variance,
-        _importance_variance(mdp, softmax(near), behaviour, gamma),
-    )
+    indirect = _importance_variance(mdp, softmax(near), behaviour, gamma)
+    yield "theorem-3", "published", off_policy.action_variance, indirect
     truth = _of_variance(partial(complex_step_gradient, mdp, near, gamma, behaviour=behaviour))
     for form, name in FORMS:
         value = _of_variance(partial(gradient, mdp, near, gamma, form=form, behaviour=behaviour))

@@ -10,7 +10,7 @@ from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import GridMap
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.kinds.perform import risky_states
+from vpac.lab.kinds.tabular import risky_states
 from vpac.lab.kinds.task import learner_of
 from vpac.lab.report.chart import Arrow, Grid, Panel, Plane, Rectangle, Region, Trajectory
 from vpac.lab.report.frontier import policy_arrows

@@ -1,4 +1,4 @@
-"""What stored policies are worth: mean and spread of the return, and the spread of a step's reward; exact where that can be."""
+"""Points of frontiers: exact ones of a finite process, and what stored policies are worth, exactly where that is possible."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import numpy as np
 
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import make_env
-from vpac.lab.kinds.task import learner_of, process_of, task_recipe, world_of
+from vpac.lab.kinds.task import learner_of, process_of, world_of
+from vpac.lab.store.place import Scratch
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Record
+from vpac.lab.store.store import Record, Result
+from vpac.oracle import evaluate, frontier, softmax, step_reward
 from vpac.risk.frontier import FrontierPoint
 from vpac.risk.intervals import Interval, mean_interval, not_negative, variance_interval
-from vpac.tabular.agents import Learner
-from vpac.typing import FloatArray, IntArray
+from vpac.tabular.options import Options
+from vpac.typing import FloatArray
+
+
+def perform(run: Run, _: Scratch) -> Result:
+    """Solve for the exact mean–variance frontier of a finite process."""
+    settings = run.task["settings"]
+    found = frontier(process_of(run.task), settings["psis"], settings["gamma"], restarts=0)
+    metrics = {"psi": found.psis, "mean": found.means, "variance": found.variances}
+    return Result(metrics, {"policies": found.policies}, {})
 
 
 @dataclass(frozen=True)
@@ -34,76 +43,46 @@ class Measurement:
     """The sample behind it; None: the numbers are exact."""
 
 
-def measure_tabular(learner: Learner, run: Run) -> dict[str, Any]:
-    """Discounted returns of so many episodes as the task asks for, and discounted sums of squared rewards of the same ones."""
-    from vpac.evaluation.measure import measure
-    from vpac.evaluation.play import discounted
-
-    def squared(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> Any:
-        return discount * np.array([reward**2 for reward in rewards.tolist()])  # NumPy's may differ in the last digit
-
-    env, arguments = task_recipe(run.task).parts()
-    seed = int(np.random.SeedSequence(run.seed, spawn_key=(1000,)).generate_state(1)[0])
-    (returns, squares), *_ = measure(
-        learner, lambda: make_env(env, **arguments), (discounted, squared), run.task["measure"], seed=seed,
-        gamma=learner.options.gamma, deterministic=run.task["policy"] == "greedy",
-    )  # fmt: skip
-    return {"returns": returns, "squares": squares}
-
-
 def measurement(record: Record) -> Measurement:
     """What a stored run's last policy is worth.
 
     The reward of a step is that of the normalised discounted occupancy, in which an episode that has ended pays 0 for ever; of
     runs of the PPO family, which weighs all steps alike, that of the steps of its episodes.
     """
-    task, final, arrays = record.run.task, record.final, record.policy()
+    task, arrays = record.run.task, record.policy()
     if algorithms.find(task["algorithm"]).deep:
-        if (exact := _exact_deep(record)) is not None:
-            return exact
-        returns, volatility = np.asarray(arrays["returns"], np.float64), final.get("volatility")
-        return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
-    gamma = _gamma(task)
+        return _exact_deep(record) or _of_returns(arrays["returns"], record.final.get("volatility"))
+    gamma = float(task["settings"].get("gamma", Options.gamma))
     if "returns" in arrays:
-        returns = np.asarray(arrays["returns"], np.float64)
         second = (1.0 - gamma) * float(arrays["squares"].mean())
-        volatility = max(0.0, second - ((1.0 - gamma) * float(returns.mean())) ** 2) ** 0.5 if gamma < 1.0 else None
-        return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
-    mean, variance = float(final["mean"] or 0.0), float(final["variance"] or 0.0)  # exact: never unknown
+        mean = (1.0 - gamma) * float(arrays["returns"].mean())
+        return _of_returns(arrays["returns"], max(0.0, second - mean**2) ** 0.5 if gamma < 1.0 else None)
     remembers = bool(task.get("wrappers")) or "remember" in task["settings"]
     mdp = (learner_of(task, 0).environment.mdp if remembers else None) or process_of(task)
-    return Measurement(mean, variance**0.5, _exact_volatility(mdp, task, arrays["theta"], gamma), None)
+    mean, variance = float(record.final["mean"] or 0.0), float(record.final["variance"] or 0.0)  # exact: never unknown
+    policy = softmax(arrays["theta"], task["settings"].get("temperature", 1.0))
+    volatility = float(step_reward(mdp, policy, gamma).variance ** 0.5) if gamma < 1.0 else None
+    return Measurement(mean, variance**0.5, volatility, None)
+
+
+def _of_returns(found: Any, volatility: float | None) -> Measurement:
+    returns = np.asarray(found, np.float64)
+    return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
 
 
 def _exact_deep(record: Record) -> Measurement | None:
     """Of a policy of the PPO family in a finite world, whose table can be written down; None elsewhere."""
     from vpac.deep.options import Options
     from vpac.lab.kinds.agents import stored_policy
-    from vpac.oracle import evaluate, softmax
 
     task = record.run.task
     mdp, limit = world_of(task)
-    if not isinstance(mdp, FiniteMDP):
+    if not isinstance(mdp, FiniteMDP) or task["settings"].get("remember", "nothing") != "nothing":
         return None
     policy = stored_policy(record, mdp.to_gymnasium(), task["env"])
     table = softmax(policy.outputs(policy.view(np.eye(mdp.n_states, dtype=np.float32))).astype(np.float64))
-    gamma = float(task["settings"].get("gamma", Options.gamma))
-    moments = evaluate(mdp, table, gamma, limit)
+    moments = evaluate(mdp, table, float(task["settings"].get("gamma", Options.gamma)), limit)
     return Measurement(float(moments.mean), float(moments.total_variance) ** 0.5, record.final.get("volatility"), None)
-
-
-def _gamma(task: dict[str, Any]) -> float:
-    from vpac.tabular.options import Options
-
-    return float(task["settings"].get("gamma", Options.gamma))
-
-
-def _exact_volatility(mdp: FiniteMDP, task: dict[str, Any], theta: FloatArray, gamma: float) -> float | None:
-    from vpac.oracle import softmax, step_reward
-
-    if gamma == 1.0:
-        return None
-    return float(step_reward(mdp, softmax(theta, task["settings"].get("temperature", 1.0)), gamma).variance ** 0.5)
 
 
 def frontier_point(psi: float, found: Sequence[Measurement]) -> FrontierPoint:
