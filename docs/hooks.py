@@ -8,7 +8,6 @@ build. `<!-- notebook: examples/tour.ipynb -->` becomes the notebook: its words,
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -25,9 +24,10 @@ LIKE_CODE = re.compile(r"^\s*<!-- *code.*$", re.MULTILINE)
 
 def preset_table() -> str:
     """The settings of the deep learners: name, what it is, and its value in each preset."""
+    from vpac.algorithms import option_docs
     from vpac.deep import options
 
-    about = _docstrings(inspect.getsource(options.Options))
+    about = option_docs(options.Options)
     known = fields(options.Options)
     default, paper = ({f.name: f.default for f in known} | options.PRESETS[name] for name in ("default", "paper"))
     lines = ["| setting | what it is | default | paper |", "|---|---|---|---|"]
@@ -36,20 +36,6 @@ def preset_table() -> str:
         words = about[field.name].replace("\n", " ").replace("|", "\\|")
         lines.append(f"| `{field.name}` | {words} | {mine} | {'the same' if mine == theirs else theirs} |")
     return "\n".join(lines)
-
-
-def _docstrings(source: str) -> dict[str, str]:
-    """What stands below each field of a class."""
-    (body,) = ast.parse(source).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id: " ".join(str(below.value.value).split())
-        for field, below in zip(body.body, body.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-    }
 
 
 def _shown(value: Any) -> str:

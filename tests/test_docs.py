@@ -11,8 +11,7 @@ from pkgutil import resolve_name
 import pytest
 
 from vpac.algorithms import ALGORITHMS
-from vpac.cli import VERBS, _parsed
-from vpac.cli.reading import gather
+from vpac.cli import VERBS, parse
 from vpac.deep.options import PRESETS, Options
 
 ROOT = Path(__file__).parent.parent
@@ -147,5 +146,5 @@ def test_the_commands_of_the_pages_can_be_read():
     assert len(found) > 20
     for line in found:
         words = shlex.split(line.partition("  #")[0])
-        verb = _parsed(gather(words, ("--set", "--option", "--where", "--wrap")))
-        assert type(verb) is VERBS[words[0]], line
+        verb = parse(words)
+        assert isinstance(verb, VERBS[words[0]]), line

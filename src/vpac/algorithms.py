@@ -5,9 +5,11 @@ Classes are named and not imported, so reading the registry needs neither Numba 
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from vpac.errors import UserError, suggestion
@@ -120,3 +122,18 @@ def find(name: str, among: Iterable[Algorithm] = ALGORITHMS.values()) -> Algorit
     if folded not in known:
         raise UserError(f"unknown algorithm {name!r}: expected one of {', '.join(known)}{suggestion(folded, known)}")
     return ALGORITHMS[folded]
+
+
+def option_docs(options: type) -> dict[str, str]:
+    """The docstring below each field of a dataclass and of its bases, for help and documentation."""
+    found: dict[str, str] = {}
+    for kind in reversed(options.__mro__):
+        if is_dataclass(kind):
+            (node,) = ast.parse(inspect.getsource(kind)).body
+            assert isinstance(node, ast.ClassDef)
+            for field, below in zip(node.body, node.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    text = below.value if isinstance(below, ast.Expr) else None
+                    if isinstance(text, ast.Constant):
+                        found[field.target.id] = " ".join(str(text.value).split())
+    return found

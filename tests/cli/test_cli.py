@@ -10,7 +10,7 @@ import pytest
 import vpac
 from vpac import FiniteMDP, oracle
 from vpac.cli import VERBS, main
-from vpac.cli.reading import key_values
+from vpac.cli.arguments import key_values
 from vpac.envs import FourRooms
 from vpac.errors import UserError
 

@@ -7,7 +7,7 @@ import pytest
 
 import vpac
 from cli.test_cli import run
-from vpac.cli.evaluating import _file_name
+from vpac.cli.evaluate import _file_name
 from vpac.evaluation import load_agent
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store

@@ -11,7 +11,7 @@ from rich.console import Console
 import vpac
 from cli.test_cli import run
 from vpac.cli import VERBS
-from vpac.cli.listing import runs_table
+from vpac.cli.studies import runs_table
 from vpac.envs.make import make_env
 from vpac.errors import UserError
 

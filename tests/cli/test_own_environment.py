@@ -15,7 +15,7 @@ import pytest
 
 import vpac
 from cli.test_cli import run
-from vpac.cli.reading import wrappers
+from vpac.cli.arguments import wrappers
 from vpac.errors import UserError
 
 MODULE = """

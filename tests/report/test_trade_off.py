@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vpac.cli.evaluating import as_rich
+from vpac.cli.output import as_rich
 from vpac.lab.frontier import Found, Question
 from vpac.lab.report.trade_off import chart, tables
 from vpac.risk import FrontierPoint, Interval, TradeOff

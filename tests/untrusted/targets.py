@@ -10,7 +10,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from vpac.cli.reading import gather, key_values, read_policy, wrappers
+from vpac.cli.arguments import gather, key_values, wrappers
+from vpac.cli.solve import read_policy
 from vpac.envs.maps import GridMap, grid_world
 from vpac.envs.risky_shortcut import RiskyShortcut
 from vpac.errors import UserError
@@ -191,7 +192,7 @@ TEXTS = {
     "KEY=VALUE": lambda text: (
         key_values(text.split("\n")),
         wrappers(text.split("\n")),
-        gather(text.split("\n"), ("--set",)),
+        gather(text.split("\n")),
     ),
     "an address": lambda text: place_at(f"s3://{text}"),
     "a place": lambda text: place_at(text),

@@ -1,24 +1,20 @@
 """Shell completion: scripts that know the verbs, their options, and the names of algorithms, environments and experiments.
 
-The scripts are made from the verbs' dataclasses and run no Python, so that the tab key costs nothing. What is neither a
-verb, an option nor a known name is completed as a file.
+tyro's own completion has no words for positional arguments, which the names of algorithms, environments and experiments
+are, and its script for zsh cannot be evaluated. These scripts run no Python. Everything else is completed as a file.
 """
 
 from __future__ import annotations
 
-import inspect
-import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_args, get_type_hints
 
 import tyro
 
+from vpac.cli.help import GENERAL, summary
+from vpac.cli.train import with_learner_options
 from vpac.errors import one_of
-
-__all__ = ["SHELLS", "completion", "overview", "summary", "with_hints"]
 
 SHELLS = ("bash", "zsh", "fish")
 HEAD = "# Completes vpac; made by `vpac --print-completion {}`."
@@ -39,7 +35,7 @@ class Verb:
 def completion(shell: str, verbs: Mapping[str, type]) -> str:
     """The script for a shell."""
     known = _names()
-    found = [_verb(name, kind, known) for name, kind in verbs.items()]
+    found = [_verb(name, with_learner_options(()) if name == "train" else kind, known) for name, kind in verbs.items()]
     if one_of(shell, SHELLS, "shell") == "fish":
         lines = [HEAD.format(shell), *_fish(found)]
     else:  # zsh reads completions of bash
@@ -50,7 +46,7 @@ def completion(shell: str, verbs: Mapping[str, type]) -> str:
 
 def _names() -> dict[str, list[str]]:
     """What an argument can be, by the word that stands for it in the help."""
-    from vpac.cli.listing import algorithms, environments
+    from vpac.cli.list import algorithms, environments
     from vpac.lab.experiments.catalogue import EXPERIMENTS
 
     trained, worlds = ([row["name"] for row in rows()] for rows in (algorithms, environments))
@@ -67,35 +63,36 @@ def _names() -> dict[str, list[str]]:
 
 
 def _gymnasium_ids() -> list[str]:
-    """Gymnasium's own environments, each in its newest version; they are in the registry, and nothing is imported for it."""
+    """Gymnasium's own environments, each in its newest version."""
     import gymnasium
 
-    newest: dict[str, Any] = {}
+    newest: dict[str, tuple[int, str]] = {}
     for spec in gymnasium.registry.values():
         own = str(spec.entry_point).startswith("gymnasium.envs.")
-        if (
-            own
-            and spec.namespace is None
-            and (spec.version or 0) >= (newest[spec.name].version or 0 if spec.name in newest else 0)
-        ):
-            newest[spec.name] = spec
-    return sorted(spec.id for spec in newest.values())
+        if own and spec.namespace is None and (spec.version or 0) >= newest.get(spec.name, (0, ""))[0]:
+            newest[spec.name] = spec.version or 0, spec.id
+    return sorted(name for _, name in newest.values())
 
 
 def _verb(name: str, kind: Any, known: Mapping[str, list[str]]) -> Verb:
     flags: dict[str, list[str] | None] = {"--help": None}
     slots = []
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        described = get_args(hints[field.name])[1:]
+    for option, hint in _options(kind):
+        described = get_args(hint)[1:]
         metavar = next((str(part.metavar) for part in described if getattr(part, "metavar", None)), "")
         if tyro.conf.Positional in described:
             slots.append(known.get(metavar, []))
-            continue
-        flag = "--" + field.name.replace("_", "-")
-        choices = [word for word in metavar.split("|") if word.islower()] if "|" in metavar else []
-        flags[flag] = None if field.type in (bool, "bool") else known.get(flag, choices)
+        else:
+            flag = "--" + option.replace("_", "-")
+            choices = [word for word in metavar.split("|") if word.islower()] if "|" in metavar else []
+            flags[flag] = None if bool in (hint, *get_args(hint)) else known.get(flag, choices)
     return Verb(name, summary(kind), flags, [slot for slot in slots if slot])
+
+
+def _options(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Name and annotation of each option, those of groups included."""
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
 
 
 def _bash(verbs: Sequence[Verb]) -> Iterator[str]:
@@ -165,67 +162,3 @@ def _fish(verbs: Sequence[Verb]) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "’") + "'"
-
-
-WIDTH = 80
-OPTIONS = {
-    "-h, --help": "Show this; vpac VERB --help shows the options of a verb.",
-    "--version": "Show the version.",
-    "--print-completion bash|zsh|fish": "Print a script that completes verbs, options and names in a shell.",
-}
-GENERAL = [part for option in OPTIONS for part in re.findall(r"--[\w-]+", option)]
-
-
-def summary(kind: type) -> str:
-    """What a verb does, in a sentence or two."""
-    return " ".join(_paragraphs(kind)[0].split())
-
-
-def overview(verbs: Mapping[str, type]) -> str:
-    """The whole text, 80 columns wide."""
-    lines = ["usage: vpac VERB …", "", "Reinforcement learning that cares how much its results vary.", "", "verbs:"]
-    indent = 4 + max(map(len, verbs))
-    for verb, kind in verbs.items():
-        example = next(text for text in _paragraphs(kind) if text.startswith("Example:"))
-        lines += _wrapped(f"  {verb}".ljust(indent), summary(kind), indent)
-        lines += _wrapped(" " * indent, " ".join(example.split()), indent + 2)
-    lines += ["", "options:"]
-    for option, about in OPTIONS.items():
-        short = len(option) < indent - 2
-        lines += [] if short else [f"  {option}"]
-        lines += _wrapped(f"  {option}".ljust(indent) if short else " " * indent, about, indent)
-    return "\n".join([*lines, "", "New here? vpac solve vpac/FourRooms-v0 --policy greedy"])
-
-
-def _paragraphs(kind: type) -> list[str]:
-    return (inspect.getdoc(kind) or "").split("\n\n")
-
-
-def _wrapped(first: str, text: str, indent: int) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-SILENT = ("None", "False", "")
-"""Defaults that say nothing: an option that is not given."""
-
-
-@cache
-def with_hints(kind: Any) -> Any:
-    """A verb whose options have such hints, for tyro. They are added once: each time more would take longer to read."""
-    described = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        if field.name in described:
-            hint: Any = tyro.conf.arg(help_behavior_hint=_hint)
-            kind.__annotations__[field.name] = Annotated[described[field.name], hint]
-    return kind
-
-
-def _hint(default: str) -> str:
-    return "" if default in SILENT else f"(default: {default})"

@@ -1,13 +1,17 @@
-"""How verbs speak: tables for people, JSON for programs. Whatever a name in a store holds, it is only ever text."""
+"""What verbs print: tables and a progress bar for people, JSON for programs. Names from a store are never obeyed."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["complain", "inert", "next_step", "refuse", "say", "show"]
+if TYPE_CHECKING:
+    from vpac.lab.report.chart import Table
+    from vpac.lab.workers.worker import Outcome
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 HIDDEN = dict.fromkeys(CONTROLS) | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
@@ -75,3 +79,80 @@ def refuse(message: str) -> int:
     """Name a user's mistake; returns the exit code."""
     complain(message)
     return 2
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 run", "2 runs"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def as_rich(table: Table) -> Any:
+    """A table of the report for the terminal."""
+    from rich.table import Table as Shown
+
+    from vpac.lab.report.chart import shown
+
+    made = Shown(title=table.title, title_justify="left")
+    for column, heading in enumerate(table.columns):
+        words = column == 0 or heading in ("policy", "source")
+        whole = any("\N{NO-BREAK SPACE}" in str(row[column]) for row in table.rows)  # rich would break there
+        made.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=whole)
+    for row in table.rows:
+        made.add_row(*("" if cell is None else shown(cell) for cell in row))
+    return made
+
+
+def plain_table(title: str, rows: Sequence[Mapping[str, Any]], numbers: Sequence[str] = ()) -> Any:
+    """A table whose headings are the keys of the rows; `numbers` are the columns that are aligned to the right."""
+    from rich.table import Table
+
+    shown = Table(title=title, title_justify="left")
+    for heading in rows[0] if rows else ("none",):
+        shown.add_column(
+            heading, overflow="fold", justify="right" if heading in numbers else "left", no_wrap=heading == "name"
+        )
+    for row in rows:
+        shown.add_row(*map(str, row.values()))
+    return shown
+
+
+class RunProgress:
+    """A progress bar over runs on standard error; a run that several experiments share counts once.
+
+    Args:
+        total: number of runs.
+        quiet: show nothing.
+        describe: the text before the bar, by the name of the last finished run.
+    """
+
+    def __init__(self, total: int, quiet: bool, describe: Callable[[str], str] = lambda name: "training") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[how]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=3600.0)
+        self._task = self._bar.add_task("runs", total=total, how="")
+        self._describe, self._begun = describe, time.monotonic()
+        self._seen: set[str] = set()
+        self._failed = self._new = 0
+
+    def __enter__(self) -> RunProgress:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self._bar.__exit__(*reason)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Count a run that has ended."""
+        if outcome.name in self._seen:
+            return
+        self._seen.add(outcome.name)
+        self._new += bool(outcome.seconds)
+        self._failed += not outcome.well
+        failed = f"[red]{self._failed} failed[/red] · " if self._failed else ""
+        how = f"{failed}{self._new / max(time.monotonic() - self._begun, 1e-9):.1f} runs/s"
+        self._bar.update(self._task, completed=len(self._seen), how=how, description=self._describe(outcome.name))

@@ -1,45 +1,38 @@
-"""`vpac reproduce`, `vpac sweep`, `vpac runs` and `vpac report`."""
+"""`vpac reproduce`, `vpac sweep`, `vpac report` and `vpac runs`."""
 
 from __future__ import annotations
 
-import shlex
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vpac.cli.output import say, show
+from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, again, key_values
+from vpac.cli.output import RunProgress, counted, plain_table, say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
     from vpac.lab.report.document import ClaimRow
     from vpac.lab.workers.pool import Executor
     from vpac.lab.workers.study import Plan, Tally
-    from vpac.lab.workers.worker import Outcome
 
-__all__ = [
-    "OUT",
-    "SHOWN",
-    "STORE",
-    "Display",
-    "Report",
-    "Reproduce",
-    "Runs",
-    "Sweep",
-    "counted",
-    "page_folder",
-    "tell_of_deaths",
-]
-
-EXECUTORS = ("processes", "serial", "ray")
-JOBS = Annotated[int | None, tyro.conf.arg(metavar="N")]
-STORE = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
-OUT = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 SHOWN = 5
 """Failures that are named on the terminal."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run, and where the report goes."""
+
+    scale: float = 1.0
+    """Multiply episodes by this, above 0 and at most 1, for a quick look; of the PPO family steps, and runs down to 5."""
+    runs: Count = None
+    """Runs of each arm, instead of the experiment's own number."""
+    out: Folder = None
+    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
 
 
 @dataclass(frozen=True)
@@ -55,131 +48,97 @@ class Reproduce:
     """Experiments or groups of them (`four-rooms`); none: all. `vpac list experiments` shows their names."""
     full: bool = False
     """At full size, also where fewer runs are usual."""
-    scale: float = 1.0
-    """Multiply episodes by this, above 0 and at most 1: a quick look; of the PPO family steps, and runs down to 5."""
-    runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """So many runs of each arm instead."""
-    jobs: JOBS = None
-    """Runs at a time. Default: one for each core."""
-    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
-    """Who carries out the runs; the results do not depend on it."""
-    address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
-    """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
-    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
-    """Stop a run that takes longer, and report it; the others go on."""
-    store: STORE = "results"
-    """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
-    out: OUT = None
-    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
+    size: Size = field(default_factory=Size)
+    execution: Execution = field(default_factory=Execution)
     json: bool = False
     """Print JSON instead of tables."""
 
     def run(self) -> int:
-        """Carry out, report."""
+        """Carry out the runs, then report."""
         from vpac.lab.experiments.catalogue import chosen
         from vpac.lab.workers.study import plan
 
-        plans = [plan(e, full=self.full, runs=self.runs, scale=self.scale) for e in chosen(self.names)]
-        return carry_out_and_show(plans, self, command(self, "reproduce", *self.names))
+        plans = [plan(e, full=self.full, runs=self.size.runs, scale=self.size.scale) for e in chosen(self.names)]
+        return carry_out_and_show(plans, self, again(self, "reproduce", *self.names, leave_out=("names",)))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Run a study of your own, described in a TOML file, with the same machinery.
+    """Run a study of your own, described in a TOML file.
+
+    What is finished is not run again.
 
     Example: vpac sweep examples/sweep.toml
     """
 
     spec: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC.toml")]
     """The study: environment, settings, arms or a grid. docs/experiments.md describes it."""
-    scale: float = 1.0
-    """Multiply episodes by this, above 0 and at most 1: a quick look; of the PPO family steps, and runs down to 5."""
-    runs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """So many runs of each arm instead."""
-    jobs: JOBS = None
-    """Runs at a time. Default: one for each core."""
-    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
-    """Who carries out the runs; the results do not depend on it."""
-    address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
-    """Of a Ray cluster, or auto; none: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
-    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
-    """Stop a run that takes longer, and report it; the others go on."""
-    store: STORE = "results"
-    """Where everything is kept: a folder, or s3://BUCKET/PREFIX."""
-    out: OUT = None
-    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
+    size: Size = field(default_factory=Size)
+    execution: Execution = field(default_factory=Execution)
     json: bool = False
     """Print JSON instead of tables."""
 
     def run(self) -> int:
-        """Read, carry out, report."""
+        """Read the study, carry out the runs, then report."""
         from vpac.lab.experiments.catalogue import read_experiment
         from vpac.lab.workers.study import check, plan
 
         experiment = read_experiment(self.spec)
         check(experiment)
-        plans = [plan(experiment, full=True, runs=self.runs, scale=self.scale)]
-        return carry_out_and_show(plans, self, command(self, "sweep", str(self.spec)))
+        plans = [plan(experiment, full=True, runs=self.size.runs, scale=self.size.scale)]
+        return carry_out_and_show(plans, self, again(self, "sweep", str(self.spec), leave_out=("spec",)))
 
 
-def command(verb: Reproduce | Sweep, *words: str) -> str:
-    """What to type to do the same again, quoted for a shell."""
-    options: list[str] = []
-    for field in fields(verb):
-        value = getattr(verb, field.name)
-        if field.name in ("names", "spec", "json") or value == field.default:
-            continue
-        name = f"--{field.name.replace('_', '-')}"
-        options += [name] if value is True else [name, str(value)]
-    return shlex.join(["vpac", *words, *options])
+def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: str) -> int:
+    """Carry out studies under one progress bar, then build the page; 1 if a run failed.
 
-
-def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, again: str) -> int:
-    """Carry out studies under one display, then build the page; 1 if a run failed."""
+    Args:
+        plans: the studies.
+        verb: with the options of execution and output.
+        command: what to type to continue.
+    """
     from vpac.lab.report.build import build
     from vpac.lab.report.judge import anchor
-    from vpac.lab.store.store import Store
-    from vpac.lab.workers.pool import make_executor
     from vpac.lab.workers.study import carry_out_studies
 
-    quiet, store = verb.json, Store(verb.store)
-    hands = make_executor(one_of(verb.executor, EXECUTORS, "executor"), verb.jobs, verb.address, verb.time_limit)
-    store.place.prepare()
-    try:
-        with Display(plans, quiet) as display:
-            tallies = carry_out_studies(plans, store, hands, display.tell, again)
-    except KeyboardInterrupt:
-        say(f"stopped; finished runs are kept in {verb.store}. To go on: {again}", quiet=True)
-        raise
-    finally:
-        hands.close()
-    tell_of_deaths(hands)
+    quiet = verb.json
+    store, executor = verb.execution.open()
+    experiment_of = {run.name: plan.experiment.name for plan in reversed(plans) for run in plan.all()}
+    bar = RunProgress(len(experiment_of), quiet, experiment_of.__getitem__)
+    with stopping(executor, verb.execution.store, command), bar:
+        tallies = carry_out_studies(plans, store, executor, bar.tell, command)
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         say(f"damaged: {damage}", quiet=True)
-    page, document = build(store, quiet, page_folder(verb.store, verb.out))
+    page, document = build(store, quiet, page_folder(verb.execution.store, verb.size.out))
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
-    failed = sum(len(tally.failed) for tally in tallies.values())
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
     if any(plan.scale != 1.0 for plan in plans):
         say("scaled down: no number here is one of the full experiment", quiet)
     say(f"look at {page}", quiet)
-    if failed:
-        ends = [outcome for tally in tallies.values() for outcome in tally.failed]
-        for end in ends[:SHOWN]:
-            say(f"{end.name}: {end.error.strip().splitlines()[-1]}", quiet=True)
-        diverged = sum(end.status == "diverged" for end in ends)
-        also = f" ({diverged} of them diverged)" if diverged else ""
-        say(f"{counted(failed, 'run')} failed{also}; the page shows how. To try again: {again}", quiet=True)
-    return 1 if failed else 0
+    failed = [outcome for tally in tallies.values() for outcome in tally.failed]
+    if not failed:
+        return 0
+    for outcome in failed[:SHOWN]:
+        say(f"{outcome.name}: {outcome.last_line}", quiet=True)
+    diverged = sum(outcome.status == "diverged" for outcome in failed)
+    also = f" ({diverged} of them diverged)" if diverged else ""
+    say(f"{counted(len(failed), 'run')} failed{also}; the page shows how. To try again: {command}", quiet=True)
+    return 1
 
 
-def tell_of_deaths(hands: Executor) -> None:
-    """Nothing is lost by them, but somebody may want to know why a study takes its time."""
-    if hands.retried:
-        say(
-            f"{counted(hands.retried, 'time')} a run was begun once more: its worker, or its machine, had died",
-            quiet=True,
-        )
+@contextmanager
+def stopping(executor: Executor, store: str, command: str) -> Iterator[None]:
+    """Close the executor at the end; after Ctrl-C say how to continue, and report runs that were tried again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"stopped; finished runs are kept in {store}. To go on: {command}", quiet=True)
+        raise
+    finally:
+        executor.close()
+    if executor.retried:
+        times = counted(executor.retried, "time")
+        say(f"{times} a run was begun once more: its worker, or its machine, had died", quiet=True)
 
 
 def page_folder(store: str, out: Path | None) -> Path | None:
@@ -187,22 +146,15 @@ def page_folder(store: str, out: Path | None) -> Path | None:
     return Path("results") if out is None and "://" in store else out
 
 
-def counted(number: int, thing: str) -> str:
-    """ "1 run", "2 runs"."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def _claims_table(claims: Sequence[ClaimRow]) -> Iterator[Any]:
-    from rich.table import Table
-
-    shown = Table(title="claims", title_justify="left")
-    for heading in ("claim", "paper", "ours", "95 % interval", "verdict"):
-        shown.add_column(heading, overflow="fold", justify="left" if heading in ("claim", "verdict") else "right")
-    for claim in claims:
-        ours = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
-        shown.add_row(claim.sentence, claim.paper_number, *ours, claim.verdict)
-    if claims:
-        yield shown
+def _claims_table(claims: Sequence[ClaimRow]) -> list[Any]:
+    rows = [
+        {
+            "claim": claim.sentence, "paper": claim.paper_number, "ours": claim.ours.text() if claim.ours else "",
+            "95 % interval": claim.ours.interval() if claim.ours else "", "verdict": claim.verdict,
+        }
+        for claim in claims
+    ]  # fmt: skip
+    return [plain_table("claims", rows, ("paper", "ours", "95 % interval"))] if rows else []
 
 
 def _as_dict(tallies: dict[str, Tally], page: Path, claims: Sequence[ClaimRow]) -> dict[str, Any]:
@@ -220,76 +172,12 @@ def _as_dict(tallies: dict[str, Tally], page: Path, claims: Sequence[ClaimRow]) 
 
 
 def _table(tallies: dict[str, Tally]) -> Any:
-    from rich.table import Table
-
-    shown = Table(title="experiments", title_justify="left")
-    for heading in ("name", "runs", "run now", "by others", "failed", "seconds"):
-        shown.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=heading == "name")
+    rows = []
     for name, tally in tallies.items():
-        counts = (tally.done, tally.found, len(tally.failed))
-        shown.add_row(name, *map(str, (tally.kept + sum(counts), *counts)), f"{tally.seconds:.1f}")
-    return shown
-
-
-@dataclass(frozen=True)
-class Runs:
-    """List the runs in a store.
-
-    Example: vpac runs --env FourRooms --algorithm vpac
-    """
-
-    store: STORE = "results"
-    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
-    algorithm: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Only runs of this algorithm."""
-    env: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
-    """Only runs whose environment contains this."""
-    status: Annotated[str, tyro.conf.arg(metavar="all|finished|failed")] = "all"
-    """Only runs that finished or failed."""
-    where: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Only runs with these settings, e.g. --where psi=0.015."""
-    limit: int = 50
-    """Show at most so many; the JSON has all."""
-    json: bool = False
-    """Print JSON instead of a table."""
-
-    def run(self) -> int:
-        """Look through the index."""
-        from vpac.checks import whole
-        from vpac.cli.listing import runs_table
-        from vpac.cli.reading import key_values
-        from vpac.lab.store.index import index
-        from vpac.lab.store.store import Store
-
-        one_of(self.status, ("all", "finished", "failed"), "status")
-        whole(self.limit, "limit", 0)
-        if "://" not in self.store and not Path(self.store).is_dir():
-            raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
-        wanted, store = key_values(self.where), Store(self.store)
-        store.place.prepare(reading=True)
-        found = index(store)
-        rows = [
-            row
-            for row in found
-            if (self.algorithm is None or row["algorithm"] == self.algorithm)
-            and (self.env is None or self.env.casefold() in row["env"].casefold())
-            and (self.status == "all" or (row["status"] == "finished") == (self.status == "finished"))
-            and all(row["settings"].get(key) == value for key, value in wanted.items())
-        ]
-        if not rows and self.algorithm is not None and not any(r["algorithm"] == self.algorithm for r in found):
-            one_of(self.algorithm, sorted({str(row["algorithm"]) for row in found}), "algorithm among the runs")
-        table, hidden = runs_table(rows[: self.limit], f"{counted(len(rows), 'run')} in {self.store}")
-        show(rows if self.json else None, table)
-        if not found:
-            say(
-                "vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder",
-                quiet=self.json,
-            )
-        if hidden and not self.json:
-            say(f"without {', '.join(hidden)}, for which there is no room here; --json has all", quiet=False)
-        if len(rows) > self.limit and not self.json:
-            say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
-        return 0
+        counts = {"run now": tally.done, "by others": tally.found, "failed": len(tally.failed)}
+        runs = tally.kept + sum(counts.values())
+        rows.append({"name": name, "runs": runs, **counts, "seconds": f"{tally.seconds:.1f}"})
+    return plain_table("experiments", rows, ("runs", "run now", "by others", "failed", "seconds"))
 
 
 @dataclass(frozen=True)
@@ -299,15 +187,15 @@ class Report:
     Example: vpac report --store results
     """
 
-    store: STORE = "results"
+    store: StoreAddress = "results"
     """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
-    out: OUT = None
+    out: Folder = None
     """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
     json: bool = False
     """Print JSON instead of text."""
 
     def run(self) -> int:
-        """Build."""
+        """Build the page."""
         from vpac.lab.report.build import build
         from vpac.lab.store.store import Store
 
@@ -332,39 +220,83 @@ class Report:
         return 0
 
 
-class Display:
-    """A progress bar over all runs of all plans. Experiments share runs: those count where they are met first."""
+@dataclass(frozen=True)
+class Runs:
+    """List the runs in a store.
 
-    def __init__(self, plans: Sequence[Plan], quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    Example: vpac runs --env FourRooms --algorithm vpac
+    """
 
-        self.of = {run.name: plan.experiment.name for plan in reversed(plans) for run in plan.all()}
-        """The experiment that a run is shown under."""
-        self.total = len(self.of)
-        self.seen: set[str] = set()
-        self.failed, self.fresh, self.begun = 0, 0, time.monotonic()
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[how]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        self._task = self._bar.add_task("studies", total=self.total, how="")
+    store: StoreAddress = "results"
+    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
+    algorithm: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Only runs of this algorithm."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
+    """Only runs whose environment contains this."""
+    status: Annotated[str, tyro.conf.arg(metavar="all|finished|failed")] = "all"
+    """Only runs that finished or failed."""
+    where: Pairs = ()
+    """Only runs with these settings, e.g. --where psi=0.015."""
+    limit: int = 50
+    """Show at most so many; the JSON has all."""
+    json: bool = False
+    """Print JSON instead of a table."""
 
-    def __enter__(self) -> Display:
-        self._bar.__enter__()
-        return self
+    def run(self) -> int:
+        """Filter the index and show it."""
+        from vpac.checks import whole
+        from vpac.lab.store.index import index
+        from vpac.lab.store.store import Store
 
-    def __exit__(self, *reason: Any) -> None:
-        self._bar.__exit__(*reason)
+        one_of(self.status, ("all", "finished", "failed"), "status")
+        whole(self.limit, "limit", 0)
+        if "://" not in self.store and not Path(self.store).is_dir():
+            raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
+        wanted, store = key_values(self.where), Store(self.store)
+        store.place.prepare(reading=True)
+        found = index(store)
+        rows = [
+            row
+            for row in found
+            if (self.algorithm is None or row["algorithm"] == self.algorithm)
+            and (self.env is None or self.env.casefold() in row["env"].casefold())
+            and (self.status == "all" or (row["status"] == "finished") == (self.status == "finished"))
+            and all(row["settings"].get(key) == value for key, value in wanted.items())
+        ]
+        if not rows and self.algorithm is not None and not any(r["algorithm"] == self.algorithm for r in found):
+            one_of(self.algorithm, sorted({str(row["algorithm"]) for row in found}), "algorithm among the runs")
+        table, hidden = runs_table(rows[: self.limit], f"{counted(len(rows), 'run')} in {self.store}")
+        show(rows if self.json else None, table)
+        if not found:
+            say(
+                "vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder", self.json
+            )
+        if hidden and not self.json:
+            say(f"without {', '.join(hidden)}, for which there is no room here; --json has all", quiet=False)
+        if len(rows) > self.limit and not self.json:
+            say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
+        return 0
 
-    def tell(self, outcome: Outcome) -> None:
-        """A run is through."""
-        self.seen.add(outcome.name)
-        if outcome.seconds:
-            self.fresh += 1
-        self.failed += not outcome.well
-        speed = self.fresh / max(time.monotonic() - self.begun, 1e-9)
-        failed = f"[red]{self.failed} failed[/red] · " if self.failed else ""
-        how = f"{failed}{self.total - len(self.seen)} left · {speed:.1f} runs/s"
-        self._bar.update(self._task, completed=len(self.seen), how=how, description=self.of[outcome.name])
+
+def runs_table(rows: Sequence[Mapping[str, Any]], title: str, width: int | None = None) -> tuple[Any, list[str]]:
+    """A table of runs, and the columns that it leaves out so that names stay whole and can be copied.
+
+    Args:
+        rows: of the index.
+        title: above it.
+        width: of the terminal; default: this one's.
+    """
+    from rich.console import Console
+
+    width = Console().width if width is None else width
+    cells = {"name": [row["name"] for row in rows], "status": [row["status"] for row in rows]}
+    for key in ("mean", "variance", "seconds"):
+        cells[key] = ["" if row[key] is None else f"{row[key]:.4g}" for row in rows]
+    hidden = []
+    finished = ["status"] if set(cells["status"]) <= {"finished"} else []
+    for heading in (*finished, "seconds", "variance", "mean"):
+        if sum(max(map(len, [key, *column])) + 3 for key, column in cells.items()) + 1 > width:
+            del cells[heading]
+            hidden.append(heading)
+    kept = [dict(zip(cells, values, strict=True)) for values in zip(*cells.values(), strict=True)]
+    return plain_table(title, kept, ("mean", "variance", "seconds")), hidden

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
+from vpac.cli.arguments import Discount, Elsewhere, Folder, at_price
+from vpac.cli.output import as_rich, say, show
 from vpac.errors import UserError
-
-if TYPE_CHECKING:
-    from vpac.lab.report.chart import Table
-
-__all__ = ["Evaluate", "as_rich"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +29,12 @@ class Evaluate:
     """Folders of `vpac train`, or stored runs, by name (`vpac runs` shows them) or folder."""
     episodes: int = 1000
     """Episodes of each policy."""
-    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """Measure in this environment. Default: the one it was trained in, which an import path must name again."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Arguments of the environment, beside those of training if it is the same one, e.g. --set slip=0.1."""
-    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
-    """Wrappers instead of those of training, the innermost first; none: without."""
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Prices of variance, in units of 1/reward, to measure policies at that were trained with --psi conditioned."""
     seed: int = 0
-    """Of everything random."""
-    gamma: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
+    """Random seed."""
+    gamma: Discount = None
     """Discount factor. Default: the first agent's own."""
     deterministic: bool = False
     """The most preferred actions instead of drawn ones."""
@@ -52,7 +44,7 @@ class Evaluate:
     """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
     """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    out: Folder = None
     """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
     store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where stored runs are."""
@@ -61,7 +53,6 @@ class Evaluate:
 
     def run(self) -> int:
         """Load, measure, compare, write, show."""
-        from vpac.cli.output import say, show
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder, write_text
@@ -107,7 +98,7 @@ class Evaluate:
         return 0
 
     def _folder_name(self) -> str:
-        """Of the runs that are measured, so that a comparison does not write over what is known of one of them."""
+        """Named after the runs, so that a comparison does not overwrite the measurement of one of them."""
         from vpac.lab.kinds.agents import short_name
 
         names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
@@ -131,13 +122,11 @@ class Evaluate:
                 raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
-        from vpac.cli.output import say
-        from vpac.cli.reading import wanted
         from vpac.lab.kinds.agents import find_agents
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
-            where = wanted("evaluate", run, self.env, self.set, self.wrap)
+            where = self.elsewhere.wanted("evaluate", run)
             agents = find_agents(run, self.store, where, lambda text: say(text, quiet=True))
             for name, one in self._priced(agents):
                 unique, number = name, 2
@@ -151,10 +140,8 @@ class Evaluate:
         for name, (agent, env) in found.items():
             if not self.psi:
                 yield name, (agent, env)
-            elif not hasattr(agent, "at"):
-                raise UserError(f"{name} was trained for one price of variance: leave --psi out")
-            else:
-                yield from ((f"{name}, ψ = {psi:g}", (agent.at(psi), env)) for psi in self.psi)
+            for psi in self.psi:
+                yield f"{name}, ψ = {psi:g}", (at_price(agent, psi, name), env)
 
 
 def _place(env: Any) -> dict[str, Any]:
@@ -176,21 +163,3 @@ def _place(env: Any) -> dict[str, Any]:
 def _file_name(name: str) -> str:
     """A name that is safe as the name of a file."""
     return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"
-
-
-def as_rich(table: Table) -> Any:
-    """A table for the terminal."""
-    from rich.table import Table as Shown
-
-    from vpac.lab.report.chart import shown
-
-    made = Shown(title=table.title, title_justify="left")
-    for column, heading in enumerate(table.columns):
-        words = column == 0 or heading in ("policy", "source")
-        joined = any(
-            "\N{NO-BREAK SPACE}" in str(row[column]) for row in table.rows
-        )  # rich would break there all the same
-        made.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=joined)
-    for row in table.rows:
-        made.add_row(*("" if cell is None else shown(cell) for cell in row))
-    return made

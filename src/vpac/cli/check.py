@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
+from vpac.cli.arguments import Environment, EnvName, flat
 from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
     from vpac.envs.check import Findings
 
-__all__ = ["Check"]
-
 AVERSIONS = (0.1, 3.0)
-"""Risk aversions between which policies change, as a rule."""
+"""Risk aversions between which policies usually change."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Look whether an environment can be learned from; says what to change if not.
+    """Test whether an environment can be learned from; says what to change if not.
 
     Example: vpac check my_project.envs:Warehouse --set size=20
     """
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    env: EnvName
     """Gymnasium id, package.module:Name-v0, or package.module:Class."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Arguments of the environment, e.g. --set size=20 max_episode_steps=500."""
-    wrap: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")] = ()
-    """Wrappers around it, the innermost first, e.g. --wrap RewardNoise std=2."""
+    environment: Environment = field(default_factory=Environment)
     steps: int = 20_000
-    """Take at most so many random steps."""
+    """Number of random steps."""
     seed: int = 0
-    """Of resets and actions."""
+    """Seed of resets and actions."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> int:
-        """Make it, look it over, tell."""
+        """Make the environment, test it, report."""
         from rich.table import Table
 
         from vpac.checks import whole
-        from vpac.cli.reading import key_values, wrappers
         from vpac.envs.check import look_over
-        from vpac.envs.make import make_env
 
-        env = make_env(self.env, wrappers(self.wrap), **key_values(self.set))
+        env = self.environment.make(self.env)
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
         spaces = {"observations": str(env.observation_space), "actions": str(env.action_space)}
         table = Table(title=f"{self.env} can be learned from", title_justify="left", show_header=False)
@@ -65,19 +57,15 @@ class Check:
         if found.errors:
             listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
             raise UserError(f"{self.env} cannot be learned from yet:\n{listed}")
-        given = [*(["--set", *self.set] if self.set else []), *(["--wrap", *self.wrap] if self.wrap else [])]
+        given = [word for name, values, _ in flat(self.environment) if values for word in (f"--{name}", *values)]
         next_step(self.json, "frontier", self.env, *given)
         return 0
 
 
 def _summary(found: Findings) -> dict[str, str]:
-    lengths = (
-        " to ".join(str(length) for length in sorted({min(found.lengths), max(found.lengths)})) if found.lengths else ""
-    )
-    return {
-        "random steps": str(found.steps),
-        "episodes": f"{len(found.lengths)}, of {lengths} steps" if lengths else "none",
-    }
+    ends = sorted({min(found.lengths), max(found.lengths)}) if found.lengths else []
+    episodes = f"{len(found.lengths)}, of {' to '.join(map(str, ends))} steps" if ends else "none"
+    return {"random steps": str(found.steps), "episodes": episodes}
 
 
 def _scales(found: Findings) -> list[dict[str, Any]]:
@@ -98,7 +86,7 @@ def _scales(found: Findings) -> list[dict[str, Any]]:
 
 
 def _prices(scales: list[dict[str, Any]]) -> dict[str, str]:
-    """What to say of the scales; of the discounted one only if its standard deviation differs by more than a tenth."""
+    """Rows of the scales; the discounted one only if its standard deviation differs by more than a tenth."""
     shown = {f"return, γ = {scale['gamma']:g}": scale for scale in scales}
     if scales and abs(scales[-1]["std"] - scales[0]["std"]) <= 0.1 * scales[0]["std"]:
         shown = {"return": scales[0]}

@@ -1,0 +1,185 @@
+"""What users type: options that several verbs share, and KEY=VALUE arguments. Nothing that is read is run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vpac.errors import UserError, one_of
+
+if TYPE_CHECKING:
+    from vpac.envs.make import EnvOverrides
+    from vpac.lab.store.store import Store
+    from vpac.lab.workers.pool import Executor
+
+EnvName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+Discount = Annotated[float | None, tyro.conf.arg(metavar="G")]
+Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]
+Wrappers = Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")]
+StoreAddress = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
+
+REPEATABLE = ("--set", "--option", "--where", "--wrap")
+"""Options that may be given several times: `gather` joins their values."""
+EXECUTORS = ("processes", "serial", "ray")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """How the environment is made."""
+
+    set: Pairs = ()
+    """Arguments of the environment, e.g. --set slip=0.1 max_episode_steps=500."""
+    wrap: Wrappers = ()
+    """Wrappers around it, the innermost first, e.g. --wrap RewardNoise std=2 or package.module:Wrapper."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments by name."""
+        return key_values(self.set)
+
+    @property
+    def wrappers(self) -> list[tuple[str, dict[str, Any]]]:
+        """Wrappers with their arguments."""
+        return wrappers(self.wrap)
+
+    def make(self, env: str, **more: Any) -> Any:
+        """Make an environment of this name; `more` are arguments that --set may override."""
+        from vpac.envs.make import make_env
+
+        return make_env(env, self.wrappers, **{**more, **self.arguments})
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Where a trained policy acts. Default: in the environment that it was trained in."""
+
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
+    """Another environment with the same spaces; or the same one, if it was named by an import path."""
+    set: Pairs = ()
+    """Arguments of the environment, beside those of training if it is the same one, e.g. --set slip=0.1."""
+    wrap: Wrappers = ()
+    """Wrappers instead of those of training, the innermost first; none: without."""
+
+    def wanted(self, verb: str, run: str) -> EnvOverrides:
+        """What is asked for, with the command that asks."""
+        from vpac.envs.make import EnvOverrides
+
+        around = None if not self.wrap else [] if self.wrap == ("none",) else wrappers(self.wrap)
+        return EnvOverrides(self.env, key_values(self.set), around, f"vpac {verb} {shlex.quote(run)}")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where runs are carried out and kept; the results do not depend on it."""
+
+    jobs: Count = None
+    """Runs at a time. Default: one for each core."""
+    executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
+    """Worker processes on this machine, this process, or a Ray cluster."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Of a Ray cluster, or auto. Default: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Stop a run that takes longer, and report it; the others go on."""
+    store: StoreAddress = "results"
+    """Where runs are kept: a folder, or s3://BUCKET/PREFIX."""
+
+    def open(self) -> tuple[Store, Executor]:
+        """The store, ready to be written, and the executor."""
+        from vpac.lab.store.store import Store
+        from vpac.lab.workers.pool import make_executor
+
+        store = Store(self.store)
+        one_of(self.executor, EXECUTORS, "executor")
+        executor = make_executor(self.executor, self.jobs, self.address, self.time_limit)
+        store.place.prepare()
+        return store, executor
+
+
+def flat(verb: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(name, value, default) of each option of a verb, those in groups included."""
+    for field in fields(verb):
+        value = getattr(verb, field.name)
+        if is_dataclass(value):
+            yield from flat(value)
+        else:
+            yield field.name, value, field.default
+
+
+def again(verb: Any, *words: str, leave_out: Sequence[str] = ()) -> str:
+    """The command that does the same again, quoted for a shell: `vpac words` and all options that are not defaults."""
+    options: list[str] = []
+    for name, value, default in flat(verb):
+        if value != default and name not in ("json", *leave_out):
+            flag = f"--{name.replace('_', '-')}"
+            options += [flag] if value is True else [flag, *(value if isinstance(value, tuple) else (str(value),))]
+    return shlex.join(["vpac", *words, *options])
+
+
+def key_values(pairs: Sequence[str]) -> dict[str, Any]:
+    """["slip=0.1", "map_name=8x8"] → {"slip": 0.1, "map_name": "8x8"}: values are JSON where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"cannot read {pair!r}: expected KEY=VALUE, for example slip=0.1")
+        found[key] = read_value(text)
+    return found
+
+
+def read_value(text: str) -> Any:
+    """A value: JSON where it can be read as such, else text; lists become tuples."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = {"True": True, "False": False, "None": None}.get(text, text)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """["RewardNoise", "std=2", "my.module:Other"] → [("RewardNoise", {"std": 2}), ("my.module:Other", {})]."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if "=" not in word:
+            found.append((word, []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise UserError(f"--wrap begins with {word!r}: expected a wrapper, for example --wrap RewardNoise std=2")
+    return [(path, key_values(pairs)) for path, pairs in found]
+
+
+def at_price(agent: Any, psi: float | None, name: str) -> Any:
+    """The agent or, of one that was trained with --psi conditioned, its policy at this price."""
+    if psi is None:
+        return agent
+    if not hasattr(agent, "at"):
+        raise UserError(f"{name} was trained for one price of variance: leave --psi out")
+    return agent.at(psi)
+
+
+def gather(arguments: Sequence[str]) -> list[str]:
+    """Join the values of an option that is given several times: `--set a=1 --set b=2` is `--set a=1 b=2`."""
+    values: dict[str, list[str]] = {option: [] for option in REPEATABLE}
+    others: list[str] = []
+    left, current = list(arguments), ""
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if name in values:
+            current = name
+            values[name] += [value] if equals else left[:1]
+            left = left if equals else left[1:]
+        elif current and "=" in word and not word.startswith("-"):
+            values[current].append(word)
+        else:
+            current = ""
+            others.append(word)
+    return others + [word for name, found in values.items() if found for word in (name, *found)]

@@ -1,0 +1,360 @@
+"""`vpac train`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import Field, dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import tyro
+
+from vpac import algorithms
+from vpac.algorithms import ALGORITHMS, Algorithm
+from vpac.cli.arguments import Count, Environment, EnvName, Folder, Pairs, flat, key_values, read_value
+from vpac.cli.output import next_step, refuse, say, show
+from vpac.errors import UserError
+from vpac.interruption import patient, stop_if_asked
+
+if TYPE_CHECKING:
+    from vpac.deep.ppo import PPO
+
+STEPS, EPISODES = 1_000_000, 1000
+"""Default length of training."""
+CHECKPOINTS = "checkpoints"
+INSTEAD = {
+    "steps": "use --episodes N", "episodes": "use --steps N", "max_episode_steps": "use --set max_episode_steps=N",
+    "runs": "train again with another --seed and --out, or use vpac frontier or vpac sweep",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TabularTraining:
+    """Only for the tabular and linear learners."""
+
+    episodes: Count = None
+    """Episodes of each run. Default: 1000."""
+    runs: Count = None
+    """Independent runs. Default: 1."""
+    policy: Annotated[str | None, tyro.conf.arg(metavar="greedy|softmax")] = None
+    """The policy that is measured along the way. Default: greedy; with a budget softmax."""
+    threads: Count = None
+    """Runs at a time. Default: one for each core."""
+
+
+@dataclass(frozen=True)
+class PPOTraining:
+    """Only for the PPO family."""
+
+    steps: Count = None
+    """Environment steps. Default: a million; with --resume: as first asked for."""
+    preset: Annotated[str | None, tyro.conf.arg(metavar="default|paper")] = None
+    """Settings: today's good practice, or the paper's."""
+    resume: Folder = None
+    """Continue a run from its last checkpoint in this folder."""
+
+
+@dataclass(frozen=True)
+class VarianceBudget:
+    """The largest spread of the return that is accepted: ψ is then found and not given."""
+
+    max_std: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """Largest standard deviation of the return."""
+    max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
+    """Largest variance of the return."""
+    wait: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    """Episodes, or steps of the PPO family, before the budget counts."""
+
+    def setting(self) -> dict[str, Any]:
+        """The learner's option `budget`; empty without one."""
+        given = {name: value for name, value, _ in flat(self) if value is not None}
+        if set(given) == {"wait"}:
+            raise UserError("--wait belongs to a budget: add --max-std or --max-variance")
+        return {"budget": given} if given else {}
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an algorithm on an environment; writes policies, curves and a figure.
+
+    `vpac train ALGORITHM --help` also shows the options of its learner.
+
+    Example: vpac train vpac vpac/FourRooms-v0 --psi 0.015 --runs 10
+    """
+
+    algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
+    """`vpac list algorithms` shows all: vpac-ppo and its family for any environment, vpac and others for small ones."""
+    env: EnvName
+    """Gymnasium id, package.module:Name-v0 or package.module:Class. Box actions need the PPO family."""
+    seed: int = 0
+    """Random seed."""
+    out: Folder = None
+    """Where files are written. Default: results/train/ALGORITHM-ENV."""
+    option: Pairs = ()
+    """Options of the learner by name, e.g. --option baseline=false temperature=2."""
+    tabular: TabularTraining = field(default_factory=TabularTraining)
+    ppo: PPOTraining = field(default_factory=PPOTraining)
+    budget: VarianceBudget = field(default_factory=VarianceBudget)
+    environment: Environment = field(default_factory=Environment)
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        """Train, measure, write, show."""
+        if self.algorithm not in ALGORITHMS and self.env in ALGORITHMS:
+            raise UserError(f"the algorithm comes first: vpac train {self.env} {self.algorithm}")
+        algorithm = algorithms.find(self.algorithm)
+        settings = self._settings(algorithm)
+        env = self._check_env(algorithm, settings)
+        folder = (
+            self.ppo.resume or self.out or Path("results/train") / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
+        )
+        code = (_train_deep if algorithm.deep else _train_tabular)(self, algorithm.load(), env, folder, settings)
+        prices = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
+        next_step(self.json, "evaluate", folder, *prices, env=self.env)
+        return code
+
+    def _settings(self, algorithm: Algorithm) -> dict[str, Any]:
+        """What the learner gets; options that the algorithm does not have are mistakes."""
+        group = getattr(self, "learner", None)
+        learner = {name: read_value(text) for name, text, _ in flat(group) if text is not None} if group else {}
+        others = [name for name, value, _ in flat(self.tabular if algorithm.deep else self.ppo) if value is not None]
+        for name in [*others, *(name for name in learner if not _has(algorithm, name))]:
+            owners = [one for one in ALGORITHMS.values() if _has(one, name)]
+            owner = "the tabular and linear learners" if algorithm.deep else "the PPO family"
+            owner = "the off-policy learners" if owners and all(one.off_policy for one in owners) else owner
+            instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
+            raise UserError(f"--{name.replace('_', '-')} is an option of {owner}, not of {self.algorithm}{instead}")
+        settings = learner | self.budget.setting() | key_values(self.option)
+        psi = settings.get("psi")
+        if algorithm.deep and not algorithm.priced and psi is not None:
+            raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {psi}")
+        if not algorithm.deep and psi == "conditioned":
+            raise UserError(
+                f"--psi conditioned, one policy for many prices, is for the PPO family: vpac train vpac-ppo {self.env} "
+                "--psi conditioned --option psi_range=[0,0.1]"
+            )
+        if algorithm.deep and algorithm.priced and not (self.ppo.resume or {"psi", "budget"} & settings.keys()):
+            raise UserError(
+                f"{self.algorithm} needs a price of variance, --psi PSI, in units of 1/reward, or a budget, --max-std S. "
+                f"Without units: vpac frontier {self.env} --risk-aversion 0.1,0.3,1 trains the risk-neutral policy first and "
+                f"says which PSI that is. Risk-neutral: vpac train ppo {self.env}"
+            )
+        return settings if self.ppo.preset is None else settings | {"preset": self.ppo.preset}
+
+    def _check_env(self, algorithm: Algorithm, settings: dict[str, Any]) -> Any:
+        """The specification of the environment, after one was made and tested."""
+        from vpac.envs.check import check_env
+        from vpac.envs.make import spec_of
+
+        limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
+        with closing(self.environment.make(self.env, **limit)) as trial:
+            for remark in check_env(trial).remarks:
+                say(f"{self.env}: {remark}", quiet=True)
+            kind = type(trial.action_space).__name__
+        if "Box" not in algorithm.actions and kind != "Discrete":
+            raise UserError(
+                f"{self.env} has {kind} actions and {self.algorithm} needs Discrete ones: vpac train vpac-ppo {self.env}"
+            )
+        return spec_of(self.env, self.environment.wrappers, **self.environment.arguments)
+
+
+def with_learner_options(words: Sequence[str]) -> type[Train]:
+    """`Train` with the options of the learner that the words name.
+
+    Help shows only those of the algorithm. Else those of all are read, so that a mistake can be named.
+    """
+    named = [ALGORITHMS[word] for word in (word.casefold().replace("_", "-") for word in words) if word in ALGORITHMS][
+        :1
+    ]
+    if {"-h", "--help"} & set(words):
+        options = [option for algorithm in named for option in learner_options([algorithm], _defaults(algorithm))]
+    else:
+        options = learner_options(ALGORITHMS.values(), {})
+    learner = make_dataclass("Learner", options, frozen=True)
+    learner.__doc__ = (
+        f"Options of {named[0].class_name}; values are JSON or text." if named else "Options of the learner."
+    )
+    if not fields(learner):
+        return Train
+    made = make_dataclass("Train", [("learner", learner, field(default_factory=learner))], bases=(Train,), frozen=True)
+    made.__doc__ = Train.__doc__
+    return made
+
+
+def learner_options(chosen: Iterable[Algorithm], defaults: dict[str, Any]) -> list[tuple[str, Any, None]]:
+    """A text option for each field of the options of these algorithms, with its docstring; the learner reads the value."""
+    found: dict[str, tuple[str, Any, None]] = {}
+    for algorithm in chosen:
+        kind = algorithm.load_options()
+        docs = algorithms.option_docs(kind)
+        for one in fields(kind):
+            if one.name != "steps":  # --steps is the length of training; that of an iteration is --option steps=N
+                default = defaults.get(one.name)
+                hint = (
+                    ""
+                    if default is None
+                    else f"(default: {default if isinstance(default, str) else json.dumps(default)})"
+                )
+                shown: Any = tyro.conf.arg(metavar=_metavar(one), help=docs.get(one.name, ""), help_behavior_hint=hint)
+                found.setdefault(one.name, (one.name, Annotated[str | None, shown], None))
+    return list(found.values())
+
+
+def _defaults(algorithm: Algorithm) -> dict[str, Any]:
+    """Defaults of the options; a tabular class may have its own, and the PPO family has no default price."""
+    found = {one.name: one.default for one in fields(algorithm.load_options())}
+    return found | ({"psi": None} if algorithm.deep else algorithm.load().defaults)
+
+
+def _has(algorithm: Algorithm, name: str) -> bool:
+    return name in (one.name for one in fields(algorithm.load_options()))
+
+
+def _metavar(option: Field[Any]) -> str:
+    """The words that a value can be, else VALUE."""
+    kind = str(option.type)
+    if kind.startswith("Literal"):
+        return "|".join(re.findall(r"[\w-]+", kind)[1:])
+    return "true|false" if kind == "bool" else "VALUE"
+
+
+def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> int:
+    """Train all runs, write and show them; 2 if one diverged."""
+    from vpac.files import hold
+    from vpac.lab.kinds.tabular import train
+    from vpac.lab.report import training as report
+    from vpac.progress import Bar
+
+    policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
+    episodes, runs = (
+        EPISODES if verb.tabular.episodes is None else verb.tabular.episodes,
+        1 if verb.tabular.runs is None else verb.tabular.runs,
+    )
+    with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
+        result = train(
+            kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.tell, **settings
+        )  # fmt: skip
+        report.write(result, folder)
+    show(report.as_dict(result) if verb.json else None, report.table(result))
+    for budget in result.budgets:
+        say(budget.words, quiet=verb.json)
+    say(f"wrote {folder}", quiet=verb.json)
+    for error in result.diverged:
+        refuse(f"a run is missing: {error}")
+    return 2 if result.diverged else 0
+
+
+def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> int:
+    """Train from the beginning, or continue from the last checkpoint; then save, draw and show."""
+    from vpac.evaluation.measure import budget_report
+    from vpac.lab.report import deep_training as report
+
+    if verb.ppo.resume is None:
+        _refuse_run(folder)
+        if verb.ppo.steps is not None and verb.ppo.steps < 1:
+            raise UserError(f"--steps must be a whole number from 1 up, got {verb.ppo.steps}")
+        agent, usual = kind(env, seed=verb.seed, **settings), STEPS
+    else:
+        agent = _resumed(kind, env, folder, settings)
+        if verb.out is not None and verb.out != folder:
+            raise UserError(f"--resume {folder} goes on in that folder: leave out --out {verb.out}")
+        usual = agent.span[1] - agent.span[0]
+    _learn(agent, usual if verb.ppo.steps is None else verb.ppo.steps, folder, verb.json)
+    agent.save(folder)
+    report.write(agent, folder)
+    held = None
+    if agent.holder is not None:
+        held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
+    show(report.as_dict(agent, held) if verb.json else None, report.table(agent))
+    if held is not None:
+        say(held.words, quiet=verb.json)
+    say(f"wrote {folder}", quiet=verb.json)
+    return 0
+
+
+def _refuse_run(folder: Path) -> None:
+    from vpac.deep.storage import has_checkpoint
+
+    if has_checkpoint(folder / CHECKPOINTS):
+        raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
+
+
+def _resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any]) -> PPO:
+    """The agent of the last good checkpoint; settings that are given again must be its own."""
+    from vpac.deep.options import Options
+    from vpac.deep.storage import latest_checkpoint
+
+    agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, None)
+    if damaged is None:
+        raise UserError(
+            f"there is no checkpoint in {folder / CHECKPOINTS} to go on from: without --resume it begins anew"
+        )
+    if agent is None:
+        raise UserError(
+            f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}; without --resume, and with another "
+            "--out, it begins anew"
+        )
+    for words in damaged:
+        say(f"passed over a damaged checkpoint: {words}", quiet=True)
+    given = {name: value for name, value in settings.items() if name != "preset"}
+    meant, own = Options.read(given, "default").as_dict(), agent.options.as_dict()
+    pairs = {name: (meant[name], own[name]) for name in given}
+    pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
+    for name, (theirs, ours) in pairs.items():
+        if not _same(theirs, ours):
+            raise UserError(
+                f"{folder} was begun with {name} = {ours}, and goes on with it: leave out {name} = {theirs}"
+            )
+    return agent
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, or the same number: a price of variance may be kept as text."""
+    try:
+        return bool(one == other) or float(one) == float(other)
+    except (TypeError, ValueError):
+        return False
+
+
+def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
+    """Learn with checkpoints, records and a display."""
+    from vpac.deep.logs import Display, JsonLines, TensorBoard
+    from vpac.deep.storage import has_checkpoint
+    from vpac.deep.vector import misses_envpool
+    from vpac.files import hold
+
+    already = agent.timesteps - agent.span[0]
+    with ExitStack() as stack:
+        stack.enter_context(hold(folder))
+        if already == 0:
+            _refuse_run(folder)  # another process may have been quicker
+        watchers: list[Any] = [stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))]
+        try:
+            watchers.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
+        except ModuleNotFoundError:
+            say("no TensorBoard files: pip install 'vpac[tensorboard]'", quiet=True)
+        if misses_envpool(agent.environments):
+            say("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'", quiet=True)
+
+        def watch(agent: PPO) -> None:
+            for watcher in watchers:
+                watcher(agent)
+
+        display = watch if quiet else stack.enter_context(Display(agent, steps, watch, already))
+        try:
+            with patient("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
+                agent.learn(
+                    steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            kept = has_checkpoint(folder / CHECKPOINTS)
+            advice = f"To go on: the same command with --resume {folder}" if kept else (
+                "There is no checkpoint yet: the same command begins anew"
+            )  # fmt: skip
+            say(f"stopped after {agent.timesteps:,} steps. {advice}", quiet=True)
+            raise
