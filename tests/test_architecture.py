@@ -171,8 +171,10 @@ def test_every_module_has_a_docstring_and_names_its_public_names():
         assert all(hasattr(module, name) for name in getattr(module, "__all__", ())), info.name
 
 
-@pytest.mark.parametrize("command", [["-c", "import vpac"], ["-m", "vpac", "--help"]], ids=["import", "help"])
-def test_starting_takes_less_than_half_a_second(command):
+@pytest.mark.parametrize(
+    ("command", "most"), [(["-c", "import vpac"], 0.3), (["-m", "vpac", "--help"], 0.4)], ids=["import", "help"]
+)
+def test_starting_is_quick(command, most):
     """Processor time, the best of five: what it costs on an idle machine, whatever else this one is doing."""
     times = []
     for _ in range(5):
@@ -180,7 +182,7 @@ def test_starting_takes_less_than_half_a_second(command):
         subprocess.run([sys.executable, *command], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.5
+    assert min(times) <= most
 
 
 def test_heavy_packages_are_not_imported_with_vpac():
@@ -188,6 +190,15 @@ def test_heavy_packages_are_not_imported_with_vpac():
     code = f"import vpac, vpac.cli, sys; print(*[m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["list"], ["list", "experiments", "--json"], ["doctor"]], ids=" ".join
+)
+def test_the_command_line_imports_no_numba_to_answer_questions(words):
+    code = f"import sys, vpac.cli; vpac.cli.main({words}); print('heavy:', *{{'jax', 'numba', 'scipy'}} & {{*sys.modules}})"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.splitlines()[-1].split() == ["heavy:"]
 
 
 def test_the_worlds_are_registered_by_importing_vpac():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from vpac import algorithms
 from vpac.envs.check import check_env
@@ -17,14 +18,15 @@ from vpac.errors import UserError
 from vpac.files import Unwritable
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Experiment, Figure
-from vpac.lab.kinds.task import learner_of, world_of
 from vpac.lab.store.notes import FORMAT, Study, damaged_notes, key_of, read_study, studies
 from vpac.lab.store.run import Run, canonical, runs_of
 from vpac.lab.store.store import Damaged, Store, many
-from vpac.lab.workers.pool import Executor
-from vpac.lab.workers.worker import Outcome
 from vpac.sealing import sealed
-from vpac.tabular.agents import Learner
+
+if TYPE_CHECKING:
+    from vpac.lab.workers.pool import Executor
+    from vpac.lab.workers.worker import Outcome
+    from vpac.tabular.agents import Learner
 
 __all__ = ["Plan", "Study", "Tally", "carry_out_studies", "check", "damaged_notes", "plan", "read_study", "studies"]
 
@@ -122,6 +124,8 @@ def carry_out_studies(
     Plans share runs. What a plan finds done by one before it counts as kept. `command` is noted as what to type to do it
     again, for experiments that are not in the catalogue.
     """
+    from vpac.lab.workers.worker import Outcome
+
     for plan in plans:
         read_study(store, plan.experiment.name)  # one that a later version wrote is refused before anything is done
     there = set(store.names())
@@ -209,6 +213,8 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
 
 def check(experiment: Experiment) -> None:
     """Raise a `UserError` that names the arm or the figure that is wrong."""
+    from vpac.lab.kinds.task import learner_of, world_of
+
     if experiment.kind == "deep":
         _check_deep(experiment)
     if experiment.kind != "training":
