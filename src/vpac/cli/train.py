@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 STEPS, EPISODES = 1_000_000, 1000
 """Default length of training."""
 CHECKPOINTS = "checkpoints"
+SCHEDULES = ("psi", "alpha_theta", "alpha_w", "alpha_z")
+"""Options that stay text, in agent.json as well: a number or a schedule."""
 INSTEAD = {
     "steps": "use --episodes N", "episodes": "use --steps N", "max_episode_steps": "use --set max_episode_steps=N",
     "runs": "train again with another --seed and --out, or use vpac frontier or vpac sweep",
@@ -121,7 +123,8 @@ class Train:
     def _settings(self, algorithm: Algorithm) -> dict[str, Any]:
         """What the learner gets; options that the algorithm does not have are mistakes."""
         group = getattr(self, "learner", None)
-        learner = {name: read_value(text) for name, text, _ in flat(group) if text is not None} if group else {}
+        given = {name: text for name, text, _ in flat(group) if text is not None} if group else {}
+        learner = {name: text if name in SCHEDULES else read_value(text) for name, text in given.items()}
         others = [name for name, value, _ in flat(self.tabular if algorithm.deep else self.ppo) if value is not None]
         for name in [*others, *(name for name in learner if not _has(algorithm, name))]:
             owners = [one for one in ALGORITHMS.values() if _has(one, name)]
