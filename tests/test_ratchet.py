@@ -21,6 +21,7 @@ SLACK = 1.0
 REPEATED_MODULES = {
     "agents",
     "budget",
+    "check",
     "deep_training",
     "four_rooms",
     "frontier",

@@ -32,7 +32,7 @@ EXECUTORS = ("processes", "serial", "ray")
 
 
 @dataclass(frozen=True)
-class Environment:
+class EnvOptions:
     """How the environment is made."""
 
     set: Pairs = ()

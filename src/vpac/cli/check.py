@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from vpac.cli.arguments import Environment, EnvName, flat
+from vpac.cli.arguments import EnvName, EnvOptions, flat
 from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
@@ -26,7 +26,7 @@ class Check:
 
     env: EnvName
     """Gymnasium id, package.module:Name-v0, or package.module:Class."""
-    environment: Environment = field(default_factory=Environment)
+    environment: EnvOptions = field(default_factory=EnvOptions)
     steps: int = 20_000
     """Number of random steps."""
     seed: int = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac import algorithms
-from vpac.cli.arguments import Count, Discount, Environment, EnvName, Execution, Folder, Pairs, again, key_values
+from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, again, key_values
 from vpac.cli.output import RunProgress, as_rich, next_step, say, show
 from vpac.cli.studies import stopping
 from vpac.errors import UserError
@@ -46,7 +46,7 @@ class Frontier:
     seeds: int = 3
     """Independent runs of each price."""
     steps: Count = None
-    """Environment steps of a run of the PPO family. Default: 200000."""
+    """EnvOptions steps of a run of the PPO family. Default: 200000."""
     episodes: Count = None
     """Episodes of a run of the tabular and linear learners. Default: 5000."""
     measure: int = 1000
@@ -63,7 +63,7 @@ class Frontier:
     """Any other setting of the learner, e.g. --option envs=8 learning_rate=0.001."""
     out: Folder = None
     """Where figure and table go. Default: results/frontier/ALGORITHM-ENV."""
-    environment: Environment = field(default_factory=Environment)
+    environment: EnvOptions = field(default_factory=EnvOptions)
     execution: Execution = field(default_factory=Execution)
     json: bool = False
     """Print JSON instead of a table."""

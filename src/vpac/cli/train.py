@@ -15,7 +15,7 @@ import tyro
 
 from vpac import algorithms
 from vpac.algorithms import ALGORITHMS, Algorithm
-from vpac.cli.arguments import Count, Environment, EnvName, Folder, Pairs, flat, key_values, read_value
+from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, flat, key_values, read_value
 from vpac.cli.output import next_step, refuse, say, show
 from vpac.errors import UserError
 from vpac.interruption import patient, stop_if_asked
@@ -53,7 +53,7 @@ class PPOTraining:
     """Only for the PPO family."""
 
     steps: Count = None
-    """Environment steps. Default: a million; with --resume: as first asked for."""
+    """EnvOptions steps. Default: a million; with --resume: as first asked for."""
     preset: Annotated[str | None, tyro.conf.arg(metavar="default|paper")] = None
     """Settings: today's good practice, or the paper's."""
     resume: Folder = None
@@ -101,7 +101,7 @@ class Train:
     tabular: TabularTraining = field(default_factory=TabularTraining)
     ppo: PPOTraining = field(default_factory=PPOTraining)
     budget: VarianceBudget = field(default_factory=VarianceBudget)
-    environment: Environment = field(default_factory=Environment)
+    environment: EnvOptions = field(default_factory=EnvOptions)
     json: bool = False
     """Print JSON instead of a table."""
 
