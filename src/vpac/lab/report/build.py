@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,45 +13,43 @@ from vpac._version import __version__
 from vpac.errors import UserError
 from vpac.files import Unwritable, write_text
 from vpac.lab.experiments.catalogue import EXPERIMENTS
-from vpac.lab.report import theorems
-from vpac.lab.report.document import ClaimRow, Document, Explorer, Failure, Section, why
-from vpac.lab.report.drawings import Drawings
-from vpac.lab.report.frontier import explorer_of
-from vpac.lab.report.judge import GROUPS, claims_as_markdown, judge
-from vpac.lab.report.page import write_page
-from vpac.lab.report.page.views import explorer_view, section_view
-from vpac.lab.report.page.writing import as_json
-from vpac.lab.report.results import parts_of, read_results
-from vpac.lab.report.sections import section_of
-from vpac.lab.report.theorems import verdicts_of
+from vpac.lab.report.chart import Cell, Chart, Shown, Table
+from vpac.lab.report.document import ClaimRow, Document, Failure, Section, why
+from vpac.lab.report.draw import Drawings
+from vpac.lab.report.explorer import ExactFrontier, Explorer
+from vpac.lab.report.figures import StudySummary, attempt
+from vpac.lab.report.judge import GROUPS, anchor, claims_as_markdown, judge
+from vpac.lab.report.page import as_json, explorer_view, section_view, write_page
+from vpac.lab.report.results import Results, read_results, steps_of
+from vpac.lab.report.theorems import Theorems
 from vpac.lab.store.place import Unreadable
 from vpac.lab.store.store import Record, Store
 from vpac.lab.workers.study import Study, damaged_notes, studies
 from vpac.lab.workers.worker import provenance
-
-__all__ = ["build", "document_of", "write_what_can_be_shown"]
 
 REPRODUCTION = (
     "Variance-penalized actor-critic: the paper's numbers and ours",
     "The experiments of “Variance Penalized On-Policy and Off-Policy Actor-Critic” (AAAI 2021), rerun; as "
     "published and corrected.",
 )
+SUMMARIES: dict[str, Callable[[Results], Shown]] = {"theorems": Theorems.of, "frontier": ExactFrontier}
+"""What is shown of special kinds of studies; the others are a `StudySummary`."""
 STUDIES = ("Studies", "Mean and variance of the return of what was learned.")
 
 
 def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[Path, Document]:
-    """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and what it says.
+    """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and its content.
 
     Args:
         store: where the runs are.
         quiet: no progress bar.
-        out: the folder to write into; none: the store's own, which a bucket has not.
+        out: the folder to write into; None: the store's own, which a bucket does not have.
     """
     from vpac.progress import steps
 
     folder = store.root if out is None else out
     found = list(_ordered(store))
-    total = sum(1 + parts_of(study) for study in found) + 1
+    total = sum(1 + steps_of(study) for study in found) + 1
     with steps("building the page", total, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
         document = document_of(store, found, step, folder)
         step("figures")
@@ -64,7 +61,7 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
 def document_of(
     store: Store, found: list[Study], step: Callable[..., None] = lambda what="": None, folder: Path | None = None
 ) -> Document:
-    """What the page says; the trial of the theorems is also written into a folder."""
+    """The content of the page; the files of the theorems' trial are written as well."""
     known: dict[str, Record | Failure] = {}
     claims: list[ClaimRow] = []
     sections: list[Section] = []
@@ -76,17 +73,17 @@ def document_of(
             results = read_results(store, study, known, step)
             judged, section = judge(results), section_of(results)
             if any(section.name == other.name for other in sections):
-                raise UserError("another study is called the same but for its slashes")
+                raise UserError("another study has the same name but for its slashes")
             claims += judged
             sections.append(section)
             failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
             if study.experiment.name == "four-rooms/frontier" and results.arms:
-                explorer = explorer_of(results)
+                explorer = ExactFrontier(results).explorer()
             if study.experiment.kind == "theorems":
-                theorems.update(verdicts_of(results), folder or store.root)
+                Theorems.of(results).write(folder or store.root)
         except (Unreadable, Unwritable):
             raise
-        except Exception as error:  # the studies beside it shall still be seen
+        except Exception as error:  # the other studies are still shown
             failures[study.experiment.name] = Failure(
                 study.experiment.name, f"cannot be shown: {why(error)}", command=study.command
             )
@@ -103,7 +100,7 @@ def document_of(
 
 
 def _ordered(store: Store) -> Iterator[Study]:
-    """The studies of a store: ours in the catalogue's order, then a user's own by name."""
+    """The studies of a store: ours in the catalogue's order, then others by name."""
     found = {study.experiment.name: study for study in studies(store)}
     for name in EXPERIMENTS:
         if name in found:
@@ -112,17 +109,14 @@ def _ordered(store: Store) -> Iterator[Study]:
 
 
 def write_what_can_be_shown(document: Document, folder: Path) -> tuple[Path, Document]:
-    """Write figures and page; returns the page and what it says.
-
-    Only if that fails is everything tried one by one, so a good store does not pay for it.
-    """
+    """Write figures and page; if that fails, without the sections that fail by themselves."""
     drawings = Drawings(folder / "figures")
     try:
         return _write(document, folder, drawings), document
-    except (UserError, OSError):  # too large a page, a full disk: nothing that one study could be left out for
+    except (UserError, OSError):  # too large a page, a full disk: no single section is at fault
         raise
     except Exception:
-        document = _sound(document, drawings)
+        document = _without_broken(document, drawings)
         return _write(document, folder, drawings), document
 
 
@@ -131,35 +125,88 @@ def _write(document: Document, folder: Path, drawings: Drawings) -> Path:
     return write_page(document, folder / "report", drawings.svg)
 
 
-def _sound(document: Document, drawings: Drawings) -> Document:
-    """The document without what cannot be shown."""
-    failures = list(document.failures)
-
-    def can(what: str, command: str, show: Callable[[], Any]) -> bool:
+def _without_broken(document: Document, drawings: Drawings) -> Document:
+    """Replace sections, and the explorer, that cannot be shown by failures."""
+    sections, explorer, failures = [], document.explorer, list(document.failures)
+    for section in document.sections:
         try:
-            as_json(show())
+            as_json([chart["figures"] for chart in section_view(section, drawings.svg)["charts"]])
+            sections.append(section)
         except (UserError, OSError):
             raise
         except Exception as error:
-            failures.append(Failure(what, f"cannot be shown: {why(error)}", command=command))
-            return False
-        return True
-
-    def shown(section: Section) -> dict[str, Any]:
-        return {"figures": [chart.get("figures") for chart in section_view(section, drawings.svg)["charts"]]}
-
-    sections = []
-    for section in document.sections:
-        alone = [(chart, replace(section, charts=[chart], tables=())) for chart in section.charts]
-        charts = [
-            chart
-            for chart, part in alone
-            if can(chart.name, section.command, lambda part=part: shown(part))  # type: ignore[misc]
-        ]
-        left = replace(section, charts=charts)
-        if can(section.name, section.command, lambda left=left: shown(left)):  # type: ignore[misc]
-            sections.append(left)
-    explorer = document.explorer
-    if explorer is not None and not can("explorer", "", lambda: explorer_view(explorer)["data"]):  # type: ignore[arg-type]
+            failures.append(Failure(section.name, f"cannot be shown: {why(error)}", command=section.command))
+    try:
+        as_json(explorer and explorer_view(explorer)["data"])
+    except Exception as error:
         explorer = None
+        failures.append(Failure("explorer", f"cannot be shown: {why(error)}"))
     return replace(document, sections=sections, explorer=explorer, failures=failures)
+
+
+def section_of(results: Results) -> Section:
+    """A study as a section: charts, tables, settings and provenance."""
+    experiment, study = results.study.experiment, results.study
+    about = experiment.about + (f"\n\nThe paper: {experiment.paper}." if experiment.paper else "")
+    if study.seconds == 0.0:
+        about += "\n\nNo run was made for it alone: its runs belong to other experiments, too, or were there before."
+
+    def show() -> tuple[list[Chart], list[Table]]:
+        summary = SUMMARIES.get(experiment.kind, StudySummary)(results)
+        return summary.charts(), summary.tables()
+
+    charts, tables = (attempt(results, experiment.kind, show) if results.arms else None) or ([], [])
+    return Section(
+        name=anchor(experiment.name), title=experiment.title, about=about, charts=charts, tables=tables,
+        settings=_settings(results), provenance=_provenance(results), wall_seconds=study.seconds, command=study.command,
+    )  # fmt: skip
+
+
+def _settings(results: Results) -> Table:
+    experiment = results.study.experiment
+    rows: list[dict[str, Cell]] = []
+    for arm in experiment.arms:
+        settings = experiment.settings_of(arm)
+        row: dict[str, Cell] = {"arm": arm.label, "algorithm": arm.algorithm or experiment.algorithm}
+        row |= {"environment": arm.env or experiment.env}
+        if experiment.kind == "training":
+            row |= {"episodes": arm.episodes or experiment.episodes, "policy": experiment.policy}
+            row |= {"horizon": experiment.horizon, "measured": experiment.evaluate}
+        if experiment.kind == "deep":
+            steps = max(1, round(experiment.steps * results.study.scale))
+            row |= {
+                "steps": steps, "episodes measured": experiment.episodes,
+                "one start by": ", ".join(f"{key} = {value}" for key, value in experiment.fixed_start.items()),
+            }  # fmt: skip
+        rows.append(row | {key: str(v) if isinstance(v, list) else v for key, v in settings.items()})
+    return Table.from_records(rows, "Settings")
+
+
+def _provenance(results: Results) -> dict[str, Cell]:
+    records = [record for arm in results.arms for record in results.records[arm.label]]
+    if not records:
+        return {"runs": 0}
+    study = results.study
+
+    def all_of(values: Iterator[str]) -> str:
+        return ", ".join(sorted(set(values)))
+
+    return {
+        "runs": len({record.run.name for record in records}),
+        "seeds": f"spawned from {study.experiment.seed}",
+        "scale": study.scale,
+        "processor seconds": float(sum({r.run.name: float(r.about.get("seconds", 0.0)) for r in records}.values())),
+        "versions": all_of(_versions(record) for record in records),
+        "machine": all_of(_machine(record) for record in records),
+        "commit": all_of(str(record.about.get("commit") or "installed package") for record in records),
+        "carried out": study.time,
+    }
+
+
+def _versions(record: Record) -> str:
+    return " ".join(f"{name} {version}" for name, version in record.about.get("versions", {}).items())
+
+
+def _machine(record: Record) -> str:
+    machine = record.about.get("machine", {})
+    return f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}"

@@ -1,4 +1,4 @@
-"""What the page of the reproduction says, as data: claims, sections, failures and the explorer of four rooms."""
+"""The content of the page as data: claims, sections, failures and the explorer of four rooms."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vpac.errors import UserError
 from vpac.lab.report.chart import Cell, Chart, Table
 
-__all__ = ["ClaimRow", "Document", "Estimate", "Explorer", "ExplorerPoint", "Failure", "Section", "Verdict", "why"]
+if TYPE_CHECKING:
+    from vpac.lab.report.explorer import Explorer
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 TAKEN = ("main", "claims", "contents", "explorer", "failures", "colophon", "psi")
-"""Names that the page itself uses."""
+"""Names that the page uses itself."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of ours with its 95 % interval."""
+    """A measured number with its 95 % interval."""
 
     value: float
     """The estimate."""
@@ -29,9 +30,9 @@ class Estimate:
     high: float = math.nan
     """The interval's upper end."""
     unit: str = ""
-    """What it is measured in, such as "%"; written after the number."""
+    """Its unit, such as "%"; written after the number."""
     form: str = ".3g"
-    """How it is written: a format specification of Python."""
+    """Its format specification."""
 
     def text(self) -> str:
         """The number, for readers."""
@@ -52,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A claim and what we found."""
+    """A claim and its verdict."""
 
     experiment: str
     """The experiment that tests it, for readers."""
@@ -65,13 +66,13 @@ class ClaimRow:
     verdict: Verdict
     """Whether the sentence holds."""
     explanation: str
-    """What was compared with what, and why the verdict is what it is."""
+    """What was compared, and the reason of the verdict."""
     command: str
-    """What to type to rerun just this."""
+    """The command that reruns the experiment."""
     anchor: str = ""
     """The name of the section that shows the details."""
     group: str = "The claims"
-    """The heading that it stands under."""
+    """The heading above it."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,13 @@ class Section:
     tables: Sequence[Table] = ()
     """Tables that are shown at once, such as final numbers."""
     settings: Table | None = None
-    """What each arm was run with: one row an arm."""
+    """The settings, one row for each arm."""
     provenance: Mapping[str, Cell] = field(default_factory=dict)
     """Runs, seeds, versions, machine, commit."""
     wall_seconds: float | None = None
     """How long it took."""
     command: str = ""
-    """What to type to rerun it."""
+    """The command that reruns it."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) or self.name in TAKEN:
@@ -106,83 +107,22 @@ class Section:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not end well."""
+    """A run that failed, or something else that cannot be shown."""
 
     run: str
     """Its name."""
     message: str
-    """What went wrong, in a line."""
+    """The error, in one line."""
     trace: str = ""
-    """Where, as Python prints it."""
+    """The traceback."""
     command: str = ""
-    """What to type to try again."""
+    """The command that tries it again."""
 
 
 def why(error: Exception) -> str:
-    """What went wrong, in a line."""
+    """The error, in one line."""
     words = (str(error).strip().splitlines() or [""])[0][:300]
     return words if isinstance(error, UserError) else f"{type(error).__name__}: {words}"
-
-
-@dataclass(frozen=True)
-class ExplorerPoint:
-    """The best policy at one price of variance, exactly."""
-
-    psi: float
-    """The price of variance."""
-    mean: float
-    """Mean of the return."""
-    variance: float
-    """Variance of the return."""
-    sharpe: float
-    """Mean over standard deviation."""
-    actions: Sequence[int]
-    """The most likely action of each cell, row by row; −1 where there is none."""
-    cell_variance: Sequence[float]
-    """Variance of the return from each cell, row by row; NaN at walls."""
-    visitation: Sequence[float]
-    """How often each cell is visited, row by row; NaN at walls."""
-
-
-@dataclass(frozen=True)
-class Explorer:
-    """A world whose best policies a slider over prices shows."""
-
-    rows: int
-    """Rows of the map."""
-    columns: int
-    """Columns of the map."""
-    walls: Sequence[bool]
-    """Whether each cell is a wall, row by row."""
-    frozen: Sequence[bool]
-    """Whether each cell is frozen, row by row."""
-    goal: tuple[int, int]
-    """The row and column of the goal."""
-    points: Sequence[ExplorerPoint]
-    """The policies, prices ascending."""
-    moves: Sequence[tuple[int, int]] = ((-1, 0), (1, 0), (0, -1), (0, 1))
-    """Rows down and columns right of each action: up, down, left, right in our worlds."""
-    title: str = "Four rooms: what a price on variance does"
-    """Its heading."""
-    about: str = ""
-    """What is shown; an empty line begins a new paragraph."""
-
-    def __post_init__(self) -> None:
-        cells = self.rows * self.columns
-        lists = {"walls": self.walls, "frozen": self.frozen}
-        for point in self.points:
-            for name in ("actions", "cell_variance", "visitation"):
-                lists[f"{name} at ψ = {point.psi:g}"] = getattr(point, name)
-        for name, values in lists.items():
-            if len(values) != cells:
-                raise ValueError(f"explorer: {name} has {len(values)} cells, expected {cells}")
-        if not self.points:
-            raise ValueError("explorer: no points")
-
-    def table(self) -> Table:
-        """The points without their maps."""
-        rows = [(p.psi, p.mean, p.variance, math.sqrt(max(p.variance, 0.0)), p.sharpe) for p in self.points]
-        return Table.of(("ψ", "mean", "variance", "standard deviation", "Sharpe ratio"), rows, self.title)
 
 
 @dataclass(frozen=True)
@@ -204,4 +144,4 @@ class Document:
     explorer: Explorer | None = None
     """The slider over prices, if there is one."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of this package and of those that it stands on."""
+    """Versions of this package and of its dependencies."""

@@ -1,72 +1,161 @@
-"""Charts on paper: matplotlib, one style, the same bytes every time."""
+"""Charts as files: drawn with matplotlib in one style, the same bytes every time."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import math
 import re
-from collections.abc import Iterator
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vpac.files import write_text
-from vpac.lab.report.chart import Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory
+from vpac.errors import one_of
+from vpac.files import read_bytes, write_bytes, write_text
+from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory, series_of
 from vpac.lab.report.geometry import (
-    BRIGHT,
     along,
     arrow_strokes,
-    beneath,
+    backgrounds,
     broken,
+    covered,
     hatching,
     more_room_on_the_left,
-    nearest,
     outline,
     place_labels,
+    positions,
     rectangle_hatching,
     sorted_arrows,
 )
-from vpac.lab.report.style import INK, MUTED, Look, figure_style, look, plain, save_figure
-from vpac.lab.report.words import thinned
-
-__all__ = ["draw", "draw_grid", "draw_plane", "draw_points", "name_points", "ring", "static_svg", "write"]
+from vpac.lab.report.style import INK, MUTED, Look, look
+from vpac.sealing import LARGEST, parse
 
 KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
-"""Points of a curve in the static figure of the page: no screen shows more."""
-MANY = 1e5
-"""Numbers along a horizontal axis that are written in millions: in full they would run into each other."""
-MARKS = 9
-"""A curve carries about this many markers."""
+"""Points of a curve in the page's static figure: no screen shows more."""
+MILLIONS = 1e5
+"""Numbers along a horizontal axis from here on are written in millions: in full they would overlap."""
+MARKERS_PER_CURVE = 9
+
+
+@contextmanager
+def figure_style() -> Iterator[Any]:
+    """matplotlib.pyplot, without a screen, in our style."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    settings: Any = {
+        "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.spines.right": False, "axes.spines.top": False,
+        "axes.titlelocation": "left", "axes.titlesize": 11, "axes.titleweight": "bold", "figure.dpi": 120,
+        "font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False, "pdf.fonttype": 42, "savefig.bbox": "tight",
+        "savefig.dpi": 160, "svg.fonttype": "none", "svg.hashsalt": "vpac", "text.color": INK, "xtick.color": INK,
+        "ytick.color": INK,
+    }  # fmt: skip
+    with plt.rc_context(settings):
+        try:
+            yield plt
+        finally:
+            plt.close("all")
+
+
+def figure_kind(path: Path) -> str:
+    """png, svg or pdf, by the file's suffix."""
+    return one_of(Path(path).suffix.lstrip("."), ("png", "svg", "pdf"), "kind of figure")
+
+
+def save(chart: Chart, *paths: Path) -> list[Path]:
+    """Draw the chart into files; their suffixes give the formats. The CSV file has every number that is drawn."""
+    undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with figure_style() as plt:
+        figure = draw(plt, chart, alone=True)
+        for path in paths:
+            if path.suffix == ".csv":
+                write_text(path, chart.table().as_csv())
+            else:
+                content, kind = io.BytesIO(), figure_kind(path)
+                figure.savefig(content, format=kind, metadata=undated[kind])
+                write_bytes(path, content.getvalue())
+    return list(paths)
 
 
 def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
-    """The chart as files named after it; the CSV file has every number that is drawn."""
-    with figure_style() as plt:
-        figure = draw(plt, chart, alone=True)
-        paths = {kind: Path(folder) / f"{chart.name}.{kind}" for kind in kinds}
-        return [
-            write_text(path, chart.table().as_csv()) if kind == "csv" else save_figure(figure, path)
-            for kind, path in paths.items()
-        ]
+    """Draw the chart into files named after it."""
+    return save(chart, *(Path(folder) / f"{chart.name}.{kind}" for kind in kinds))
 
 
 def static_svg(chart: Chart) -> str:
     """The chart as SVG with text as text, its paths to a hundredth of a point: small enough for many on a page."""
     with figure_style() as plt, plt.rc_context({"svg.hashsalt": f"vpac {chart.name}"}):
         text = io.StringIO()
-        draw(plt, thinned(chart, STATIC_POINTS)).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        named = text.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-        return _small(named)
-
-
-def _small(svg: str) -> str:
-    """The same picture in fewer bytes: no metadata, no indentation, paths without spaces that nobody needs."""
+        figure = draw(plt, chart.thinned(STATIC_POINTS))
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = text.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(?:d|x|y|width|height|points)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
     svg = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"\s*([A-Za-z])\s+", r"\1", path[0]), svg)
     return re.sub(r"\s*\n\s*", " ", svg)
+
+
+class Drawings:
+    """A folder of figures (PDF, PNG, CSV, and SVG for the page), drawn again only when chart, code or files changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._note = folder, folder / ".drawn.json"
+        try:
+            found = parse(read_bytes(self._note, LARGEST))
+        except (OSError, ValueError):
+            found = {}
+        self._drawn: dict[str, Any] = found if isinstance(found, dict) else {}
+
+    def update(self, charts: Iterable[Chart]) -> None:
+        """Draw those that are out of date."""
+        stale = [chart for chart in charts if self._drawn.get(chart.name) != self._state(chart)]
+        for chart in stale:
+            write_text(self.folder / f"{chart.name}.svg", static_svg(chart))
+            write(chart, self.folder)
+        self._drawn |= {chart.name: self._state(chart) for chart in stale}
+        write_text(self._note, json.dumps(self._drawn, indent=1))
+
+    def svg(self, chart: Chart) -> str:
+        """The chart as SVG, drawn if it is out of date."""
+        if self._drawn.get(chart.name) != self._state(chart):
+            self.update([chart])
+        return read_bytes(self.folder / f"{chart.name}.svg").decode("utf-8")
+
+    def _state(self, chart: Chart) -> list[str]:
+        """Digests of the chart together with the code that draws it, and of its files."""
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            content = repr(chart).encode() + _code()
+        files = [self.folder / f"{chart.name}.{kind}" for kind in (*KINDS, "svg")]
+        return [hashlib.sha256(content).hexdigest(), *map(_digest, files)]
+
+
+def _digest(path: Path) -> str:
+    """Of a file's content; empty if there is none that can be read."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except OSError:
+        return ""
+
+
+@cache
+def _code() -> bytes:
+    return b"\0".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def plain(text: str, width: int = 48) -> str:
+    """Literal text in at most three lines: matplotlib reads dollars as mathematics and hides what begins with _."""
+    text = "\n".join(textwrap.wrap(text, width, max_lines=3, placeholder=" …")).replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
 
 
 def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
@@ -75,57 +164,51 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     Args:
         plt: what `figure_style` gave.
         chart: what is drawn.
-        alone: nothing is written around the figure: if the chart has a `foot`, its title is drawn above it.
+        alone: no page around the figure has its title: draw it, if the chart has a `foot`.
     """
     columns = chart.width
     rows = math.ceil(len(chart.panels) / columns)
     sizes = [_size(panel) for panel in chart.panels]
     width, height = columns * max(w for w, _ in sizes), rows * max(h for _, h in sizes)
-    names = list(_legend(plt, chart))
-    across = min(len(names), _across(names, width))
-    legend_rows = math.ceil(len(names) / max(1, across))
-    height += 0.24 * legend_rows + ((0.5 if alone else 0.25) if chart.foot else 0.0)
+    entries = list(_legend(plt, chart))
+    across = min(len(entries), _entries_per_row(entries, width))
+    height += 0.24 * math.ceil(len(entries) / max(1, across)) + ((0.5 if alone else 0.25) if chart.foot else 0.0)
     figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False)
     for axis, panel in zip(axes.flat, chart.panels, strict=False):
         if isinstance(panel, Grid):
-            draw_grid(plt, figure, axis, panel, chart.limits(panel))
+            _draw_grid(plt, figure, axis, panel, chart.limits(panel))
         elif isinstance(panel, Plane):
-            draw_plane(plt, axis, panel)
+            _draw_plane(plt, axis, panel)
         else:
             _draw_axes(axis, panel)
-            if isinstance(panel, Lines):
-                _draw_lines(axis, panel)
-            else:
-                draw_points(axis, panel)
-            _draw_references(axis, panel)
         if panel.title:
             axis.set_title(plain(panel.title))
     for axis in list(axes.flat)[len(chart.panels) :]:
         axis.set_visible(False)
-    if names:
-        figure.legend(handles=names, loc="outside lower center", ncols=across, handlelength=3.4, columnspacing=1.6)
+    if entries:
+        figure.legend(handles=entries, loc="outside lower center", ncols=across, handlelength=3.4, columnspacing=1.6)
     around = _write_around(figure, chart, width, alone) if chart.foot else None
-    named = [(a, p) for a, p in zip(axes.flat, chart.panels, strict=False) if isinstance(p, Points) and _names(p)]
-    if named or around:
-        figure.draw_without_rendering()  # the layout says where things are
+    labelled = [(a, p) for a, p in zip(axes.flat, chart.panels, strict=False) if isinstance(p, Points) and _labels(p)]
+    if labelled or around:
+        figure.draw_without_rendering()  # the layout decides where things are
     if around:
         title, foot = around
         foot.set_y(title.get_window_extent().y0 / figure.bbox.height)
-    for axis, panel in named:
-        name_points(figure, axis, panel)
+    for axis, panel in labelled:
+        _label_points(figure, axis, panel)
     return figure
 
 
 def _write_around(figure: Any, chart: Chart, width: float, alone: bool) -> tuple[Any, Any]:
-    """The title above everything, with empty lines where the foot goes once the layout says where that is."""
+    """The title, with empty lines below it that make room for the foot until the layout is known."""
     title, foot = plain(chart.title, int(9.5 * width)) if alone else "", plain(chart.foot, int(13.5 * width))
     lines = (title or " ") + "\n" * (foot.count("\n") + bool(title))
     above = figure.suptitle(lines, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return above, figure.text(0.01, 1.0, foot, ha="left", va="bottom", fontsize=8)
 
 
-def _names(panel: Points) -> int:
-    """How many points have a word beside them."""
+def _labels(panel: Points) -> int:
+    """How many points have a label."""
     return sum(bool(name) for spots in panel.series for name in spots.names)
 
 
@@ -136,246 +219,196 @@ def _size(panel: Any) -> tuple[float, float]:
         return (4.3, 0.5 + 3.6 * rows / columns) if columns < 3 * rows else (7.0, 1.0 + 6.0 * rows / columns)
     if isinstance(panel, Plane):
         return 3.8, 3.9
-    if isinstance(panel, Points) and panel.sideways:
+    if panel.sideways:
         return 6.4, 1.0 + 0.15 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
-    return (5.4, 4.0) if isinstance(panel, Points) and _names(panel) > 8 else (4.3, 3.1)
+    return (5.4, 4.0) if isinstance(panel, Points) and _labels(panel) > 8 else (4.3, 3.1)
 
 
 def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
-    """One handle for each name, whatever the number of panels; none if there is but one curve."""
-    found: dict[str, Any] = {}
-    for panel in chart.panels:
-        series: Any = panel.trajectories if isinstance(panel, Grid | Plane) else panel.series
-        for place, one in enumerate(series):
-            if one.label and one.label not in found:
-                style = look(one.style, place)
-                spots = isinstance(one, Spots)
-                under = min(beneath(panel)[place], default=0) if isinstance(panel, Points) else 0
-                found[one.label] = plt.Line2D(
-                    [], [], color=style.colour, marker=style.marker, label=plain(one.label),
-                    linestyle=style.line if not spots or one.joined else "", **ring(min(under, 1)),
-                )  # fmt: skip
-    if len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in chart.panels):
-        yield from found.values()
+    """One handle for each entry."""
+    for label, (panel, position) in chart.legend().items():
+        one = series_of(panel)[position]
+        style = look(one.style, position)
+        depth = min(covered(panel)[position], default=0) if isinstance(panel, Points) else 0
+        line = style.line if not isinstance(one, Spots) or one.joined else ""
+        yield plt.Line2D(
+            [], [], color=style.colour, marker=style.marker, label=plain(label), linestyle=line, **_ring(min(depth, 1))
+        )
 
 
-def _across(handles: list[Any], width: float) -> int:
-    """How many names of a legend stand beside each other within so many inches."""
+def _entries_per_row(handles: list[Any], width: float) -> int:
+    """How many entries of a legend fit beside each other within so many inches."""
     longest = max((len(line) for handle in handles for line in handle.get_label().splitlines()), default=0)
     return max(1, int(width // max(1.9, 0.6 + 0.068 * longest)))
 
 
 def _draw_axes(axis: Any, panel: Lines | Points) -> None:
-    across, up = (panel.y_label, panel.x_label) if _sideways(panel) else (panel.x_label, panel.y_label)
-    axis.set_xlabel(plain(across))
-    axis.set_ylabel(plain(up))
+    labels = (panel.x_label, panel.y_label)
+    across, up = reversed(labels) if panel.sideways else labels
+    axis.set(xlabel=plain(across), ylabel=plain(up))
     axis.grid(color="#e6e8ec", linewidth=0.7)
     axis.set_axisbelow(True)
     axis.margins(x=0.02 if isinstance(panel, Lines) else 0.06)
-    turned = _sideways(panel)
-    for name, log, ends in (("x", panel.x_log, panel.x_range), ("y", panel.y_log, panel.y_range)):
-        name = {"x": "y", "y": "x"}[name] if turned else name
+    for along_x, log, ends in ((True, panel.x_log, panel.x_range), (False, panel.y_log, panel.y_range)):
+        name = "x" if along_x != panel.sideways else "y"
         if log:
-            getattr(axis, f"set_{name}scale")("log")
-        elif (
-            name == "x"
-            and isinstance(panel, Lines)
-            and max((x for s in panel.series for x in s.x), default=0.0) >= MANY
-        ):
+            axis.set(**{f"{name}scale": "log"})
+        elif name == "x" and isinstance(panel, Lines) and any(x >= MILLIONS for line in panel.series for x in line.x):
             axis.xaxis.set_major_formatter(lambda x, place: f"{x / 1e6:g} M" if x else "0")
         if ends:
-            getattr(axis, f"set_{name}lim")(ends)
+            axis.set(**{f"{name}lim": ends})
             if not log:
                 axis.locator_params(axis=name, nbins=6)
-
-
-def _sideways(panel: Lines | Points) -> bool:
-    return isinstance(panel, Points) and panel.sideways
+    if isinstance(panel, Lines):
+        _draw_lines(axis, panel)
+    else:
+        _draw_points(axis, panel)
+    for mark in panel.references:
+        _draw_reference(axis, panel, mark)
 
 
 def _draw_lines(axis: Any, panel: Lines) -> None:
-    for place, line in enumerate(panel.series):
-        style = look(line.style, place)
-        every = max(1, len(line.x) // MARKS)
+    for position, line in enumerate(panel.series):
+        style = look(line.style, position)
+        every = max(1, len(line.x) // MARKERS_PER_CURVE)
         axis.plot(
             line.x, line.y, color=style.colour, linestyle=style.line, linewidth=1.5, marker=style.marker, markersize=4,
-            markevery=(min(place, every - 1) if every > 1 else 0, every), label=plain(line.label),
+            markevery=(min(position, every - 1) if every > 1 else 0, every), label=plain(line.label),
         )  # fmt: skip
         if line.low:
             axis.fill_between(line.x, line.low, line.high, color=style.colour, alpha=0.16, linewidth=0)
 
 
-def _draw_references(axis: Any, panel: Lines | Points) -> None:
-    turned = _sideways(panel)
-    for mark in panel.references:
-        style = MUTED if mark.style is None else look(mark.style).colour
-        horizontal = (mark.axis == "y") != turned
-        draw_line = axis.axhline if horizontal else axis.axvline
-        draw_line(mark.value, color=style, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1.5)
-        _write_reference(axis, panel, mark, horizontal, INK if mark.style is None else style)
-
-
-def _write_reference(axis: Any, panel: Lines | Points, mark: Reference, horizontal: bool, colour: str) -> None:
-    """The label at the line's end, inside the panel; at the end where fewer curves come near."""
-    left = horizontal and more_room_on_the_left(panel, mark.value)
-    if horizontal:
-        at, where, side = (
-            (0.005 if left else 0.995, mark.value),
-            axis.get_yaxis_transform(),
-            "left" if left else "right",
-        )
-    else:
-        at, where, side = (mark.value, 0.99), axis.get_xaxis_transform(), "left"
+def _draw_reference(axis: Any, panel: Axes, mark: Reference) -> None:
+    """A line, and its label inside the panel, at the end where fewer curves come near."""
+    horizontal = (mark.axis == "y") != panel.sideways
+    colour = MUTED if mark.style is None else look(mark.style).colour
+    draw_line = axis.axhline if horizontal else axis.axvline
+    draw_line(mark.value, color=colour, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1.5)
+    left = not horizontal or more_room_on_the_left(panel, mark.value)
+    at = (0.005 if left else 0.995, mark.value) if horizontal else (mark.value, 0.99)
     axis.annotate(
-        plain(mark.label), at, (0, 2) if horizontal else (3, 0), xycoords=where, textcoords="offset points", fontsize=7.5,
-        color=colour, ha=side, va="bottom" if horizontal else "top",
+        plain(mark.label), at, (0, 2) if horizontal else (3, 0), textcoords="offset points", fontsize=7.5,
+        xycoords=axis.get_yaxis_transform() if horizontal else axis.get_xaxis_transform(),
+        color=INK if mark.style is None else colour, ha="left" if left else "right", va="bottom" if horizontal else "top",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
     )  # fmt: skip
 
 
-SIZE = 5.0
-"""Of a marker, in points."""
-LEADER = 7.0
-"""A word that is farther from its point than this, in points, is joined to it by a thin line."""
-THIN = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.2}
-"""Behind words, so that a line that runs through one does not make it hard to read."""
-ARROWS = {"x": ("<", ">"), "y": ("v", "^")}
-
-
-def draw_points(axis: Any, panel: Points) -> None:
-    """Everything but the words beside points, which need to know where all the rest is."""
-    under = beneath(panel)
+def _draw_points(axis: Any, panel: Points) -> None:
+    """Everything but the labels, whose positions depend on all the rest."""
+    depths = covered(panel)
     for number, spots in enumerate(panel.series):
-        x, y = _places(panel, number)
-        _draw_spots(axis, panel, spots, look(spots.style, number), x, y, np.array(under[number]))
+        _draw_spots(axis, panel, number, look(spots.style, number), np.array(depths[number]))
     if panel.x_log and not panel.sideways:
         _tick_at_values(axis, sorted({x for spots in panel.series for x in spots.x}))
     if panel.categories:
         _name_categories(axis, panel)
 
 
-def _places(panel: Points, number: int) -> tuple[Any, Any]:
-    """Where the points of a series are; those of several series at one category stand side by side."""
-    spots, categories = panel.series[number], panel.categories
-    if not categories:
-        return np.array(spots.x), np.array(spots.y)
-    shift = (number - (len(panel.series) - 1) / 2) * min(0.24, 0.7 / len(panel.series))
-    return np.array([categories.index(name) for name in spots.x]) + shift, np.array(spots.y)
-
-
 def _name_categories(axis: Any, panel: Points) -> None:
-    categories = panel.categories
-    ticks = (range(len(categories)), [plain(name, 32 if panel.sideways else 16) for name in categories])
-    if panel.sideways:
-        axis.set_yticks(*ticks)
-        axis.set_ylim(len(categories) - 0.5, -0.5)
-        axis.grid(visible=False, axis="y")
-        return
-    axis.set_xticks(*ticks)
-    axis.set_xlim(-0.5, len(categories) - 0.5)
-    axis.grid(visible=False, axis="x")
-    if len(categories) * max(min(len(name), 16) for name in categories) > 45:
+    categories, side = panel.categories, "y" if panel.sideways else "x"
+    ends = (-0.5, len(categories) - 0.5)
+    axis.set(**{f"{side}lim": ends[::-1] if panel.sideways else ends, f"{side}ticks": range(len(categories))})
+    axis.set(**{f"{side}ticklabels": [plain(name, 32 if panel.sideways else 16) for name in categories]})
+    axis.grid(visible=False, axis=side)
+    if not panel.sideways and len(categories) * max(min(len(name), 16) for name in categories) > 45:
         axis.tick_params(axis="x", rotation=30)
         for label in axis.get_xticklabels():
             label.set(ha="right", rotation_mode="anchor")
 
 
 def _tick_at_values(axis: Any, values: list[float]) -> None:
-    """A logarithmic axis names the few values that were tried, if their names have room beside each other."""
+    """Label a logarithmic axis at the few values that were tried, if there is room."""
     if 1 < len(values) <= 8 and values[0] > 0.0:
-        places = np.log(values)
-        if np.diff(places).min() / (places[-1] - places[0]) > 0.12:
+        at = np.log(values)
+        if np.diff(at).min() / (at[-1] - at[0]) > 0.12:
             axis.set_xticks(values, [f"{value:g}" for value in values])
             axis.set_xticks([], minor=True)
 
 
-def ring(under: int) -> dict[str, Any]:
-    """How a marker looks that lies on so many others: hollow and larger, so that all are seen."""
-    return {"markersize": SIZE + 4.5 * under} | ({"markerfacecolor": "none", "markeredgewidth": 1.3} if under else {})
+def _ring(depth: int) -> dict[str, Any]:
+    """A marker that covers `depth` others is hollow and larger, so that all are seen."""
+    return {"markersize": 5.0 + 4.5 * depth} | ({"markerfacecolor": "none", "markeredgewidth": 1.3} if depth else {})
 
 
-def _draw_spots(axis: Any, panel: Points, spots: Spots, style: Look, x: Any, y: Any, under: Any) -> None:
-    y_ends, x_ends = _ends(y, spots.low, spots.high), _ends(x, spots.x_low, spots.x_high)
-    y_cut, x_cut = _cut(y, y_ends, panel.y_range), _cut(x, x_ends, panel.x_range)
+def _draw_spots(axis: Any, panel: Points, number: int, style: Look, depths: Any) -> None:
+    spots = panel.series[number]
+    x, y = np.array(positions(panel, number)), np.array(spots.y)
+    x_ends, y_ends = _distances(x, spots.x_low, spots.x_high), _distances(y, spots.low, spots.high)
+    cuts = (("x", panel.x_range, _cut(x, x_ends, panel.x_range)), ("y", panel.y_range, _cut(y, y_ends, panel.y_range)))
     (a, a_ends), (b, b_ends) = ((y, y_ends), (x, x_ends)) if panel.sideways else ((x, x_ends), (y, y_ends))
     axis.errorbar(
         a, b, xerr=a_ends, yerr=b_ends, color=style.colour, marker="", linestyle=style.line if spots.joined else "",
         linewidth=1.3, elinewidth=1.1, capsize=2.5, label=plain(spots.label),
     )  # fmt: skip
-    for depth in sorted(set(under.tolist())):
-        here = under == depth
-        axis.plot(a[here], b[here], color=style.colour, marker=style.marker, linestyle="", zorder=2.6, **ring(depth))
-    for name, cut, ends in (("x", x_cut, panel.x_range), ("y", y_cut, panel.y_range)):
+    for depth in sorted(set(depths.tolist())):
+        here = depths == depth
+        axis.plot(a[here], b[here], color=style.colour, marker=style.marker, linestyle="", zorder=2.6, **_ring(depth))
+    for name, ends, cut in cuts:
         along_x = (name == "x") != panel.sideways
-        for side, arrow in enumerate(ARROWS["x" if along_x else "y"]):
+        for side, arrow in enumerate("<>" if along_x else "v^"):
             for k in np.flatnonzero(cut[side]):
-                edge = (ends or (0.0, 0.0))[side]
-                at = (edge, b[k]) if along_x else (a[k], edge)
+                at = (ends[side], b[k]) if along_x else (a[k], ends[side])  # type: ignore[index]
                 axis.plot(*at, marker=arrow, markersize=6, color=style.colour, linestyle="", clip_on=False)
 
 
-def _ends(middle: Any, low: Any, high: Any) -> Any:
-    """Distances to the interval's ends, as matplotlib wants them; an estimate outside its interval gets none there."""
+def _distances(middle: Any, low: Any, high: Any) -> Any:
+    """Distances to the interval's ends, as matplotlib wants them; 0 where the estimate is outside its interval."""
     if low is None:
         return None
     return np.nan_to_num(np.maximum([middle - np.array(low), np.array(high) - middle], 0.0))
 
 
-def _cut(middle: Any, ends: Any, frame: tuple[float, float] | None) -> Any:
+def _cut(middle: Any, distances: Any, frame: tuple[float, float] | None) -> Any:
     """Shorten bars that would leave the panel; returns which, [below or above, points]."""
-    if ends is None or frame is None:
+    if distances is None or frame is None:
         return np.zeros((2, len(middle)), bool)
     room = np.maximum([middle - frame[0], frame[1] - middle], 0.0)
-    cut = ends > room * (1.0 + 1e-9)
-    np.minimum(ends, room, out=ends)
+    cut = distances > room * (1.0 + 1e-9)
+    np.minimum(distances, room, out=distances)
     return cut
 
 
-def name_points(figure: Any, axis: Any, panel: Points) -> None:
-    """The words beside points, once the figure has its layout."""
+def _label_points(figure: Any, axis: Any, panel: Points) -> None:
+    """Write labels beside points, once the layout is known; a thin line leads to those that are farther away."""
     unit = 72.0 / figure.dpi
-    found = []
-    points: list[Any] = []
-    lines: list[Any] = [np.empty((0, 2))]
-    named = sum(any(spots.names) for spots in panel.series)
+    found, points, lines = [], [np.empty((0, 2))], [np.empty((0, 2))]
+
+    def on_page(x: Any, y: Any) -> Any:
+        return axis.transData.transform(np.stack((y, x) if panel.sideways else (x, y), axis=-1)).reshape(-1, 2) * unit
+
+    several = sum(any(spots.names) for spots in panel.series) > 1
     for number, spots in enumerate(panel.series):
-        x, y = _places(panel, number)
-        seen = _seen(axis, panel, x, y) * unit
+        x, y = np.array(positions(panel, number)), np.array(spots.y)
+        seen = on_page(x, y)
         points.append(seen)
-        lines += [along(seen)] if spots.joined else []
-        for low, high, is_x in ((spots.low, spots.high, False), (spots.x_low, spots.x_high, True)):
-            for k in range(len(x)) if low else ():
-                ends = [(v, y[k]) if is_x else (x[k], v) for v in (low[k], high[k])]
-                bar = _seen(axis, panel, *np.array(ends).T) * unit
-                lines.append(along(bar) if np.isfinite(bar).all() else bar[:0])
-        style = {"fontsize": 7.5, "color": look(spots.style, number).colour if named > 1 else INK}
+        bars = [on_page([x[k]] * 2, [spots.low[k], spots.high[k]]) for k in range(len(x)) if spots.low]
+        bars += [on_page([spots.x_low[k], spots.x_high[k]], [y[k]] * 2) for k in range(len(x)) if spots.x_low]
+        lines += [along(bar) for bar in bars + [seen] * spots.joined if np.isfinite(bar).all()]
+        style = {"fontsize": 7.5, "color": look(spots.style, number).colour if several else INK}
         found += [
             (name, at, style) for name, at in zip(spots.names, seen, strict=False) if name and np.isfinite(at).all()
         ]
-    box = axis.get_window_extent()
-    frame = (box.x0 * unit, box.y0 * unit, box.x1 * unit, box.y1 * unit)
-    sizes = [_text_size(axis, name, style) for name, _, style in found]
-    everything = np.concatenate([np.empty((0, 2)), *points])
+    left, bottom, right, top = (end * unit for end in axis.get_window_extent().extents)
+    sizes = [tuple(side * unit for side in _text_size(axis, name, style)) for name, _, style in found]
     boxes = place_labels(
-        [at for _, at, _ in found], [(w * unit, h * unit) for w, h in sizes], frame, everything, np.concatenate(lines)
+        [at for _, at, _ in found], sizes, (left, bottom, right, top), np.concatenate(points), np.concatenate(lines)
     )
-    for (name, at, style), word in zip(found, boxes, strict=True):
-        tip = np.array(nearest(word, at)) - at
+    for (name, at, style), box in zip(found, boxes, strict=True):
+        tip = np.clip(at, box[:2], box[2:]) - at
         spot = axis.transData.inverted().transform(at / unit)
-        if np.hypot(*tip) > LEADER:
-            axis.annotate("", spot, tip, textcoords="offset points", zorder=2.4, arrowprops=THIN).set_in_layout(False)
-        where = {"textcoords": "offset points", "va": "bottom", "bbox": PAPER, "zorder": 2.5}
-        axis.annotate(plain(name), spot, np.array(word[:2]) - at, **where, **style).set_in_layout(False)
-
-
-def _seen(axis: Any, panel: Points, x: Any, y: Any) -> Any:
-    """Where points are on the figure, in pixels."""
-    return axis.transData.transform(np.stack((y, x) if panel.sideways else (x, y), axis=-1)).reshape(-1, 2)
+        if np.hypot(*tip) > 7.0:
+            thin = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+            axis.annotate("", spot, tip, textcoords="offset points", zorder=2.4, arrowprops=thin).set_in_layout(False)
+        axis.annotate(
+            plain(name), spot, np.array(box[:2]) - at, textcoords="offset points", va="bottom", zorder=2.5, **style,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.2},
+        ).set_in_layout(False)  # fmt: skip
 
 
 def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, float]:
-    """Width and height of a word, in pixels."""
+    """Width and height of a label, in pixels."""
     trial = axis.annotate(plain(name), (0.5, 0.5), xycoords="axes fraction", **style)
     box = trial.get_window_extent()
     trial.remove()
@@ -385,34 +418,34 @@ def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, floa
 WALL, FLOOR, MARK = "#3b4252", "#f4f5f7", "#5d6675"
 
 
-def draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float, float]) -> None:
-    """Cells, walls, marked regions, the goal, the policy and the ways walked."""
+def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float, float]) -> None:
+    """Cells, walls, marked regions, the goal, the policy and trajectories."""
     rows, columns = grid.walls.shape
     low, high = limits
     edges = (np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5)
     axis.set_facecolor(FLOOR)
     if len(grid.finite()):
         top = high if high > low else low + 1.0
-        picture = axis.pcolormesh(
-            *edges,
-            np.ma.masked_invalid(grid.values),
-            cmap=grid.colours,
-            vmin=low,
-            vmax=top,
-            edgecolors="face",
-            linewidth=0.2,
-        )
-        bar = figure.colorbar(picture, ax=axis, shrink=0.8, aspect=22, pad=0.02)
+        values = np.ma.masked_invalid(grid.values)
+        cells = {"cmap": grid.colours, "vmin": low, "vmax": top, "edgecolors": "face", "linewidth": 0.2}
+        bar = figure.colorbar(axis.pcolormesh(*edges, values, **cells), ax=axis, shrink=0.8, aspect=22, pad=0.02)
         bar.set_label(plain(grid.value_label))
         bar.outline.set_visible(False)
-    dark = plt.matplotlib.colors.ListedColormap([WALL])  # above the cells, whose edges would nibble at the walls
+    dark = plt.matplotlib.colors.ListedColormap([WALL])  # above the cells, whose edges would overlap the walls
     axis.pcolormesh(*edges, np.ma.masked_where(~grid.walls, np.ones(grid.walls.shape)), cmap=dark, edgecolors="face",
                     linewidth=0.3)  # fmt: skip
+    deep = backgrounds(grid, low, high)["deep"]
     for region in grid.regions:
-        _draw_region(axis, grid, region.cells, limits)
-    _draw_arrows(axis, grid, limits)
-    for place, way in enumerate(grid.trajectories):
-        _draw_way(axis, Trajectory(way.label, [(x, y) for y, x in way.points], way.style), place)
+        for cells, colour in ((region.cells & ~deep, INK), (region.cells & deep, "white")):
+            axis.plot(*_with_gaps(hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
+        x, y = _with_gaps(outline(region.cells))
+        axis.plot(x, y, color="white", linewidth=2.0)
+        axis.plot(x, y, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
+    for background, arrows in sorted_arrows(grid, low, high).items():
+        x, y = _with_gaps([stroke for arrow in arrows for stroke in arrow_strokes(arrow)])
+        axis.plot(x, y, color="white" if background == "deep" else INK, linewidth=1.1, solid_capstyle="round")
+    for position, path in enumerate(grid.trajectories):
+        _draw_path(axis, Trajectory(path.label, [(x, y) for y, x in path.points], path.style), position)
     for letter, cell in (("G", grid.goal), ("S", grid.start)):
         if cell is not None:
             _write_letter(axis, letter, (cell[1], cell[0]))
@@ -420,30 +453,12 @@ def draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float,
     axis.spines[:].set_visible(False)
 
 
-def _draw_region(axis: Any, grid: Grid, cells: Any, limits: tuple[float, float]) -> None:
-    """A dashed outline, light over dark so that it is seen on any ground, and hatching in every cell."""
-    low, high = limits
-    bright = ~np.isfinite(grid.values) | ((high > low) & (np.nan_to_num(grid.values) >= low + BRIGHT * (high - low)))
-    for ground, colour in ((bright, INK), (~bright, "white")):
-        axis.plot(*_gaps(hatching(cells & ground)), color=colour, linewidth=0.7, alpha=0.75)
-    x, y = _gaps(outline(cells))
-    axis.plot(x, y, color="white", linewidth=2.0)
-    axis.plot(x, y, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
-
-
-def _draw_arrows(axis: Any, grid: Grid, limits: tuple[float, float]) -> None:
-    for ground, arrows in sorted_arrows(grid, *limits).items():
-        if arrows:
-            x, y = _gaps([stroke for arrow in arrows for stroke in arrow_strokes(arrow)])
-            axis.plot(x, y, color="white" if ground == "deep" else INK, linewidth=1.1, solid_capstyle="round")
-
-
-def _draw_way(axis: Any, way: Trajectory, place: int) -> None:
-    """A line with a halo, a ring where it begins, its marker along it and filled where it ends."""
-    if not way.points:
+def _draw_path(axis: Any, path: Trajectory, position: int) -> None:
+    """A line with a white border, a ring at its start, markers along it and a filled one at its end."""
+    if not path.points:
         return
-    style = look(way.style, place)
-    x, y = zip(*way.points, strict=True)
+    style = look(path.style, position)
+    x, y = zip(*path.points, strict=True)
     axis.plot(x, y, color="white", linewidth=3.0, alpha=0.85, solid_joinstyle="round")
     axis.plot(x, y, color=style.colour, linewidth=1.5, linestyle=style.line, solid_joinstyle="round",
               marker=style.marker, markersize=3.5, markevery=max(1, len(x) // 6))  # fmt: skip
@@ -457,39 +472,29 @@ def _write_letter(axis: Any, letter: str, at: tuple[float, float]) -> None:
               bbox={"boxstyle": "circle,pad=0.2", "facecolor": INK, "edgecolor": "white"})  # fmt: skip
 
 
-def draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
-    """The square, its marked parts, the goal's corner and the ways walked."""
+def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
+    """The square, its marked parts, the goal's corner and trajectories."""
     axis.set_facecolor(FLOOR)
     for part in plane.regions:
-        size = part.right - part.left, part.top - part.bottom
-        axis.plot(
-            *_gaps(rectangle_hatching(part.left, part.bottom, part.right, part.top)), color="#9fb4c9", linewidth=0.8
-        )
-        axis.add_patch(
-            plt.Rectangle((part.left, part.bottom), *size, facecolor="none", edgecolor=MARK, linestyle=(0, (4, 2)))
-        )
-        axis.text(part.left + size[0] / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8,
+        width, height = part.right - part.left, part.top - part.bottom
+        hatched = rectangle_hatching(part.left, part.bottom, part.right, part.top)
+        axis.plot(*_with_gaps(hatched), color="#9fb4c9", linewidth=0.8)
+        edge = {"facecolor": "none", "edgecolor": MARK, "linestyle": (0, (4, 2))}
+        axis.add_patch(plt.Rectangle((part.left, part.bottom), width, height, **edge))
+        axis.text(part.left + width / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8,
                   color=INK, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})  # fmt: skip
-    for place, way in enumerate(plane.trajectories):
-        _draw_way(axis, way, place)
+    for position, path in enumerate(plane.trajectories):
+        _draw_path(axis, path, position)
     if plane.goal is not None:
-        x, y = plane.goal
-        ends = [
-            (plane.goal_distance, 0),
-            (0, plane.goal_distance),
-            (-plane.goal_distance, 0),
-            (0, -plane.goal_distance),
-        ]
-        axis.add_patch(
-            plt.Polygon([(x + a, y + b) for a, b in ends], facecolor="#cfe5c6", edgecolor=INK, linewidth=0.8)
-        )
-        inward = [plane.goal_distance / 3 * np.sign(0.5 - value) for value in (x, y)]
-        _write_letter(axis, "G", (x + inward[0], y + inward[1]))
+        (x, y), d = plane.goal, plane.goal_distance
+        corners = [(x + d, y), (x, y + d), (x - d, y), (x, y - d)]
+        axis.add_patch(plt.Polygon(corners, facecolor="#cfe5c6", edgecolor=INK, linewidth=0.8))
+        _write_letter(axis, "G", (x + d / 3 * np.sign(0.5 - x), y + d / 3 * np.sign(0.5 - y)))
     ticks = [0, 0.25, 0.5, 0.75, 1]
     axis.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, yticks=ticks, aspect="equal", xlabel="x", ylabel="y")
     axis.spines[:].set(visible=True, color=MUTED)
 
 
-def _gaps(strokes: Any) -> tuple[Any, Any]:
+def _with_gaps(strokes: Any) -> tuple[Any, Any]:
     x, y = broken(strokes)
     return np.array(x, float), np.array(y, float)

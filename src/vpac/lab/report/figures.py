@@ -1,25 +1,114 @@
-"""From a study's numbers to charts: one function for each kind of figure."""
+"""A study as tables and charts: one function for each kind of figure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.report.chart import Chart, Line, Lines, Panel, Points, Reference, Spots
-from vpac.lab.report.results import Results
+from vpac.lab.report.behaviour import map_panels, plane_panels
+from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table
+from vpac.lab.report.document import Failure, why
+from vpac.lab.report.judge import winner
+from vpac.lab.report.results import Results, label_of, over_runs
 from vpac.lab.report.style import LIGHT, NAMES
-from vpac.lab.report.words import LABELS, X_LABELS, band_of, over_runs, size_notes, some_of, thinned
+from vpac.lab.store.place import Unreadable
+from vpac.risk.compare import share_of_wins
+from vpac.risk.intervals import Interval
+from vpac.risk.metrics import interquartile_mean
+from vpac.typing import FloatArray
 
-__all__ = ["chart_of", "file_name"]
-
+T = TypeVar("T")
 FEW = 5
-"""Arms that a note names one by one."""
+"""Up to this many arms are named in a note."""
 DEEP_POINTS = 60
-"""Points of a curve of the PPO family: each is an average of a hundred episodes already, and the page has to stay small."""
+"""Points of a curve of the PPO family: each is an average over a hundred episodes, and the page has to stay small."""
 DOTS = 200
 """Runs of an arm that are drawn one by one."""
+
+
+TABLES: dict[str, tuple[str, ...]] = {"Final policies, average over runs": ("mean", "variance", "sharpe", "risky")}
+DEEP_TABLES: dict[str, tuple[str, ...]] = {
+    "Final policies as the paper measures them: one fixed start state, 100 episodes, undiscounted; average over runs": (
+        "fixed_mean", "fixed_variance",
+    ),
+    "Final policies, start states drawn anew, undiscounted scores; average over runs": (
+        "mean", "variance", "sharpe", "cvar",
+    ),
+    "The same episodes, discounted returns, of which the objective speaks; average over runs": (
+        "discounted_mean", "discounted_variance", "discounted_sharpe", "discounted_cvar",
+    ),
+}  # fmt: skip
+"""The tables of final numbers: titles and quantities."""
+
+
+class StudySummary:
+    """The final numbers and the figures of a study."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+
+    def charts(self) -> list[Chart]:
+        """The figures of arms that have a finished run."""
+        figures = enumerate(self.results.study.experiment.figures)
+        found = [attempt(self.results, f.title, partial(chart_of, self.results, number)) for number, f in figures]
+        return [chart for chart in found if chart is not None]
+
+    def tables(self) -> list[Table]:
+        """Final numbers of each arm beside the paper's."""
+        results, tables = self.results, []
+        for title, quantities in (DEEP_TABLES if results.study.experiment.kind == "deep" else TABLES).items():
+            shown = [q for q in quantities if any(len(results.final(arm.label, q)) for arm in results.arms)]
+            if shown:
+                tables.append(_final_table(results, title, shown))
+        return tables
+
+
+def attempt(results: Results, title: str, make: Callable[[], T]) -> T | None:
+    """The result of `make`, or None and a failure: one figure that cannot be drawn does not hide the others."""
+    try:
+        return make()
+    except Unreadable:
+        raise
+    except Exception as error:
+        study = results.study
+        words = f"the figure {title!r} cannot be drawn: {why(error)}"
+        results.failures.append(Failure(study.experiment.name, words, command=study.command))
+        return None
+
+
+def _final_table(results: Results, title: str, shown: list[str]) -> Table:
+    first, records = results.arms[0].label, []
+    spread = next((q for q in shown if q.endswith("variance")), None)
+    for arm in results.arms:
+        row: dict[str, Cell] = {"arm": arm.label, "runs": len(results.records[arm.label])}
+        for quantity in shown:
+            values, name = results.final(arm.label, quantity), label_of(quantity)
+            found = over_runs(values, quantity) if len(values) else None
+            row[name] = None if found is None else found.estimate
+            row[f"{name}, 95 % interval"] = None if found is None else _ends(found.low, found.high)
+            if quantity.endswith(("mean", "variance")):
+                row[f"{name}, interquartile mean"] = float(interquartile_mean(values)) if len(values) else None
+                row[f"paper's {name}"] = arm.paper.get(quantity)
+        if spread is not None:
+            row[f"P(lower variance than {first})"] = _improvement(results, arm.label, first, spread)
+        records.append(row)
+    return Table.from_records(records, title)
+
+
+def _ends(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.4g} … {high:.4g}".replace("-", "−")
+
+
+def _improvement(results: Results, label: str, first: str, spread: str) -> float | None:
+    """P(a run of this arm varies less than one of the first arm)."""
+    ours, theirs = results.final(label, spread), results.final(first, spread)
+    if label == first or not len(ours) or not len(theirs):
+        return None
+    return share_of_wins(-ours, -theirs)
 
 
 def chart_of(results: Results, number: int) -> Chart | None:
@@ -32,40 +121,38 @@ def chart_of(results: Results, number: int) -> Chart | None:
     missing = [arm.label for arm in results.study.experiment.arms if not results.records[arm.label]]
     if missing:
         named = ", ".join(missing) if len(missing) <= FEW else f"{len(missing)} arms"
-        notes = [*notes, f"Without a finished run, and so not shown: {named}."]
-    notes = [*notes, *size_notes(results)]
+        notes = [*notes, f"Not shown, because they have no finished run: {named}."]
+    size = results.size_note()
     columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None
     if figure.kind == "bars" and len(panels) > 4:
         columns = 2  # a mean and its variance side by side
     chart = Chart(
-        file_name(results, number),
-        figure.title,
-        figure.caption,
-        panels,
-        notes,
-        columns,
-        shared_scale=figure.kind == "maps",
-        foot=" ".join(size_notes(results)),
-    )
-    return thinned(chart, DEEP_POINTS) if results.study.experiment.kind == "deep" else chart
+        file_name(results, number), figure.title, figure.caption, panels, [*notes, size] if size else notes, columns,
+        shared_scale=figure.kind == "maps", foot=size,
+    )  # fmt: skip
+    return chart.thinned(DEEP_POINTS) if results.study.experiment.kind == "deep" else chart
 
 
 def file_name(results: Results, number: int) -> str:
-    """Of the figure's files."""
+    """The name of the figure's files, without suffix."""
     experiment = results.study.experiment
     stem = experiment.name.replace("/", "-")
     return stem if len(experiment.figures) == 1 else f"{stem}-{number + 1}"
 
 
 def styles(labels: Iterable[str]) -> dict[str, int | str]:
-    """A look for each label: algorithms look the same in every figure, the others take what is free, in order."""
+    """A style for each label: algorithms have the same one in every figure, the others take free ones in order."""
     names = list(dict.fromkeys(labels))
     taken = {NAMES[name] for name in names if name in NAMES}
     free = iter([place for place in range(len(LIGHT)) if place not in taken] + list(range(len(LIGHT), 99)))
     return {name: name if name in NAMES else next(free) for name in names}
 
 
-def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+Panels = tuple[list[Panel], list[str]]
+"""Panels of a figure, and notes."""
+
+
+def curves(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Mean over runs with its 95 % interval; the paper's final numbers as dashed lines."""
     experiment = results.study.experiment
     recent = experiment.kind == "deep" or experiment.evaluate == "returns"
@@ -73,24 +160,21 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
     panels: list[Panel] = []
     looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("mean", "variance"):
-        lines, references, x_label = [], [], "episodes"
-        for arm in arms:
-            if shown not in results.columns(arm.label):
-                continue
-            curve, style = results.curve(arm.label, shown), looks[arm.label]
-            x_label = X_LABELS.get(curve.name, curve.name)
-            low, high = band_of(curve, shown)
-            lines.append(Line(arm.label, curve.x, curve.mean, low, high, style=style))
-            if shown in arm.paper:
-                references.append(Reference(arm.paper[shown], arm.label, style=style))
-        title = "return of episodes" if shown == "return" else f"{LABELS.get(shown, shown)}, {whose}"
-        log_y, label = figure.log_y and "variance" in shown, LABELS.get(shown, shown)
-        panels.append(Lines(lines, x_label, label, title, figure.log_x, log_y, _merged(references)))
+        measured = [arm for arm in arms if shown in results.columns(arm.label)]
+        found = [(arm, results.curve(arm.label, shown)) for arm in measured]
+        lines = [Line(arm.label, c.x, c.mean, *c.band(), style=looks[arm.label]) for arm, c in found]
+        x_label = label_of(found[-1][1].x_name) if found else "episodes"
+        paper = [
+            Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in measured if shown in arm.paper
+        ]
+        title = "return of episodes" if shown == "return" else f"{label_of(shown)}, {whose}"
+        log_y = figure.log_y and "variance" in shown
+        panels.append(Lines(lines, x_label, label_of(shown), title, figure.log_x, log_y, _merged(paper)))
     return panels, []
 
 
 def _merged(references: list[Reference]) -> list[Reference]:
-    """References that would lie on one another as one: the paper's numbers are read off plots anyway."""
+    """Join references that would overlap: the paper's numbers are read off plots anyway."""
     values = [mark.value for mark in references]
     near = 0.04 * (max(values, default=0.0) - min(values, default=0.0))
     groups: list[list[Reference]] = []
@@ -108,23 +192,23 @@ def _merged(references: list[Reference]) -> list[Reference]:
     ]  # fmt: skip
 
 
-def errors(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    """Columns of the metrics against steps or episodes: a panel an arm, a line a column."""
+def errors(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
+    """Columns of the metrics against steps or episodes: a panel for each arm, a line for each column."""
     panels: list[Panel] = []
     for arm in arms:
         lines = []
-        for place, column in enumerate(figure.shows):
+        for position, column in enumerate(figure.shows):
             curve = results.curve(arm.label, column)
-            low, high = band_of(curve, column)
+            low, high = curve.band()
             if figure.log_y and low is not None:
                 low = np.maximum(low, np.where(curve.mean > 0.0, curve.mean / 10.0, np.nan))
-            lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=place))
+            lines.append(Line(column.replace("_", " "), curve.x, curve.mean, low, high, style=position))
         x_label = results.first(arm.label).columns[0]
         panels.append(Lines(lines, x_label, figure.x or "error", arm.label, figure.log_x, figure.log_y))
     return panels, []
 
 
-def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+def effect(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Final numbers against a setting, with 95 % intervals over runs."""
     rows = list(dict.fromkeys(arm.at[figure.panels] for arm in arms)) if figure.panels else [None]
     panels: list[Panel] = []
@@ -134,108 +218,90 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Pane
             series = []
             looks = styles(str(arm.at[figure.lines]) if figure.lines else "" for arm in here)
             for name in looks:
-                those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
+                found = results.finals(
+                    (arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name), shown
+                )
                 label = f"{figure.lines} = {name}" if figure.lines and name[:1].isdigit() else name
-                series.append(_spots(results, label, figure, those, shown, looks[name]))
-            title = LABELS.get(shown, shown) + (
+                x = [arm.at[figure.x or ""] for arm, _ in found]
+                series.append(_spots(label or label_of(shown), x, found, looks[name], figure.joined))
+            title = label_of(shown) + (
                 "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
             )
             even = [Reference(1.0, "even")] if shown == "ratio" else []
-            label = LABELS.get(shown, shown)
-            panels.append(
-                Points(series, figure.x or "", label, title, figure.log_x, figure.log_y, even, figure.sideways)
-            )
+            panels.append(Points(series, figure.x or "", label_of(shown), title, figure.log_x, figure.log_y, even,
+                                 sideways=figure.sideways))  # fmt: skip
     return panels, []
 
 
-def _spots(results: Results, label: str, figure: Figure, arms: list[Arm], shown: str, style: int | str) -> Spots:
-    found = [
-        (arm.at[figure.x or ""], over_runs(values, shown))
-        for arm in arms
-        if len(values := results.final(arm.label, shown))
-    ]
+def _spots(
+    label: str, x: list[Any], found: list[tuple[Arm, Interval]], style: int | str | None = None, joined: bool = False
+) -> Spots:
+    """Estimates with their intervals; without any, if one of them is unknown."""
     ends = [] if any(np.isnan(i.low) for _, i in found) else found
     return Spots(
-        label or LABELS.get(shown, shown), [at for at, _ in found], [i.estimate for _, i in found],
-        [i.low for _, i in ends] or None, [i.high for _, i in ends] or None, joined=figure.joined, style=style,
+        label, x, [i.estimate for _, i in found], [i.low for _, i in ends] or None, [i.high for _, i in ends] or None,
+        joined=joined, style=style,
     )  # fmt: skip
 
 
-def bars(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+def bars(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Final numbers of each arm, with 95 % intervals over runs."""
     panels: list[Panel] = []
     for shown in figure.shows or ("mean", "variance"):
-        found = [(arm, over_runs(values, shown)) for arm in arms if len(values := results.final(arm.label, shown))]
-        if not found:
-            continue
-        known = not any(np.isnan(i.low) for _, i in found)
-        spots = Spots(
-            "", [arm.label for arm, _ in found], [i.estimate for _, i in found],
-            [i.low for _, i in found] if known else None, [i.high for _, i in found] if known else None,
-        )  # fmt: skip
-        panels.append(Points([spots], "", LABELS.get(shown, shown), LABELS.get(shown, shown), sideways=True))
+        found = results.finals(arms, shown)
+        if found:
+            spots = _spots("", [arm.label for arm, _ in found], found)
+            panels.append(Points([spots], "", label_of(shown), label_of(shown), sideways=True))
     return panels, []
 
 
-def boxes(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
+def boxes(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Final numbers of each arm, run by run, beside their median and quartiles; the paper's as dotted lines."""
     panels: list[Panel] = []
     notes: list[str] = []
     looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("variance",):
-        found = [(arm.label, values) for arm in arms if len(values := results.final(arm.label, shown))]
+        found = {arm.label: values for arm in arms if len(values := results.final(arm.label, shown))}
         if not found:
             continue
-        every = np.concatenate([values for _, values in found])
-        low, middle, high = np.array([np.quantile(values, (0.25, 0.5, 0.75)) for _, values in found]).T
-        drawn = [(label, some_of(values, DOTS)) for label, values in found]
-        if any(len(few) < len(values) for (_, few), (_, values) in zip(drawn, found, strict=True)):
+        low, middle, high = np.array([np.quantile(values, (0.25, 0.5, 0.75)) for values in found.values()]).T
+        drawn = {label: _some_of(values, DOTS) for label, values in found.items()}
+        if any(len(drawn[label]) < len(values) for label, values in found.items()):
             notes = [f"Of more than {DOTS} runs of an arm {DOTS} are drawn; medians and quartiles are those of all."]
+        labels, dots = [label for label, few in drawn.items() for _ in few], np.concatenate(list(drawn.values()))
         series = [
-            Spots("median and quartiles", [label for label, _ in found], middle, low, high, style=0),
-            Spots(
-                "a run each",
-                [label for label, few in drawn for _ in few],
-                np.concatenate([few for _, few in drawn]),
-                style=6,
-            ),
+            Spots("median and quartiles", list(found), middle, low, high, style=0),
+            Spots("one run", labels, dots, style=6),
         ]
         paper = [Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in arms if shown in arm.paper]
-        log_y, label = figure.log_y and bool((every > 0.0).all()), LABELS.get(shown, shown)
-        panels.append(Points(series, "", label, label, False, log_y, _merged(paper), sideways=True))
+        log_y = figure.log_y and all((values > 0.0).all() for values in found.values())
+        panels.append(Points(series, "", label_of(shown), label_of(shown), False, log_y, _merged(paper), sideways=True))
     return panels, notes
 
 
-def best(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    """Every setting of a search in the mean–variance plane; the winner of each algorithm is named."""
-    from vpac.lab.report.judge import winner
+def _some_of(values: FloatArray, most: int) -> FloatArray:
+    """At most `most` of the values, evenly spaced by rank, including the smallest and the largest."""
+    if len(values) <= most:
+        return values
+    chosen = np.linspace(0, len(values) - 1, most).round().astype(int)
+    return np.asarray(np.sort(values)[chosen], np.float64)
 
+
+def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
+    """Every setting of a search in the mean–variance plane; the best one of each algorithm has a label."""
     series, notes = [], []
     looks = styles(str(arm.at.get("algorithm", "")) for arm in arms)
     for name in looks:
         those = [arm for arm in arms if str(arm.at.get("algorithm", "")) == name]
         chosen = winner(results, those)
-        x = [float(results.final(arm.label, "variance").mean()) for arm in those]
-        y = [float(results.final(arm.label, "mean").mean()) for arm in those]
-        named = [f"{name} chosen" if arm is chosen else "" for arm in those]
-        series.append(Spots(name or "settings", x, y, names=named, style=looks[name]))
+        x, y = ([float(results.final(arm.label, q).mean()) for arm in those] for q in ("variance", "mean"))
+        labels = [f"{name} chosen" if arm is chosen else "" for arm in those]
+        series.append(Spots(name or "settings", x, y, names=labels, style=looks[name]))
         notes.append(f"Chosen: {chosen.label}.")
     return [Points(series, "variance", "mean", "")], notes
 
 
-def _maps(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    from vpac.lab.report.places import maps
-
-    return maps(results, figure, arms)
-
-
-def _paths(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    from vpac.lab.report.places import planes
-
-    return planes(results, figure, arms)
-
-
-KINDS: dict[str, Callable[[Results, Figure, list[Arm]], tuple[list[Panel], list[str]]]] = {
-    "curves": curves, "effect": effect, "maps": _maps, "paths": _paths, "bars": bars, "boxes": boxes, "errors": errors,
-    "best": best,
+KINDS: dict[str, Callable[[Results, Figure, list[Arm]], Panels]] = {
+    "curves": curves, "effect": effect, "maps": map_panels, "paths": plane_panels, "bars": bars, "boxes": boxes,
+    "errors": errors, "best": best,
 }  # fmt: skip

@@ -1,9 +1,6 @@
-"""Where things are drawn, once for every renderer: outlines, hatching and arrows of maps, and words beside points.
+"""Shapes that both renderers draw: outlines, hatching and arrows of maps, and the positions of labels.
 
 A point is (x, y) with x the column and y the row; the cell in row r and column c reaches from c − ½ to c + ½.
-
-One word after another takes the best place that is left: there is nothing random in it, so the same words find the
-same places.
 """
 
 from __future__ import annotations
@@ -14,69 +11,43 @@ from itertools import pairwise
 
 import numpy as np
 
-from vpac.lab.report.chart import Arrow, Grid, Lines, Points, Spots
+from vpac.lab.report.chart import Arrow, Axes, Grid, Lines, Points
 from vpac.typing import BoolArray, FloatArray
-
-__all__ = [
-    "Box",
-    "Stroke",
-    "along",
-    "arrow_strokes",
-    "beneath",
-    "broken",
-    "hatching",
-    "more_room_on_the_left",
-    "near_right_edge",
-    "outline",
-    "overlap",
-    "place_labels",
-    "rectangle_hatching",
-    "sorted_arrows",
-]
 
 Stroke = list[tuple[float, float]]
 """A line through points."""
 BRIGHT = 0.6
 """Cells from here up on their colour scale are bright: what is drawn on them is dark."""
 SAME = 0.012
-"""Points that are nearer than this share of the panel cover one another."""
+"""Points that are closer than this share of the panel cover one another."""
 
 
 def outline(cells: BoolArray) -> list[Stroke]:
-    """The edges between these cells and the others, straight ones joined."""
-    rows, columns = cells.shape
-
-    def inside(row: int, column: int) -> bool:
-        return 0 <= row < rows and 0 <= column < columns and bool(cells[row, column])
-
+    """The edges between these cells and the others; straight ones are joined."""
+    framed = np.pad(cells, 1).astype(int)
+    across, down = np.diff(framed, axis=0)[:, 1:-1] != 0, np.diff(framed, axis=1)[1:-1] != 0
     found = [
         [(start - 0.5, row - 0.5), (end - 0.5, row - 0.5)]
-        for row in range(rows + 1)
-        for start, end in _runs([inside(row, c) != inside(row - 1, c) for c in range(columns)])
+        for row, flags in enumerate(across)
+        for start, end in _runs(flags)
     ]
     return found + [
         [(column - 0.5, start - 0.5), (column - 0.5, end - 0.5)]
-        for column in range(columns + 1)
-        for start, end in _runs([inside(r, column) != inside(r, column - 1) for r in range(rows)])
+        for column, flags in enumerate(down.T)
+        for start, end in _runs(flags)
     ]
 
 
-def _runs(flags: Sequence[bool]) -> Iterable[tuple[int, int]]:
+def _runs(flags: BoolArray) -> Iterable[tuple[int, int]]:
     """Where flags are set, as half-open ranges."""
-    start = None
-    for place, flag in enumerate([*flags, False]):
-        if flag and start is None:
-            start = place
-        elif not flag and start is not None:
-            yield start, place
-            start = None
+    changes = np.flatnonzero(np.diff(np.pad(flags, 1).astype(int)))
+    return zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True)
 
 
 def hatching(cells: BoolArray) -> list[Stroke]:
-    """Two short diagonals in the corners of each cell, which leave its middle to arrows."""
+    """Two short diagonals in the corners of each cell, which leave its centre to arrows."""
     strokes: list[Stroke] = []
-    for row, column in zip(*cells.nonzero(), strict=True):
-        x, y = float(column), float(row)
+    for y, x in np.argwhere(cells).astype(float).tolist():
         strokes += [[(x - 0.44, y - 0.2), (x - 0.2, y - 0.44)], [(x + 0.2, y + 0.44), (x + 0.44, y + 0.2)]]
     return strokes
 
@@ -93,19 +64,12 @@ def rectangle_hatching(left: float, bottom: float, right: float, top: float, apa
 
 
 def arrow_strokes(arrow: Arrow) -> list[Stroke]:
-    """Shaft and head of an arrow; a likely move has a long one, and staying put is a small square."""
+    """Shaft and head of an arrow, longer for a likelier move; staying in place is a small square."""
     length = math.hypot(arrow.down, arrow.right)
     x, y = float(arrow.column), float(arrow.row)
     if length == 0.0:
-        return [
-            [
-                (x - 0.08, y - 0.08),
-                (x + 0.08, y - 0.08),
-                (x + 0.08, y + 0.08),
-                (x - 0.08, y + 0.08),
-                (x - 0.08, y - 0.08),
-            ]
-        ]
+        corners = ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
+        return [[(x + 0.08 * a, y + 0.08 * b) for a, b in corners]]
     right, down = arrow.right / length, arrow.down / length
     reach = 0.34 * math.sqrt(min(max(arrow.weight, 0.0), 1.0))
     head = 0.5 * reach
@@ -116,16 +80,19 @@ def arrow_strokes(arrow: Arrow) -> list[Stroke]:
     return [[tail, tip], [sides[0], tip, sides[1]]]
 
 
+def backgrounds(grid: Grid, low: float, high: float) -> dict[str, BoolArray]:
+    """The cells by what is drawn beneath: "bare" (no value), a "bright" or a "deep" colour."""
+    bare = ~np.isfinite(grid.values)
+    bright = ~bare & (high > low) & (np.nan_to_num(grid.values) >= low + BRIGHT * (high - low))
+    return {"bare": bare, "bright": bright, "deep": ~bare & ~bright}
+
+
 def sorted_arrows(grid: Grid, low: float, high: float) -> dict[str, list[Arrow]]:
-    """Arrows by the ground that they stand on: "bare" (no value), "bright" or "deep" colour."""
-    found: dict[str, list[Arrow]] = {"bare": [], "bright": [], "deep": []}
-    for arrow in grid.arrows:
-        value = grid.values[arrow.row, arrow.column]
-        if not math.isfinite(value):
-            found["bare"].append(arrow)
-        else:
-            found["bright" if high > low and (value - low) / (high - low) >= BRIGHT else "deep"].append(arrow)
-    return found
+    """Arrows by their background."""
+    return {
+        name: [arrow for arrow in grid.arrows if cells[arrow.row, arrow.column]]
+        for name, cells in backgrounds(grid, low, high).items()
+    }
 
 
 def broken(strokes: Iterable[Stroke]) -> tuple[list[float | None], list[float | None]]:
@@ -138,73 +105,49 @@ def broken(strokes: Iterable[Stroke]) -> tuple[list[float | None], list[float | 
     return x, y
 
 
-def near_right_edge(panel: Points, spots: Spots) -> list[bool]:
-    """Which points are so far to the right that a word beside them would leave the panel."""
-    across: list[float] = [
-        x for one in panel.series for x in (one.y if panel.sideways else one.x) if not isinstance(x, str)
-    ]
-    mine = spots.y if panel.sideways else spots.x
-    if spots.categorical and not panel.sideways:
-        return [panel.categories.index(x) == len(panel.categories) - 1 for x in mine]
-    low, high = min(across), max(across)
-    return [x > low + 0.8 * (high - low) for x in mine]
+def positions(panel: Points, number: int) -> list[float]:
+    """The x of a series' points; several series at one category are shifted to stand side by side."""
+    spots, categories, count = panel.series[number], panel.categories, len(panel.series)
+    if not categories:
+        return list(spots.x)
+    shift = (number - (count - 1) / 2) * min(0.24, 0.7 / count)
+    return [categories.index(name) + shift for name in spots.x]
 
 
-def beneath(panel: Points) -> list[list[int]]:
-    """How many points of earlier series each point lies on; points of categories stand side by side."""
+def covered(panel: Points) -> list[list[int]]:
+    """How many points of earlier series each point covers; points at categories stand side by side."""
     if panel.categories:
         return [[0] * len(spots.y) for spots in panel.series]
-    places = [list(zip(spots.x, spots.y, strict=True)) for spots in panel.series]
-    sizes = [
-        (max(known) - min(known) if known else 0.0) or 1.0
-        for known in ([p[axis] for series in places for p in series if math.isfinite(p[axis])] for axis in (0, 1))
-    ]
-    return [
-        [
-            sum(
-                all(abs(a - b) < SAME * size for a, b, size in zip(point, other, sizes, strict=True))
-                for earlier in places[:number]
-                for other in earlier
-            )
-            for point in series
-        ]
-        for number, series in enumerate(places)
-    ]
+    points = [np.array([spots.x, spots.y]).T.reshape(-1, 2) for spots in panel.series]
+    every = np.concatenate([np.empty((0, 2)), *points])
+    known = [column[np.isfinite(column)] for column in every.T]
+    size = np.array([(float(np.ptp(column)) if len(column) else 0.0) or 1.0 for column in known])
+    earlier = np.empty((0, 2))
+    found = []
+    for series in points:
+        found.append((np.abs(series[:, None] - earlier) < SAME * size).all(axis=2).sum(axis=1).tolist())
+        earlier = np.concatenate([earlier, series])
+    return found
 
 
-def more_room_on_the_left(panel: Lines | Points, value: float) -> bool:
-    """Whether the word beside a horizontal line had better stand at its left end, where no curve comes near."""
-    return isinstance(panel, Lines) and _room(panel, value, 0) > _room(panel, value, 1)
-
-
-def _room(panel: Lines, value: float, end: int) -> float:
-    """How far the nearest curve is from a value in the first (0) or last (1) quarter of the panel."""
-    known = [x for line in panel.series for x in line.x]
-    if not known:
-        return 0.0
-    first, width = min(known), max(known) - min(known)
-    near = [
-        abs(y - value)
-        for line in panel.series
-        for x, y in zip(line.x, line.y, strict=True)
-        if math.isfinite(y) and (x >= first + 0.75 * width if end else x <= first + 0.25 * width)
-    ]
-    return min(near, default=math.inf)
+def more_room_on_the_left(panel: Axes, value: float) -> bool:
+    """Whether curves leave more room at the left end of a horizontal line than at its right end."""
+    if not isinstance(panel, Lines) or not any(line.x for line in panel.series):
+        return False
+    x, y = (np.concatenate([getattr(line, axis) for line in panel.series]) for axis in "xy")
+    gap, place = np.abs(y - value)[np.isfinite(y)], ((x - x.min()) / (np.ptp(x) or 1.0))[np.isfinite(y)]
+    left, right = (gap[near].min(initial=math.inf) for near in (place <= 0.25, place >= 0.75))
+    return bool(left > right)
 
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
 DISTANCES = (4.5, 8.0, 13.0, 19.0, 26.0, 34.0, 43.0, 53.0, 64.0, 76.0, 90.0)
-"""From a point to its word."""
-DIRECTIONS = tuple(
-    math.radians(45.0 + turn) for turn in (0, 90, 180, 270, 315, 45, 135, 225, 22, 68, 112, 158, 202, 248, 292, 338)
-)
-"""Where a word may stand, seen from its point; the first that is as good as any is taken."""
-CLEAR = 3.0
-"""What words keep from points."""
-OUTSIDE, ON_WORD, ON_POINT, THROUGH, ON_LINE = 1e6, 1e4, 300.0, 100.0, 4.0
-"""What is bad about a place: to leave the panel, to cover a word, a point, a line (each of its pieces), or that the thin line
-from the point to its word would run through another word or point."""
+"""From a point to its label, in points of the page."""
+ANGLES = np.radians([45, 135, 225, 315, 0, 90, 180, 270, 67, 113, 157, 203, 247, 293, 337, 23])
+"""Where a label may stand, seen from its point; the first of equal cost is taken."""
+OUTSIDE, ON_LABEL, ON_POINT, ON_LINE = 1e6, 1e4, 300.0, 4.0
+"""Costs of a position: outside the panel; per label, per point and per piece of a line that it covers."""
 
 
 def place_labels(
@@ -214,72 +157,40 @@ def place_labels(
     points: FloatArray,
     lines: FloatArray,
 ) -> list[Box]:
-    """Where each word goes.
+    """Choose a box for each label, one after another, each at the position of least cost.
 
     Args:
-        at: the points that the words belong to.
-        sizes: width and height of each word.
+        at: the points that the labels belong to.
+        sizes: width and height of each label.
         frame: the panel.
         points: every point of the panel, [points, 2].
-        lines: places along its lines, [places, 2], as `along` gives them.
+        lines: points along its lines, [points, 2], as `along` gives them.
     """
-    found: list[Box] = []
+    far = np.repeat(DISTANCES, len(ANGLES))
+    turn = np.tile(np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1), (len(DISTANCES), 1)).round(9)
+    found = np.empty((0, 4))
     for anchor, size in zip(at, sizes, strict=True):
-        ways = [(far, angle) for far in DISTANCES for angle in DIRECTIONS]
-        choices = [_box(anchor, size, angle, far) for far, angle in ways]
-        costs = [
-            far + _cost(box, anchor, frame, points, lines, found) for (far, _), box in zip(ways, choices, strict=True)
-        ]
-        found.append(choices[int(np.argmin(costs))])
-    return found
+        half = np.array(size) / 2.0
+        middle = np.array(anchor) + turn * far[:, None] + np.sign(turn) * half
+        low, high = middle - half, middle + half
+        outside = (low < frame[:2]).any(axis=1) | (high > frame[2:]).any(axis=1)
+        labels = (low[:, None] < found[:, 2:] + 1.0).all(axis=2) & (high[:, None] > found[:, :2] - 1.0).all(axis=2)
+        cost = far + OUTSIDE * outside + ON_LABEL * labels.sum(axis=1)
+        cost += ON_POINT * _inside(low - 3.0, high + 3.0, points) + ON_LINE * _inside(low, high, lines)
+        best = int(np.argmin(cost))
+        found = np.concatenate([found, [[*low[best], *high[best]]]])
+    return [(left, bottom, right, top) for left, bottom, right, top in found.tolist()]
+
+
+def _inside(low: FloatArray, high: FloatArray, points: FloatArray) -> FloatArray:
+    """How many points lie in each box."""
+    return np.asarray(((points > low[:, None]) & (points < high[:, None])).all(axis=2).sum(axis=1), float)
 
 
 def along(ends: Sequence[Sequence[float]], apart: float = 3.0) -> FloatArray:
-    """Places along a line through points, closer together than `apart`."""
+    """Points along a line through `ends`, closer together than `apart`."""
     pieces = [
         np.linspace(a, b, max(2, math.ceil(math.dist(a, b) / apart) + 1))
         for a, b in pairwise(np.asarray(ends, np.float64))
     ]
     return np.concatenate(pieces) if pieces else np.empty((0, 2))
-
-
-def overlap(one: Box, other: Box) -> bool:
-    """Whether two boxes share a place."""
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def nearest(box: Box, point: Sequence[float]) -> tuple[float, float]:
-    """The place of a box that is nearest to a point."""
-    return min(max(point[0], box[0]), box[2]), min(max(point[1], box[1]), box[3])
-
-
-def _box(anchor: Sequence[float], size: tuple[float, float], angle: float, far: float) -> Box:
-    right, up = math.cos(angle), math.sin(angle)
-    x, y = anchor[0] + right * far + _sign(right) * size[0] / 2, anchor[1] + up * far + _sign(up) * size[1] / 2
-    return x - size[0] / 2, y - size[1] / 2, x + size[0] / 2, y + size[1] / 2
-
-
-def _sign(value: float) -> float:
-    return 0.0 if abs(value) < 1e-9 else math.copysign(1.0, value)
-
-
-def _inside(box: Box, places: FloatArray, around: float = 0.0) -> int:
-    """How many places are in the box or nearer than `around`."""
-    x, y = places[:, 0], places[:, 1]
-    return int(((x > box[0] - around) & (x < box[2] + around) & (y > box[1] - around) & (y < box[3] + around)).sum())
-
-
-def _cost(
-    box: Box, anchor: Sequence[float], frame: Box, points: FloatArray, lines: FloatArray, words: Sequence[Box]
-) -> float:
-    inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
-    tip = nearest(box, anchor)
-    way = along([anchor, tip])
-    others = points[np.abs(points - np.asarray(anchor)).max(axis=1) > 1.0]
-    near_way = np.abs(others[:, None] - way[None]).max(axis=2).min(axis=1, initial=math.inf) < CLEAR
-    crossed = sum(_inside(word, way) > 0 for word in words) + int(near_way.sum())
-    near = [(b[0] - 1.0, b[1] - 1.0, b[2] + 1.0, b[3] + 1.0) for b in words]
-    return (
-        OUTSIDE * (not inside) + ON_WORD * sum(overlap(box, word) for word in near) + THROUGH * crossed
-        + ON_POINT * _inside(box, points, CLEAR) + ON_LINE * _inside(box, lines)
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Claims before the numbers: a score over runs with a bootstrap interval decides."""
+"""Verdicts on claims that were written before the runs: a score over runs with a bootstrap interval decides."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import numpy as np
 from vpac.lab.experiments.spec import Arm, Claim
 from vpac.lab.report.document import ClaimRow, Document, Estimate, Verdict
 from vpac.lab.report.results import Results
-from vpac.lab.report.words import NAMES, size_notes
 from vpac.risk.intervals import Interval, bootstrap_many
 from vpac.typing import FloatArray
-
-__all__ = ["anchor", "claims_as_markdown", "judge", "score", "verdict", "winner"]
 
 ENOUGH = 5
 """Runs of each arm that a verdict needs."""
 ROUNDING = 1e-9
-"""A score below this is zero: what is left is rounding."""
+"""A score below this is zero: the rest is rounding."""
 SCORES: dict[str, Callable[..., FloatArray]] = {
     "ratio": lambda a, b: a.mean(axis=-1) / b.mean(axis=-1),
     "difference": lambda a, b: a.mean(axis=-1) - b.mean(axis=-1),
     "value": lambda a: a.mean(axis=-1),
 }
+NAMES = {
+    "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
+    "within": "variance from a given start cell", "risky": "share of steps in risky cells",
+    "fixed_mean": "mean score from one fixed start", "fixed_variance": "variance of the score from one fixed start",
+    "fixed_discounted_variance": "variance of the discounted return from one fixed start", "cvar": "mean of the worst tenth",
+    "discounted_mean": "mean discounted return", "discounted_variance": "variance of the discounted return",
+}  # fmt: skip
+"""Names of measured quantities in sentences."""
 GROUPS = {
     "paper": "The paper's claims, of its algorithms as published",
     "corrected": "The same claims, of the corrected forms",
@@ -47,9 +52,9 @@ def score(claim: Claim, samples: list[FloatArray]) -> Interval:
 
 
 def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
-    """It holds if the whole interval is on the right side of the bounds, not if it is on the wrong side of one.
+    """Holds if the interval is inside the bounds, does not hold if it is outside, and is undecided otherwise.
 
-    Of fewer than `ENOUGH` runs the bootstrap knows too little: nothing is decided.
+    Fewer than `ENOUGH` runs are too few for the bootstrap: nothing is decided.
     """
     if runs < ENOUGH:
         return "undecided"
@@ -64,7 +69,7 @@ def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
 
 
 def anchor(name: str) -> str:
-    """Where the page shows an experiment."""
+    """The name of an experiment's section on the page."""
     return f"experiment-{name.replace('/', '-')}"
 
 
@@ -87,7 +92,7 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     decided = verdict(claim, found, fewest)
     runs = " and ".join(str(len(sample)) for sample in samples)
     scale = "" if results.study.scale == 1.0 else f" of {results.study.scale:g} times the length"
-    small = f" {' '.join(size_notes(results))}" if experiment.kind == "deep" and size_notes(results) else ""
+    small = f" {results.size_note()}".rstrip() if experiment.kind == "deep" else ""
     few = f" Fewer than {ENOUGH} runs decide nothing." if fewest < ENOUGH else ""
     words = f"{how}; {runs} runs{scale}.{small}{few}" + (
         f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
@@ -97,7 +102,7 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
 
 
 def winner(results: Results, arms: list[Arm]) -> Arm:
-    """The arm that the paper's rule chooses.
+    """The arm that the paper's rule chooses: the least variance among the highest means.
 
     A mean ties with the best one if it is lower by no more than two standard errors of the difference: the paper does not
     say what a tie is, and over few runs means are never equal.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,57 @@ from vpac.envs.make import is_named_by_user
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.document import Failure
-from vpac.lab.store.place import place_at
-from vpac.lab.store.readers import MANY, crew
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import METRICS, Damaged, Newer, Record, Store, checked, columns_of, many
+from vpac.lab.store.store import METRICS, Damaged, Newer, Record, Store, columns_of, many
 from vpac.lab.workers.study import Study
+from vpac.risk.intervals import Interval, mean_interval, not_negative, student_quantile
 from vpac.typing import FloatArray
 
-__all__ = ["Curve", "Results", "Spread", "check_named", "parts_of", "read_results", "spread_of"]
-
-PART = 500
-"""Runs of a part of a study: so often one sees how far it is."""
+STEP = 500
+"""Runs between two updates of the progress bar."""
 LISTED = 20
 """Failures of a study that are shown one by one."""
+TABLES, NUMBERS = 1000, 2_000_000
+"""How many tables, and numbers in them, are in memory at a time."""
+LABELS = {
+    "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
+    "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
+    "cvar": "CVaR (mean of the worst tenth)", "discounted_mean": "mean, discounted",
+    "discounted_variance": "variance, discounted", "discounted_sharpe": "Sharpe ratio, discounted",
+    "discounted_cvar": "CVaR, discounted", "fixed_mean": "mean, one start", "fixed_variance": "variance, one start",
+    "fixed_discounted_variance": "variance, one start, discounted", "score_mean": "mean score",
+    "score_variance": "variance of scores", "return_mean": "mean discounted return",
+    "return_variance": "variance of discounted returns", "length_mean": "steps of an episode",
+    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+    "episode": "episodes", "timesteps": "steps",
+}  # fmt: skip
+"""Names of measured quantities on axes and in the heads of tables."""
+NEVER_NEGATIVE = ("variance", "within", "risky", "length", "length_mean", "ratio", "_error", "_norm")
+"""Suffixes of quantities that cannot be below 0."""
+
+
+def label_of(quantity: str) -> str:
+    """The name of a quantity on axes and in the heads of tables."""
+    return LABELS.get(quantity, quantity)
+
+
+def never_negative(quantity: str) -> bool:
+    """Whether the quantity cannot be below 0; a critic may predict anything."""
+    return quantity.endswith(NEVER_NEGATIVE) and quantity != "predicted_variance"
+
+
+def over_runs(values: FloatArray, quantity: str) -> Interval:
+    """The mean over runs with Student's 95 % interval, cut at 0 for what cannot be less."""
+    found = mean_interval(values)
+    return not_negative(found) if never_negative(quantity) else found
 
 
 @dataclass(frozen=True)
 class Curve:
     """A quantity along the runs of an arm."""
 
+    quantity: str
+    """What was measured."""
     x: FloatArray
     """Where it was measured."""
     mean: FloatArray
@@ -40,17 +71,16 @@ class Curve:
     """Standard deviation over runs, at each point."""
     count: int
     """How many runs."""
-    name: str
-    """What `x` counts: the name of its column."""
+    x_name: str
+    """The column of `x`."""
 
     def band(self) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-        """The 95 % interval of the mean at each point (Student's t); none of a single run."""
-        from vpac.risk.intervals import student_quantile
-
+        """Student's 95 % interval of the mean at each point, cut at 0 for what cannot be less; None for a single run."""
         if self.count < 2:
             return None, None
         half = student_quantile(0.95, self.count - 1) * self.deviation / np.sqrt(self.count)
-        return self.mean - half, self.mean + half
+        low = self.mean - half
+        return np.maximum(low, 0.0) if never_negative(self.quantity) else low, self.mean + half
 
 
 @dataclass(frozen=True)
@@ -64,7 +94,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)
     """Runs that failed, are damaged or are missing."""
     _first: dict[str, Any] = field(default_factory=dict, repr=False)
-    _spread: dict[str, Spread] = field(default_factory=dict, repr=False)
+    _moments: dict[str, RunMoments] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[Arm]:
@@ -77,9 +107,13 @@ class Results:
         return [arm for arm in self.arms if not wanted or arm.label in wanted]
 
     def final(self, label: str, quantity: str) -> FloatArray:
-        """A final number of each run; empty if it was not measured."""
+        """The final number of each run; empty if it was not measured."""
         found = [record.final.get(quantity) for record in self.records[label]]
         return np.array([value for value in found if value is not None], np.float64)
+
+    def finals(self, arms: Iterable[Arm], quantity: str) -> list[tuple[Arm, Interval]]:
+        """The mean over runs of those arms where it was measured."""
+        return [(arm, over_runs(v, quantity)) for arm in arms if len(v := self.final(arm.label, quantity))]
 
     def columns(self, label: str) -> list[str]:
         """What was measured along the runs of an arm."""
@@ -88,43 +122,49 @@ class Results:
     def curve(self, label: str, column: str) -> Curve:
         """A column of the metrics along the runs of an arm."""
         first = self.first(label)
-        if label not in self._spread:
-            count = sum(map(len, self.records.values()))
-            self._spread[label] = spread_of(self.records[label], first.width * len(first), count)
-        found, x = self._spread[label], first.columns[0]
-        return Curve(first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
-
-    def rows(self, label: str) -> list[dict[str, Any]]:
-        """The metrics of an arm's first run, row by row."""
-        return list(self.first(label).iter_rows(named=True))
+        if label not in self._moments:
+            self._moments[label] = moments_over_runs(self.records[label], first.width * len(first))
+        found, x = self._moments[label], first.columns[0]
+        return Curve(column, first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
 
     def first(self, label: str) -> Any:
-        """The metrics of an arm's first run; the first column is where they were measured."""
+        """The metrics of an arm's first run; the first column says where they were measured."""
         if label not in self._first:
             self._first[label] = self.records[label][0].metrics()
         return self._first[label]
 
+    def size_note(self) -> str:
+        """How much smaller than the full experiment this is; empty if it is the full one."""
+        study, experiment = self.study, self.study.experiment
+        if experiment.kind != "deep":
+            words = [f"{study.scale:g} times the episodes"] if study.scale != 1.0 else []
+        else:
+            seeds = max((len(names) for names in study.runs.values()), default=0)
+            steps = max(1, round(experiment.steps * study.scale))
+            words = [f"{steps:,} of {experiment.steps:,} steps a run"] if study.scale != 1.0 else []
+            words += [f"{seeds} of {experiment.runs} seeds"] if seeds < experiment.runs else []
+        return f"Scaled down: {' and '.join(words)} of the full experiment." if words else ""
 
-def parts_of(study: Study) -> int:
-    """In how many parts its runs are read."""
-    return sum(map(len, study.runs.values())) // PART
+
+def steps_of(study: Study) -> int:
+    """How often reading the study's runs updates the progress bar."""
+    return sum(map(len, study.runs.values())) // STEP
 
 
 def read_results(
     store: Store, study: Study, known: dict[str, Record | Failure], step: Callable[[], None] = lambda: None
 ) -> Results:
-    """Read a study's runs; `known` remembers those that other studies have read. `step` is called after each part."""
+    """Read a study's runs; `known` holds those that other studies have read. `step` updates the progress bar."""
     records: dict[str, list[Record]] = {}
     failures: dict[str, Failure] = {}
-    missing, left = 0, PART
+    missing, count = 0, 0
     store.read_ahead(dict.fromkeys(name for names in study.runs.values() for name in names if name not in known))
     with many():
         for label, names in study.runs.items():
             found = records[label] = []
             for name in names:
-                left -= 1
-                if not left:
-                    left = PART
+                count += 1
+                if count % STEP == 0:
                     step()
                 if name not in known and (record := _read(store, name, study.command)) is not None:
                     known[name] = record
@@ -135,19 +175,15 @@ def read_results(
                         failures[name] = failure
                     case None:
                         missing += 1
-    listed = dict(list(failures.items())[:LISTED])
-    if len(failures) > LISTED:
-        words = f"{len(failures) - LISTED} more runs failed or diverged"
-        listed["more"] = Failure(study.experiment.name, words, command=study.command)
-    failures = listed
-    if missing:
-        words = f"{missing} runs are still to be carried out"
-        failures[""] = Failure(study.experiment.name, words, command=study.command)
-    return Results(study, records, list(failures.values()))
+    listed, more = list(failures.values())[:LISTED], len(failures) - LISTED
+    for number, words in ((more, "more runs failed or diverged"), (missing, "runs are still to be carried out")):
+        if number > 0:
+            listed.append(Failure(study.experiment.name, f"{number} {words}", command=study.command))
+    return Results(study, records, listed)
 
 
 def _read(store: Store, name: str, command: str) -> Record | Failure | None:
-    """A run, how it failed, or None if it has not been carried out."""
+    """A run, its failure, or None if it has not been carried out."""
     try:
         if store.has(name):
             return store.read(name)
@@ -161,33 +197,16 @@ def _read(store: Store, name: str, command: str) -> Record | Failure | None:
         return Failure(name, f"is damaged: {damage}", command=command)
 
 
-def table_of(record: Record, policy: str) -> FloatArray:
-    """The greedy or softmax policy table of a tabular run."""
-    from vpac.oracle.policies import greedy, softmax
-
-    theta = record.policy()["theta"]
-    return greedy(theta) if policy == "greedy" else softmax(theta, temperature(record.run))
-
-
 def check_named(run: Run) -> None:
-    """A report imports nothing that a store names: figures that would need it are left out."""
+    """Refuse environments that would be imported: files in a store do not decide what runs here."""
     name = run.task.get("env", "")
     if not is_named_by_user(name):
         raise UserError(f"{name!r:.80} is an import path, and stored files do not decide what is imported")
 
 
-def temperature(run: Run) -> float:
-    """Of a run's softmax policy."""
-    return float(run.task["settings"].get("temperature", 1.0))
-
-
-TABLES, NUMBERS = 1000, 2_000_000
-"""How many tables, and numbers in them, are read at a time."""
-
-
 @dataclass
-class Spread:
-    """Moments of columns over runs, point by point."""
+class RunMoments:
+    """Mean and variance of columns over runs, at each point."""
 
     count: int = 0
     """Runs so far."""
@@ -197,65 +216,34 @@ class Spread:
     """Sums of squared distances from the mean."""
 
     @classmethod
-    def of(cls, columns: dict[str, FloatArray]) -> Spread:
+    def of(cls, columns: dict[str, FloatArray]) -> RunMoments:
         """Of columns [runs, points]."""
         mean = {name: values.mean(axis=0) for name, values in columns.items()}
         squares = {name: ((values - mean[name]) ** 2).sum(axis=0) for name, values in columns.items()}
         return cls(len(next(iter(columns.values()))), mean, squares)
 
-    def add(self, more: Spread) -> None:
-        """Of other runs, too (Chan, Golub and LeVeque 1983); columns that not all runs have are left out."""
-        total = self.count + more.count
+    def add(self, more: RunMoments) -> None:
+        """Merge other runs (Chan, Golub and LeVeque 1983); columns that not all runs have are left out."""
         if not self.count:
-            self.mean, self.squares = more.mean, more.squares
-        for name in [name for name in self.mean if name not in more.mean]:
-            del self.mean[name], self.squares[name]
-        if self.count:
-            for name in self.mean:
-                gap = more.mean[name] - self.mean[name]
-                self.squares[name] = (
-                    more.squares[name] + self.squares[name] + gap**2 * (self.count * more.count / total)
-                )
-                self.mean[name] = self.mean[name] + gap * (more.count / total)
+            self.count, self.mean, self.squares = more.count, more.mean, more.squares
+            return
+        total = self.count + more.count
+        shared = [name for name in self.mean if name in more.mean]
+        gaps = {name: more.mean[name] - self.mean[name] for name in shared}
+        weight = self.count * more.count / total
+        self.squares = {name: more.squares[name] + self.squares[name] + gaps[name] ** 2 * weight for name in shared}
+        self.mean = {name: self.mean[name] + gaps[name] * (more.count / total) for name in shared}
         self.count = total
 
     def deviation(self, name: str) -> FloatArray:
-        """Standard deviation over runs; of a single run NaN."""
+        """Standard deviation over runs; NaN for a single run."""
         return np.sqrt(self.squares[name] / (self.count - 1 if self.count > 1 else np.nan))
 
 
-def spread_of(records: Sequence[Record], numbers: int, count: int = 0) -> Spread:
-    """Of the metrics of runs.
-
-    Args:
-        records: of the runs.
-        numbers: how many there are in the table of one.
-        count: runs in all, if those of others will be asked for, too.
-    """
-    found, step = Spread(), max(1, min(TABLES, NUMBERS // max(numbers, 1)))
-    parts = [records[begin : begin + step] for begin in range(0, len(records), step)]
-    for part, moments in zip(parts, _moments(parts, max(count, len(records))), strict=True):
-        found.add(moments or _moments_of(part))
+def moments_over_runs(records: Sequence[Record], numbers: int) -> RunMoments:
+    """Mean and variance of the runs' metrics, of which one table has so many numbers."""
+    found, step = RunMoments(), max(1, min(TABLES, NUMBERS // max(numbers, 1)))
+    for begin in range(0, len(records), step):
+        contents = [record.file(METRICS) for record in records[begin : begin + step]]
+        found.add(RunMoments.of(columns_of(contents)))
     return found
-
-
-def _moments(parts: Sequence[Sequence[Record]], count: int) -> Iterator[Spread | None]:
-    """Of the runs of each part; by other processes, if there are very many. None: it is still to be done here."""
-    if count < MANY or parts[0][0].place.readers > 1:
-        return repeat(None, len(parts))
-    given = [(part[0].place.address, [(record.run.name, record.files) for record in part]) for part in parts]
-    return crew().map(_there, given)
-
-
-def _moments_of(records: Sequence[Record]) -> Spread:
-    return Spread.of(columns_of([record.file(METRICS) for record in records]))
-
-
-def _there(part: tuple[str, Sequence[tuple[str, dict[str, Any]]]]) -> Spread | None:
-    """In another process; what is wrong is found out again by whoever asked."""
-    address, runs = part
-    try:
-        place = place_at(address)
-        return Spread.of(columns_of([checked(place, name, METRICS, files) for name, files in runs]))
-    except (Damaged, UserError, OSError):
-        return None

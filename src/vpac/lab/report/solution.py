@@ -1,17 +1,16 @@
-"""What `vpac solve` shows: a table of moments and maps of value, variance and visitation."""
+"""What `vpac solve` shows: exact moments of a policy, and maps of value, variance and visitation."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vpac.envs.maps import EIGHT_MOVES, GridMap
-from vpac.lab.report.style import INK, figure_style, save_figure
+from vpac.envs.maps import GridMap
+from vpac.lab.report.chart import Chart, Grid, Region, Table, finite
+from vpac.lab.report.explorer import policy_arrows
 from vpac.oracle import Moments
-
-__all__ = ["as_dict", "plot", "table"]
 
 ROWS = {
     "mean": "mean return",
@@ -23,106 +22,76 @@ ROWS = {
     "goal_probability": "probability of reaching the goal",
     "steps": "expected number of steps",
 }
+MAPS = (
+    ("value", "value  V(s)", "viridis"),
+    ("variance", "variance  Var(G|s)", "magma"),
+    ("visitation", "visitation  Σ γᵏ P(Sₖ = s)", "cividis"),
+)
+REGIONS = {"f": "frozen", "x": "treacherous"}
 
 
-def numbers(moments: Moments) -> dict[str, float]:
-    """The numbers of a solution."""
-    return {
-        "mean": float(moments.mean),
-        "total_variance": float(moments.total_variance),
-        "state_variance": float(moments.variance_of("state")),
-        "action_variance": float(moments.variance_of("action")),
-        "std": float(moments.std),
-        "sharpe": float(moments.sharpe),
-        "goal_probability": float(moments.goal_probability),
-        "steps": float(moments.visits[~moments.mdp.terminal].sum()),
-    }
+@dataclass(frozen=True)
+class Solution:
+    """The exact moments of a policy in an environment."""
 
+    moments: Moments
+    """Of the return."""
+    env: str
+    """The name of the environment."""
+    policy: str
+    """The name of the policy."""
 
-def as_dict(moments: Moments, env: str, policy: str) -> dict[str, Any]:
-    """A solution as plain data; numbers that are not finite become null, because JSON has no word for them."""
-    plain = {name: value if np.isfinite(value) else None for name, value in numbers(moments).items()}
-    return {
-        "env": env, "policy": policy, "gamma": moments.gamma, "horizon": moments.horizon,
-        "states": moments.mdp.n_states, "actions": moments.mdp.n_actions, **plain,
-        "by_state": {
-            name: [None if not np.isfinite(x) else float(x) for x in getattr(moments, name)]
-            for name in ("value", "variance", "visitation")
-        },
-    }  # fmt: skip
+    @property
+    def _setting(self) -> str:
+        limit = f", {self.moments.horizon} steps" if self.moments.horizon else ""
+        return f"{self.policy} policy, γ = {self.moments.gamma:g}{limit}"
 
+    def _numbers(self) -> dict[str, float]:
+        moments = self.moments
+        found = {
+            name: getattr(moments, name) for name in ("mean", "total_variance", "std", "sharpe", "goal_probability")
+        }
+        found |= {f"{name}_variance": moments.variance_of(name) for name in ("state", "action")}  # type: ignore[arg-type]
+        found["steps"] = moments.visits[~moments.mdp.terminal].sum()
+        return {name: float(found[name]) for name in ROWS}
 
-def table(moments: Moments, env: str, policy: str) -> Any:
-    """A solution for the terminal."""
-    from rich.table import Table
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; unknown numbers are None."""
+        moments = self.moments
+        by_state = {name: getattr(moments, name).tolist() for name, _, _ in MAPS}
+        return {
+            "env": self.env, "policy": self.policy, "gamma": moments.gamma, "horizon": moments.horizon,
+            "states": moments.mdp.n_states, "actions": moments.mdp.n_actions,
+            **finite(self._numbers()), "by_state": finite(by_state),
+        }  # fmt: skip
 
-    limit = f", {moments.horizon} steps" if moments.horizon else ""
-    shown = Table(
-        title=f"{env}, {policy} policy, γ = {moments.gamma:g}{limit}", title_justify="left", show_header=False
-    )
-    shown.add_column()
-    shown.add_column(justify="right")
-    found = numbers(moments)
-    for key, name in ROWS.items():
-        shown.add_row(name, f"{found[key]:.6g}")
-    return shown
+    def tables(self) -> list[Table]:
+        """The moments."""
+        rows = [(ROWS[name], f"{value:.6g}") for name, value in self._numbers().items()]
+        return [Table.of(("", ""), rows, f"{self.env}, {self._setting}")]
 
-
-def plot(moments: Moments, env: str, policy: str, path: Path) -> Path:
-    """Maps of value, variance and visitation, with the policy's most likely action drawn as an arrow."""
-    layout = moments.mdp.layout or GridMap.strip(moments.mdp.n_states)
-    rows, columns = layout.letters.shape
-    wide = columns > 2 * rows
-    with figure_style() as plt:
-        size = (9.0, 0.8 + 3 * max(0.9, 0.5 + 8.0 * rows / columns)) if wide else (13.0, 0.6 + 4.0 * rows / columns)
-        figure, panels = plt.subplots(*((3, 1) if wide else (1, 3)), figsize=size, layout="constrained")
-        maps = (
-            ("value  V(s)", moments.value, "viridis"),
-            ("variance  Var(G|s)", moments.variance, "magma"),
-            ("visitation  Σ γᵏ P(Sₖ = s)", moments.visitation, "cividis"),
-        )
-        for panel, (title, values, colours) in zip(panels, maps, strict=True):
-            alive = np.where(moments.mdp.terminal | ~np.isfinite(values), np.nan, values)
-            _draw_map(figure, panel, layout, alive, title, colours)
-        _draw_arrows(panels[0], layout, moments)
-        limit = f", {moments.horizon} steps" if moments.horizon else ""
-        figure.suptitle(
-            f"{env}: {policy} policy, γ = {moments.gamma:g}{limit}, mean {float(moments.mean):.4g}, "
-            f"variance {float(moments.total_variance):.4g}",
-            x=0.01, ha="left", fontweight="bold",
-        )  # fmt: skip
-        return save_figure(figure, path)
-
-
-def _draw_map(figure: Any, panel: Any, layout: GridMap, values: Any, title: str, colours: str) -> None:
-    """A heat map over the cells; walls and terminal states are left dark, special cells carry their letter or mark."""
-    picture = panel.imshow(np.ma.masked_invalid(layout.fill(values)), cmap=colours)
-    panel.set_facecolor("#3b4252")
-    for row, column in layout.position:
-        letter = str(layout.letters[row, column])
-        if letter == "f":
-            panel.plot(column, row, marker="+", color="white", markersize=4, alpha=0.8)
-        elif letter == "x":
-            panel.plot(column, row, marker="x", color="white", markersize=5)
-        elif letter in "gs":
-            panel.text(column, row, letter.upper(), ha="center", va="center", color="white", fontweight="bold",
-                       bbox={"boxstyle": "circle,pad=0.15", "facecolor": INK, "edgecolor": "none"})  # fmt: skip
-    panel.set_title(title)
-    panel.set_xticks([])
-    panel.set_yticks([])
-    figure.colorbar(picture, ax=panel, shrink=0.85)
-
-
-def _draw_arrows(panel: Any, layout: GridMap, moments: Moments) -> None:
-    """The most likely action of each state, where there is one and it is a direction."""
-    names = moments.mdp.action_names
-    if not set(names) <= set(EIGHT_MOVES):
-        return
-    direction = np.array([EIGHT_MOVES[name] for name in names])
-    for state in np.flatnonzero(~moments.mdp.terminal):
-        likely = moments.policy[state]
-        if likely.max() > likely.min() + 1e-9:
-            down, right = direction[int(np.argmax(likely))]
-            row, column = layout.position[state]
-            panel.annotate("", (column + 0.35 * right, row + 0.35 * down), (column - 0.3 * right, row - 0.3 * down),
-                           arrowprops={"arrowstyle": "->", "color": "white", "linewidth": 0.8})  # fmt: skip
+    def charts(self) -> list[Chart]:
+        """Maps of value, variance and visitation; arrows are the most likely actions."""
+        moments, mdp = self.moments, self.moments.mdp
+        layout = mdp.layout or GridMap.strip(mdp.n_states)
+        goals = [] if mdp.layout is None else np.argwhere(layout.letters == "g").tolist()
+        starts = [] if mdp.layout is None else np.argwhere(layout.letters == "s").tolist()
+        dark = np.nan_to_num(layout.fill(np.where(mdp.terminal, 1.0, 0.0)), nan=1.0) > 0.0
+        if goals:
+            dark[tuple(goals[0])] = False
+        marked = {name: layout.letters == letter for letter, name in REGIONS.items()}
+        regions = [Region(name, cells) for name, cells in marked.items() if cells.any()]
+        panels = []
+        for name, title, colours in MAPS:
+            values = getattr(moments, name)
+            panels.append(
+                Grid(
+                    dark, layout.fill(np.where(mdp.terminal | ~np.isfinite(values), np.nan, values)), "", title, regions,
+                    tuple(goals[0]) if goals else None, tuple(starts[0]) if len(starts) == 1 else None,
+                    policy_arrows(mdp, moments.policy) if name == "value" else [], colours=colours,
+                )
+            )  # fmt: skip
+        rows, columns = layout.letters.shape
+        foot = f"{self._setting}: mean {float(moments.mean):.4g}, variance {float(moments.total_variance):.4g}"
+        caption = "Arrows are the most likely actions; walls and terminal states are dark."
+        return [Chart("solution", self.env, caption, panels, columns=1 if columns > 2 * rows else 3, foot=foot)]

@@ -1,33 +1,92 @@
-"""A traced frontier as tables and plain data."""
+"""What `vpac frontier` shows: mean against spread along the price of variance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from vpac.lab.frontier import Exact, Found
-from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, shown
+from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, finite, shown
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of
 from vpac.risk.intervals import Interval
 
-__all__ = ["as_dict", "chart", "ends", "framed", "frontier_panel", "spots_of", "tables"]
+REACH = 0.5
+"""The axes make room for bars up to this share of the points' range, on each side; longer bars end in an arrow."""
+FARTHEST = 3.0
+"""Points whose mean is more than this many risk-neutral standard deviations lower are not drawn: the others would be hard to
+tell apart beside them."""
+STD = "standard deviation of the return"
+MEAN = "mean return"
+STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
+LOST: tuple[int | str, ...] = (6, 5, 5)
+"""Styles of curves, and of their dominated points."""
 
 
-def tables(found: Found) -> list[Table]:
-    """A row for each price; MVPI has a table of its own."""
-    q, steps = found.question, found.outsider is not None
-    length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
-    title = f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; ψ in 1/reward, R = ψ · std at ψ = 0"
-    shown_tables = [_table(found.trade_off, found.std, "ψ", title, steps)]
-    if found.outsider is not None:
-        first = found.trade_off.points[0].volatility
-        title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
-        shown_tables.append(_table(found.outsider, first.estimate if first else 0.0, "λ", title, steps))
-    return shown_tables
+@dataclass(frozen=True)
+class TracedFrontier:
+    """A frontier that was trained, and MVPI's beside it if it was asked for."""
+
+    found: Found
+    """Its points."""
+
+    def tables(self) -> list[Table]:
+        """A row for each price; MVPI has a table of its own."""
+        found, q, steps = self.found, self.found.question, self.found.outsider is not None
+        length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
+        title = (
+            f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; ψ in 1/reward, R = ψ · std at ψ = 0"
+        )
+        tables = [_table(found.trade_off, found.std, "ψ", title, steps)]
+        if found.outsider is not None:
+            first = found.trade_off.points[0].volatility
+            title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
+            tables.append(_table(found.outsider, first.estimate if first else 0.0, "λ", title, steps))
+        return tables
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it; unknown numbers are None."""
+        found, q = self.found, self.found.question
+        data = {
+            "env": q.env, "algorithm": q.algorithm, "gamma": q.gamma, "seeds": q.seeds,
+            "steps" if q.deep else "episodes": q.length, "risk_neutral_std": found.std,
+            "points": _plain(found.trade_off, found.std, found.runs),
+            "mvpi": None if found.outsider is None else _plain(found.outsider, 0.0, {}),
+            "exact": None if found.exact is None else asdict(found.exact),
+            "advice": found.trade_off.advice(), "notes": found.notes,
+            "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
+        }  # fmt: skip
+        return dict(finite(data))
+
+    def charts(self) -> list[Chart]:
+        """Mean against standard deviation; with MVPI also against the volatility of the reward."""
+        found = self.found
+        curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
+        floor = _floor(found.trade_off)
+        panels: list[Panel] = [frontier_panel(curves, found.exact, "Spread of the return" if found.outsider else "")]
+        caption = (
+            "Each point is the policies trained at one price of variance ψ, with 95 % intervals over seeds; an arrow says "
+            "that the interval goes on. Up is a higher mean, left is a more dependable return. Crosses mark dominated points: "
+            "another has no less mean and no more spread."
+        )
+        if found.exact:
+            caption += " The dotted line is the exact frontier, from the oracle."
+        if found.outsider:
+            panels.append(_steps_panel(curves, floor))
+            caption += (
+                " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may "
+                "differ from step to step and still add up to the same return."
+            )
+        away = [
+            f"{name}, {_price(name)} = {point.psi:g} (mean {point.mean.estimate:.4g})"
+            for name, curve in curves.items() for point in curve.points if point.mean.estimate < floor
+        ]  # fmt: skip
+        notes = [*found.notes, *([f"Not drawn, because their mean is far below: {'; '.join(away)}."] if away else [])]
+        title = f"{found.question.env}: mean against spread"
+        return [Chart("frontier", title, caption, panels, notes, foot=_foot(found))]
 
 
 def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> Table:
@@ -37,14 +96,14 @@ def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> 
         other = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
         against = f"keeps {_percent(curve.kept(i))}\n{_change(curve.removed(i))}"
         rows.append(
-            (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), _short(other),
+            (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), shown(other, 4),
              against, "\n".join(marks(curve, i)))
         )  # fmt: skip
     return Table.of(columns, rows, title)
 
 
 def marks(curve: TradeOff, number: int) -> list[str]:
-    """What a point is, in a word or two."""
+    """Remarks on a point: knee, best Sharpe ratio, dominated."""
     found = []
     if number == curve.knee:
         found.append("knee")
@@ -57,11 +116,7 @@ def marks(curve: TradeOff, number: int) -> list[str]:
 
 def _text(x: Interval) -> str:
     low, high = ends(x)
-    return f"{_short(x.estimate)}\n{_short(low, 3)} … {_short(high, 3)}"
-
-
-def _short(value: float, digits: int = 4) -> str:
-    return shown(float(f"{value:.{digits}g}")) if math.isfinite(value) else "–"
+    return f"{shown(x.estimate, 4)}\n{shown(low, 3)} … {shown(high, 3)}"
 
 
 def _percent(share: float) -> str:
@@ -73,79 +128,16 @@ def _change(removed: float) -> str:
     return f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
 
 
-def as_dict(found: Found) -> dict[str, Any]:
-    """All of it as plain data; what is not known is null."""
-    q = found.question
-    return {
-        "env": q.env, "algorithm": q.algorithm, "gamma": q.gamma, "seeds": q.seeds,
-        "steps" if q.deep else "episodes": q.length, "risk_neutral_std": found.std,
-        "points": _plain(found.trade_off, found.std, found.runs),
-        "mvpi": None if found.outsider is None else _plain(found.outsider, 0.0, {}),
-        "exact": None if found.exact is None else asdict(found.exact),
-        "advice": found.trade_off.advice(), "notes": found.notes,
-        "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
-    }  # fmt: skip
-
-
 def _plain(curve: TradeOff, std: float, runs: dict[float, list[str]]) -> list[dict[str, Any]]:
-    def known(x: Interval | None) -> dict[str, float | None] | None:
-        return None if x is None else {k: v if math.isfinite(v) else None for k, v in asdict(x).items()}
-
-    def finite(x: float) -> float | None:
-        return x if math.isfinite(x) else None
-
     return [
         {
-            "psi": p.psi, "risk_aversion": aversion_of(p.psi, std) if std else None, "mean": known(p.mean),
-            "std": known(p.std), "volatility": known(p.volatility), "sharpe": finite(p.sharpe),
-            "keeps": finite(curve.kept(i)), "removes": finite(curve.removed(i)), "marks": marks(curve, i),
+            "psi": p.psi, "risk_aversion": aversion_of(p.psi, std) if std else None, "mean": asdict(p.mean),
+            "std": asdict(p.std), "volatility": None if p.volatility is None else asdict(p.volatility), "sharpe": p.sharpe,
+            "keeps": curve.kept(i), "removes": curve.removed(i), "marks": marks(curve, i),
             "runs": runs.get(p.psi, []),
         }
         for i, p in enumerate(curve.points)
     ]  # fmt: skip
-
-
-REACH = 0.5
-"""The axes make room for bars up to this share of the points' own spread, on each side; longer bars end in an arrow."""
-FARTHEST = 3.0
-"""Points that give up more of the mean than so many risk-neutral standard deviations are not drawn: no bargain, and the others
-would be hard to tell apart beside them."""
-STD = "standard deviation of the return"
-MEAN = "mean return"
-STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
-LOST: tuple[int | str, ...] = (6, 5, 5)
-"""Looks of curves, and of their dominated points."""
-
-
-def chart(found: Found) -> Chart:
-    """Mean against standard deviation; with MVPI also against the volatility of the reward."""
-    curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
-    floor = _floor(found.trade_off)
-    panels: list[Panel] = [
-        frontier_panel(curves, found.exact, "Return: what an episode brings" if found.outsider else "")
-    ]
-    caption = (
-        "Each point is the policies that were trained at one price of variance ψ, with 95 % intervals over seeds; an arrow "
-        "says that one goes on. Further up is more on average, further left is more dependable. Crosses mark points that are "
-        "not worth choosing: another has no less mean and no more spread."
-    )
-    if found.exact:
-        caption += " The dotted line is the best there is, from the oracle."
-    if found.outsider:
-        panels.append(_steps_panel(curves, floor))
-        caption += (
-            " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may differ "
-            "from step to step and still add up to the same return every time."
-        )
-    away = [
-        f"{name}, {_price(name)} = {point.psi:g} (mean {point.mean.estimate:.4g})"
-        for name, curve in curves.items() for point in curve.points if point.mean.estimate < floor
-    ]  # fmt: skip
-    notes = [
-        *found.notes,
-        *([f"Not drawn, because they give up too much of the mean: {'; '.join(away)}."] if away else []),
-    ]
-    return Chart("frontier", f"{found.question.env}: mean against spread", caption, panels, notes, foot=_foot(found))
 
 
 def _foot(found: Found) -> str:
@@ -153,12 +145,12 @@ def _foot(found: Found) -> str:
     seeds, what = found.question.seeds, "steps" if found.question.deep else "episodes"
     size = f"{found.question.algorithm}, {found.question.length:,} {what} a training."
     if seeds == 1:
-        return f"{size} One training at each price; bars: 95 % intervals over the episodes it was measured by."
+        return f"{size} One training at each price; bars: 95 % intervals over the episodes of its evaluation."
     return f"{size} Bars: 95 % intervals over {seeds} seeds; an arrow: the bar goes on."
 
 
 def _floor(curve: TradeOff) -> float:
-    """What a mean must be for its point to be drawn."""
+    """The lowest mean that is drawn."""
     first = curve.points[0]
     return first.mean.estimate - FARTHEST * first.std.estimate if first.std.estimate > 0.0 else -math.inf
 
@@ -168,7 +160,7 @@ def _price(name: str) -> str:
 
 
 def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, title: str = "") -> Points:
-    """Named trade-offs in one plane; knee, best Sharpe ratio and dominated points are marked in the first of them."""
+    """Trade-offs in one plane; the first one's knee and best Sharpe ratio are marked."""
     series = []
     first = next(iter(curves.values()))
     floor = _floor(first)
@@ -193,12 +185,12 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
 
 
 def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
-    """What is marked in a curve: words, where, look."""
+    """What is marked in a curve: label, index, style."""
     return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
 
 
 def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
-    """A panel that shows every point, and bars as far as the points stay apart: of two or three seeds some are very wide."""
+    """A panel that fits every point and cuts long bars: with two or three seeds some are very wide."""
     ranges = []
     for axis, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
         values = np.array([value for spots in series for value in getattr(spots, axis)])
@@ -218,7 +210,7 @@ def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
     for (name, curve), style in zip(curves.items(), STYLES, strict=False):
         points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
         series.append(spots_of(name, points, style, _price(name), steps=True))
-    title = "Steps: how rewards differ from one to the next"
+    title = "Spread of single rewards"
     return framed(series, "standard deviation of a step's reward", title=title)
 
 
@@ -234,7 +226,7 @@ def spots_of(
     joined: bool = False,
     steps: bool = False,
 ) -> Spots:
-    """Points over the spread of the return, or of a step's reward; beside each is its price, if that has a name."""
+    """Points over the spread of the return, or of a step's reward; labels are prices, if they have a name."""
     across = [_across(p, steps) for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
     return Spots(

@@ -1,166 +1,195 @@
-"""A training as a table, a figure and files."""
+"""What `vpac train` shows and writes: of tabular and linear learners, and of the PPO family."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vpac.files import write_bytes
 from vpac.interruption import held
-from vpac.lab.kinds.tabular import Training
-from vpac.lab.report.style import CORRECTED, INK, MUTED, PUBLISHED, figure_style, save_figure
-from vpac.risk.intervals import mean_interval, not_negative
-from vpac.tabular.agents import Learner
-from vpac.typing import FloatArray
+from vpac.lab.report.chart import Chart, Line, Lines, Panel, Reference, Table, finite
+from vpac.lab.report.draw import write
+from vpac.lab.report.results import over_runs
 
-__all__ = ["as_dict", "table", "write"]
+if TYPE_CHECKING:
+    from vpac.deep.ppo import PPO
+    from vpac.lab.kinds.tabular import Training
+    from vpac.risk.budget import BudgetReport
 
-
-def as_dict(training: Training) -> dict[str, Any]:
-    """The outcome as plain data; numbers that are not known become null."""
-
-    def known(value: float) -> float | None:
-        return value if np.isfinite(value) else None
-
-    first = training.learners[0]
-    final = {
-        name: {"mean": known(interval.estimate), "low": known(interval.low), "high": known(interval.high)}
-        for name, interval in training.final().items()
-    }
-    return {
-        "algorithm": type(first).__name__, "env": first.environment.name, "runs": len(training.learners),
-        "episodes": first.episodes, "policy": training.policy if training.curves else "training",
-        "options": first.options.as_dict(), "diverged": [str(error) for error in training.diverged], **final,
-        **({"budget": [report.as_dict() for report in training.budgets]} if training.budgets else {}),
-    }  # fmt: skip
+POINTS = 100
+"""Points of the curve of returns, each an average over as many episodes."""
+SHOWN = {
+    "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
+    "return_mean": "mean discounted return", "return_variance": "variance of it", "length_mean": "steps of an episode",
+    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+}  # fmt: skip
+"""The numbers of the last iteration of the PPO family that are shown at the end."""
 
 
-def table(training: Training) -> Any:
-    """The outcome for the terminal."""
-    from rich.table import Table
+@dataclass(frozen=True)
+class TabularTraining:
+    """Several runs of a tabular or linear learner."""
 
-    first, runs = training.learners[0], len(training.learners)
-    shown = Table(
-        title=f"{type(first).__name__} on {first.environment.name}: {runs} × {first.episodes} episodes", title_justify="left"
-    )
-    shown.add_column(f"{training.policy} policy at the end" if training.curves else "last tenth of the episodes")
-    shown.add_column("over runs", justify="right")
-    shown.add_column("95 % interval", justify="right")
-    for name, interval in training.final().items():
-        known = np.isfinite(interval.low)
-        ends = f"{interval.low:.5g} … {interval.high:.5g}" if known else "needs two runs"
-        shown.add_row(f"{name} of the return", f"{interval.estimate:.5g}", ends)
-    return shown
+    training: Training
+    """The learners, and what was measured."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """The outcome; unknown numbers are None."""
+        training, first = self.training, self.training.learners[0]
+        final = {
+            name: finite({"mean": interval.estimate, "low": interval.low, "high": interval.high})
+            for name, interval in training.final().items()
+        }
+        return {
+            "algorithm": type(first).__name__, "env": first.environment.name, "runs": len(training.learners),
+            "episodes": first.episodes, "policy": training.policy if training.curves else "training",
+            "options": first.options.as_dict(), "diverged": [str(error) for error in training.diverged], **final,
+            **({"budget": [report.as_dict() for report in training.budgets]} if training.budgets else {}),
+        }  # fmt: skip
 
-def write(training: Training, folder: Path) -> list[Path]:
-    """`returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`; removes those of an earlier
-    training that this one does not replace.
+    def tables(self) -> list[Table]:
+        """Mean and variance of the final policies."""
+        training, first = self.training, self.training.learners[0]
+        what = f"{training.policy} policy at the end" if training.curves else "last tenth of the episodes"
+        rows = []
+        for name, interval in training.final().items():
+            ends = f"{interval.low:.5g} … {interval.high:.5g}" if np.isfinite(interval.low) else "needs two runs"
+            rows.append((f"{name} of the return", f"{interval.estimate:.5g}", ends))
+        title = f"{type(first).__name__} on {first.environment.name}: {len(training.learners)} × {first.episodes} episodes"
+        return [Table.of((what, "over runs", "95 % interval"), rows, title)]
 
-    Off-policy, `returns.parquet` also says of each episode what the ratios did: its `effective` share of steps and its
-    `clipped` mass (see `History`).
-    """
-    import polars as pl
+    def charts(self) -> list[Chart]:
+        """The learning curve, and mean and variance of the measured policy, with 95 % intervals over runs."""
+        training, first = self.training, self.training.learners[0]
+        returns = np.stack([learner.returns for learner in training.learners])
+        width = max(1, returns.shape[1] // POINTS)
+        smooth = returns[:, : returns.shape[1] // width * width].reshape(len(returns), -1, width).mean(axis=-1)
+        episodes = (np.arange(smooth.shape[1]) + 1) * width
+        panels: list[Panel] = [Lines([band(episodes, smooth, "return", 6)], "episodes", "return", "return of episodes")]
+        limit = [Reference(report.budget.variance, "budget") for report in training.budgets[:1]]
+        for style, name in enumerate(("mean", "variance") if training.curves else ()):
+            curves = training.curves or ()
+            line = band(curves[0].episodes, np.stack([getattr(curve, name) for curve in curves]), name, style)
+            title = f"{name}, {training.policy} policy, exact" if first.environment.mdp else name
+            panels.append(Lines([line], "episodes", name, title, references=limit if name == "variance" else []))
+        if training.budgets:
+            lines = [Line("", learner.prices.at, learner.prices.psi, style=0) for learner in training.learners]
+            panels.append(Lines(lines, "episodes", "ψ (1/reward)", "the price that holds the budget"))
+        runs = f"{len(returns)} run{'s' * (len(returns) != 1)}"
+        foot = "Bands are 95 % intervals over runs." if len(returns) > 1 else "One run; no intervals."
+        title = f"{type(first).__name__} on {first.environment.name}, {runs}"
+        return [Chart("training", title, foot, panels, columns=len(panels), foot=foot)]
 
-    _remove_stale(training, folder)
-    paths = []
-    returns = pl.concat(
-        [
-            pl.DataFrame(
-                {
-                    "run": np.full(learner.episodes, number),
-                    "episode": np.arange(learner.episodes),
-                    "return": learner.returns,
-                    "length": learner.history.lengths,
-                    **_ratios(learner),
-                }
-            )
-            for number, learner in enumerate(training.learners)
-        ]
-    )
-    paths.append(write_bytes(folder / "returns.parquet", _parquet(returns)))
-    if training.curves:
-        curves = pl.concat(
-            [
-                pl.DataFrame(
-                    {"run": np.full(len(c.mean), n), "episode": c.episodes, "mean": c.mean, "variance": c.variance}
-                )
+    def write(self, folder: Path) -> None:
+        """Write `returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`, and remove files of
+        an earlier training that this one does not replace.
+
+        Off-policy, `returns.parquet` also has each episode's importance ratios: its `effective` share of steps and its
+        `clipped` mass (see `History`).
+        """
+        training = self.training
+        self._remove_stale(folder)
+        returns = []
+        for number, learner in enumerate(training.learners):
+            history = learner.history
+            ratios = {} if learner.settings.on_policy else {"effective": history.effective, "clipped": history.clipped}
+            returns.append({"run": np.full(learner.episodes, number), "episode": np.arange(learner.episodes),
+                            "return": learner.returns, "length": history.lengths, **ratios})  # fmt: skip
+        write_bytes(folder / "returns.parquet", _parquet(returns))
+        if training.curves:
+            curves = [
+                {"run": np.full(len(c.mean), n), "episode": c.episodes, "mean": c.mean, "variance": c.variance}
                 for n, c in enumerate(training.curves)
             ]
-        )
-        paths.append(write_bytes(folder / "curves.parquet", _parquet(curves)))
-    paths += [learner.save(folder / f"run-{number}") for number, learner in enumerate(training.learners)]
-    with figure_style() as plt:
-        paths.append(save_figure(_draw(plt, training), folder / "training.png"))
-    return paths
+            write_bytes(folder / "curves.parquet", _parquet(curves))
+        for number, learner in enumerate(training.learners):
+            learner.save(folder / f"run-{number}")
+        write(self.charts()[0], folder, ("png",))
+
+    def _remove_stale(self, folder: Path) -> None:
+        if not self.training.curves:
+            (folder / "curves.parquet").unlink(missing_ok=True)
+        for old in folder.glob("run-*"):
+            number = old.name.removeprefix("run-")
+            if number.isdecimal() and int(number) >= len(self.training.learners) and not old.is_symlink():
+                for name in ("agent.json", "weights.safetensors"):
+                    (old / name).unlink(missing_ok=True)
+                if not any(old.iterdir()):  # other files are not ours to remove
+                    old.rmdir()
 
 
 @held()
-def _parquet(frame: Any) -> bytes:
-    """In memory, so that its size is known before it is written."""
+def _parquet(tables: list[dict[str, Any]]) -> bytes:
+    """The tables below one another, in memory, so that their size is known before they are written."""
+    import polars as pl
+
     file = io.BytesIO()
-    frame.write_parquet(file)
+    pl.concat([pl.DataFrame(table) for table in tables]).write_parquet(file)
     return file.getvalue()
 
 
-def _remove_stale(training: Training, folder: Path) -> None:
-    if not training.curves:
-        (folder / "curves.parquet").unlink(missing_ok=True)
-    for old in folder.glob("run-*"):
-        number = old.name.removeprefix("run-")
-        if number.isdecimal() and int(number) >= len(training.learners) and not old.is_symlink():
-            for name in ("agent.json", "weights.safetensors"):
-                (old / name).unlink(missing_ok=True)
-            if not any(old.iterdir()):  # nothing of somebody else's
-                old.rmdir()
+def band(x: Any, rows: Any, quantity: str, style: int) -> Line:
+    """The mean over runs [runs, points] with its 95 % interval."""
+    found = [over_runs(column, quantity) for column in rows.T]
+    ends = ([i.low for i in found], [i.high for i in found]) if len(rows) > 1 else (None, None)
+    return Line("", x, [i.estimate for i in found], *ends, style=style)
 
 
-def _ratios(learner: Learner) -> dict[str, FloatArray]:
-    history = learner.history
-    return {} if learner.settings.on_policy else {"effective": history.effective, "clipped": history.clipped}
+@dataclass(frozen=True)
+class DeepTraining:
+    """A training of the PPO family."""
 
+    agent: PPO
+    """What was trained."""
+    budget: BudgetReport | None = None
+    """Whether it holds its budget."""
 
-def _draw(plt: Any, training: Training) -> Any:
-    """The learning curve, and mean and variance of the measured policy, with 95 % intervals over runs."""
-    panels = (3 if training.curves else 1) + bool(training.budgets)
-    figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 3.4), layout="constrained", squeeze=False)
-    returns = np.stack([learner.returns for learner in training.learners])
-    width = max(1, returns.shape[1] // 100)
-    smooth = returns[:, : returns.shape[1] // width * width].reshape(len(returns), -1, width).mean(axis=-1)
-    _band(axes[0, 0], (np.arange(smooth.shape[1]) + 1) * width, smooth, MUTED)
-    axes[0, 0].set_title("return of episodes")
-    if training.curves:
-        episodes = training.curves[0].episodes
-        for axis, name, colour in ((axes[0, 1], "mean", CORRECTED), (axes[0, 2], "variance", PUBLISHED)):
-            rows = np.stack([getattr(curve, name) for curve in training.curves])
-            _band(axis, episodes, rows, colour, cut=name == "variance")
-            axis.set_title(f"{name}, {training.policy} policy, exact" if training.learners[0].environment.mdp else name)
-    if training.budgets:
-        if training.curves:
-            axes[0, 2].axhline(training.budgets[0].budget.variance, color=INK, linestyle="--", label="budget")
-            axes[0, 2].legend()
-        _price(axes[0, -1], training)
-    for axis in axes.flat:
-        axis.set_xlabel("episodes")
-    first = training.learners[0]
-    figure.suptitle(
-        f"{type(first).__name__} on {first.environment.name}, {len(returns)} runs", x=0.01, ha="left", fontweight="bold"
-    )
-    return figure
+    def as_dict(self) -> dict[str, Any]:
+        """The outcome; unknown numbers are None."""
+        agent, last = self.agent, self.agent.history[-1]
+        return {
+            "algorithm": type(agent).__name__, "env": agent.environments.name, "timesteps": agent.timesteps,
+            "episodes": agent.episodes, "seed": agent.seed, "options": agent.options.as_dict(),
+            **{name: finite(last[name]) for name in SHOWN if name in last},
+            **({} if self.budget is None else {"budget": self.budget.as_dict()}),
+        }  # fmt: skip
 
+    def tables(self) -> list[Table]:
+        """The last iteration's numbers."""
+        agent, last = self.agent, self.agent.history[-1]
+        rows = [(words, f"{last[name]:.5g}") for name, words in SHOWN.items() if name in last]
+        title = f"{type(agent).__name__} on {agent.environments.name}: {agent.timesteps:,} steps"
+        return [Table.of(("at the end of training", ""), rows, title)]
 
-def _price(axis: Any, training: Training) -> None:
-    """The way of the multiplier in each run."""
-    for learner in training.learners:
-        axis.plot(learner.prices.at, learner.prices.psi, color=CORRECTED, linewidth=0.8, alpha=0.7)
-    axis.set_title("the price ψ that holds the budget (1/reward)")
+    def charts(self) -> list[Chart]:
+        """Scores, the variance of the return, the calibration of its critic, and the price that holds a budget."""
+        agent, last = self.agent, self.agent.history[-1]
 
+        def column(name: str) -> Any:
+            return np.array([row[name] for row in agent.history])
 
-def _band(axis: Any, x: Any, rows: Any, colour: str, cut: bool = False) -> None:
-    """Mean and 95 % interval over runs; `cut` at 0, if they cannot be below it."""
-    intervals = [not_negative(mean_interval(column)) if cut else mean_interval(column) for column in rows.T]
-    axis.plot(x, [i.estimate for i in intervals], color=colour)
-    axis.fill_between(x, [i.low for i in intervals], [i.high for i in intervals], color=colour, alpha=0.2, linewidth=0)
+        def panel(lines: list[Line], y_label: str, title: str, references: tuple[Reference, ...] = ()) -> Lines:
+            return Lines(lines, "steps", y_label, title, references=references)
+
+        steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
+        # files of earlier versions have one discount only
+        priced = Line("", steps, column("priced_variance" if "priced_variance" in last else "return_variance"))
+        limit = agent.holder and agent.holder.budget
+        budget = (Reference(limit.variance, f"budget: {limit.in_words}"),) if limit else ()
+        what = "scores" if agent.variance_gamma == 1.0 else "discounted returns"
+        panels: list[Panel] = [
+            panel([Line("", steps, score, score - spread, score + spread)], "score", "score of recent episodes"),
+            panel([priced], "variance", f"variance of recent {what}", budget),
+        ]
+        if "measured_variance" in last:
+            lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
+            panels.append(panel(lines, "variance", "variance of the return ahead: the critic's calibration"))
+        if limit:
+            prices = Line("", steps, agent.prices.psi)
+            panels.append(panel([prices], "ψ (1/reward)", "the price that holds the budget"))
+        foot = "Recent: the last 100 episodes of training. The band is one standard deviation."
+        return [Chart("training", f"{type(agent).__name__} on {agent.environments.name}", foot, panels, foot=foot)]

@@ -12,8 +12,6 @@ from vpac.errors import UserError
 from vpac.files import write_atomically, write_bytes
 from vpac.lab.kinds.watching import Shot
 
-__all__ = ["Pace", "film_kind", "pace", "write_film"]
-
 FASTEST = {".gif": 100.0 / 3.0, ".mp4": 60.0}
 """Pictures per second that viewers of each kind of file can show."""
 SLOWEST = 1.0

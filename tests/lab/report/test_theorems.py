@@ -85,7 +85,7 @@ def test_the_documented_table_is_the_one_that_is_computed():
     from vpac.lab.experiments.theorems import SEED
     from vpac.lab.kinds.theorems import try_world
 
-    page = (Path(__file__).parents[2] / "docs" / "corrections.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "corrections.md").read_text(encoding="utf-8")
     seeds = np.random.SeedSequence(SEED).spawn(len(WORLDS))
     for world, seed in zip(WORLDS, seeds, strict=True):
         if world.name in ("catch-up", "frozen lake", "random, quiet"):

@@ -1,0 +1,166 @@
+"""The exact mean–variance frontier of a finite process: a chart, and the page's slider over its policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.maps import EIGHT_MOVES
+from vpac.lab.kinds.task import process_of
+from vpac.lab.report.chart import Arrow, Chart, Points, Spots, Table
+from vpac.lab.report.results import Results, check_named
+from vpac.oracle.frontier import Frontier
+from vpac.oracle.moments import evaluate
+from vpac.typing import FloatArray
+
+APART = 0.15
+"""Minimal distance of labelled points, as a share of the axes."""
+
+
+@dataclass(frozen=True)
+class ExplorerPoint:
+    """The best policy at one price of variance, exactly."""
+
+    psi: float
+    """The price of variance."""
+    mean: float
+    """Mean of the return."""
+    variance: float
+    """Variance of the return."""
+    sharpe: float
+    """Mean over standard deviation."""
+    actions: Sequence[int]
+    """The most likely action of each cell, row by row; −1 where there is none."""
+    cell_variance: Sequence[float]
+    """Variance of the return from each cell, row by row; NaN at walls."""
+    visitation: Sequence[float]
+    """How often each cell is visited, row by row; NaN at walls."""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A world whose best policies are shown by a slider over prices of variance."""
+
+    rows: int
+    """Rows of the map."""
+    columns: int
+    """Columns of the map."""
+    walls: Sequence[bool]
+    """Whether each cell is a wall, row by row."""
+    frozen: Sequence[bool]
+    """Whether each cell is frozen, row by row."""
+    goal: tuple[int, int]
+    """The row and column of the goal."""
+    points: Sequence[ExplorerPoint]
+    """The policies, prices ascending."""
+    moves: Sequence[tuple[int, int]] = ((-1, 0), (1, 0), (0, -1), (0, 1))
+    """Rows down and columns right of each action: up, down, left, right in our worlds."""
+    title: str = "Four rooms: what a price on variance does"
+    """Its heading."""
+    about: str = ""
+    """What is shown; an empty line begins a new paragraph."""
+
+    def __post_init__(self) -> None:
+        cells = self.rows * self.columns
+        lists = {"walls": self.walls, "frozen": self.frozen}
+        for point in self.points:
+            for name in ("actions", "cell_variance", "visitation"):
+                lists[f"{name} at ψ = {point.psi:g}"] = getattr(point, name)
+        for name, values in lists.items():
+            if len(values) != cells:
+                raise ValueError(f"explorer: {name} has {len(values)} cells, expected {cells}")
+        if not self.points:
+            raise ValueError("explorer: no points")
+
+    def table(self) -> Table:
+        """The points without their maps."""
+        rows = [(p.psi, p.mean, p.variance, math.sqrt(max(p.variance, 0.0)), p.sharpe) for p in self.points]
+        return Table.of(("ψ", "mean", "variance", "standard deviation", "Sharpe ratio"), rows, self.title)
+
+
+def explore(mdp: FiniteMDP, found: Frontier, gamma: float, about: str = "") -> Explorer:
+    """Every policy of a frontier, with its exact variance and visitation by cell."""
+    layout = mdp.layout
+    if layout is None or not set(mdp.action_names) <= set(EIGHT_MOVES):
+        raise ValueError("only worlds with a map, and moves for actions, can be explored")
+
+    def by_cell(values: FloatArray) -> list[float]:
+        return [float(value) for value in layout.fill(np.where(mdp.terminal, np.nan, values)).ravel()]
+
+    points = []
+    for psi, policy in zip(found.psis, found.policies, strict=True):
+        moments = evaluate(mdp, policy, gamma)
+        mean, variance = float(moments.mean), float(moments.variance_of(found.variance_of))
+        actions = np.nan_to_num(by_cell(policy.argmax(axis=-1)), nan=-1.0)
+        points.append(
+            ExplorerPoint(
+                float(psi), mean, variance, mean / variance**0.5 if variance > 0.0 else math.inf,
+                [int(action) for action in actions], by_cell(moments.variance), by_cell(moments.visitation),
+            )
+        )  # fmt: skip
+    row, column = layout.position[mdp.goal][0].tolist()
+    walls, frozen = (layout.state < 0).ravel().tolist(), (layout.letters == "f").ravel().tolist()
+    moves = [EIGHT_MOVES[name] for name in mdp.action_names]
+    return Explorer(*layout.letters.shape, walls, frozen, (row, column), points, moves, about=about)
+
+
+def policy_arrows(mdp: FiniteMDP, policy: FloatArray) -> list[Arrow]:
+    """The likeliest action of each state as an arrow, unless all are equally likely; none if actions are not moves."""
+    if mdp.layout is None or not set(mdp.action_names) <= set(EIGHT_MOVES):
+        return []
+    arrows = []
+    for state in np.flatnonzero(~mdp.terminal & (np.ptp(policy, axis=-1) > 1e-9)):
+        row, column = (int(x) for x in mdp.layout.position[state])
+        action = int(np.argmax(policy[state]))
+        arrows.append(Arrow(row, column, *EIGHT_MOVES[mdp.action_names[action]], float(policy[state, action])))
+    return arrows
+
+
+class ExactFrontier:
+    """The stored frontier of a study of kind "frontier"."""
+
+    def __init__(self, results: Results) -> None:
+        self.study = results.study
+        self.record = results.records[results.arms[0].label][0]
+        metrics = self.record.metrics()
+        psis, means, variances = (metrics[name].to_numpy() for name in ("psi", "mean", "variance"))
+        self.found = Frontier(psis, means, variances, self.record.policy()["policies"], "return")
+
+    def tables(self) -> list[Table]:
+        """None: the chart's data has all numbers."""
+        return []
+
+    def charts(self) -> list[Chart]:
+        """Mean against variance, a point for each price."""
+        found = self.found
+        spots = Spots("oracle", found.variances, found.means, names=self._labels(), joined=True, style="oracle")
+        return [
+            Chart(
+                self.study.experiment.name.replace("/", "-"), "The exact mean–variance frontier",
+                "The best stationary policy found for each price ψ: mean against variance of the return.",
+                [Points([spots], "variance of the return", "mean return")],
+            )
+        ]  # fmt: skip
+
+    def _labels(self) -> list[str]:
+        """Prices beside points that are far enough from the last labelled one."""
+        points = np.stack([v / (np.ptp(v) or 1.0) for v in (self.found.variances, self.found.means)], axis=1)
+        labels, last = [], np.full(2, np.inf)
+        for psi, point in zip(self.found.psis, points, strict=True):
+            apart = not np.abs(point - last).max() < APART
+            labels.append(f"ψ = {psi:g}" if apart else "")
+            last = point if apart else last
+        return labels
+
+    def explorer(self) -> Explorer:
+        """The frontier's policies, for the slider."""
+        task = self.record.run.task
+        check_named(self.record.run)
+        about = (
+            "Every policy is the best that the oracle finds at its price; all numbers are exact, nothing is sampled."
+        )
+        return explore(process_of(task), self.found, float(task["settings"]["gamma"]), about)
