@@ -26,7 +26,7 @@ from vpac.lab.report.chart import (
     Trajectory,
 )
 from vpac.lab.report.document import ClaimRow, Document, Estimate, Failure, Section
-from vpac.lab.report.frontier import explore, policy_arrows
+from vpac.lab.report.explorer import explore, policy_arrows
 from vpac.oracle import Frontier, evaluate, greedy, optimal_policy
 
 GAMMA = 0.99
@@ -164,7 +164,7 @@ def explorer():
     means, variances = (np.array([float(getattr(m, name)) for m in moments]) for name in ("mean", "total_variance"))
     found = Frontier(psis, means, variances, policies, "return")
     about = "Drag the slider: each position is another price of variance, and the policy is evaluated exactly."
-    return explore(mdp, found, GAMMA, "Four rooms: what a price on variance does", about)
+    return explore(mdp, found, GAMMA, about)
 
 
 def claims() -> list[ClaimRow]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from vpac.cli.arguments import Discount, Elsewhere, Folder, at_price
-from vpac.cli.output import as_rich, say, show
+from vpac.cli.output import say, show_summary
 from vpac.errors import UserError
 
 
@@ -56,7 +56,8 @@ class Evaluate:
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder, write_text
-        from vpac.lab.report import draw, measuring
+        from vpac.lab.report import draw
+        from vpac.lab.report.evaluation import Evaluation
 
         self._check()
         agents = self._agents()
@@ -73,21 +74,17 @@ class Evaluate:
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
         chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
-        compared = measuring.comparisons(chosen, 0.95, self.seed)
         places = {name: _place(env) for name, (_, env) in agents.items()}
-        data = measuring.as_dict(chosen, 0.95, self.levels, compared, sources) | {"environments": places}
-        write_text(folder / "summary.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        draw.write(measuring.chart(chosen), folder)
-        tables = [measuring.measures_table(chosen, 0.95, self.levels)]
-        tables += [measuring.comparison_table(*pair, found) for pair, found in compared.items()]
-        tables += [measuring.sources_table(sources)] if sources else []
-        show(data if self.json else None, *map(as_rich, tables))
-        first = next(iter(chosen.values()))
+        summary = Evaluation(chosen, sources, places, 0.95, self.levels, self.seed)
+        data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_text(folder / "summary.json", data + "\n")
+        draw.write(summary.charts()[0], folder)
+        show_summary(summary, self.json)
         say(
-            f"below the minimum and above the maximum lie at most {100 * first.unseen():.2g} % of episodes each "
+            f"below the minimum and above the maximum lie at most {100 * summary.first.unseen():.2g} % of episodes each "
             "(95 % sure)", quiet=self.json,
         )  # fmt: skip
-        for note in measuring.notes(chosen, sources):
+        for note in summary.notes():
             say(f"note: {note}", quiet=self.json)
         if any(place != places[name] for name in list(places)[:1] for place in places.values()):
             say(

@@ -13,7 +13,7 @@ import tyro
 
 from vpac import algorithms
 from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, again, key_values
-from vpac.cli.output import RunProgress, as_rich, next_step, say, show
+from vpac.cli.output import RunProgress, next_step, say, show_summary
 from vpac.cli.studies import stopping
 from vpac.errors import UserError
 
@@ -72,8 +72,8 @@ class Frontier:
         """Train, measure, draw, advise."""
         from vpac.files import make_folder, write_text
         from vpac.lab.frontier import trace_frontier
-        from vpac.lab.report import draw, trade_off
-        from vpac.lab.report.trade_off import chart
+        from vpac.lab.report import draw
+        from vpac.lab.report.trade_off import TracedFrontier
 
         asked, question = self._asked(), self._question()
         self._check()
@@ -84,12 +84,13 @@ class Frontier:
         total = asked.count * self.seeds * (2 if self.mvpi else 1) + question.solvable()
         with stopping(executor, self.execution.store, command), RunProgress(total, self.json) as bar:
             found = trace_frontier(question, asked, store, executor, bar.tell, mvpi=self.mvpi, command=command)
-        data, tables = trade_off.as_dict(found), trade_off.tables(found)
-        picture = chart(found)
-        draw.write(picture, folder)
-        write_text(folder / "summary.json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        show(data if self.json else None, *map(as_rich, tables))
-        for sentence in [*found.trade_off.advice(), *picture.notes]:
+        summary = TracedFrontier(found)
+        (chart,) = summary.charts()
+        draw.write(chart, folder)
+        data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_text(folder / "summary.json", data + "\n")
+        show_summary(summary, self.json)
+        for sentence in [*found.trade_off.advice(), *chart.notes]:
             say(sentence, quiet=self.json)
         say(f"wrote {folder}", quiet=self.json)
         self._next(found)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vpac.lab.report.chart import Table
+    from vpac.lab.report.chart import Summary, Table
     from vpac.lab.workers.worker import Outcome
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
@@ -50,6 +50,11 @@ def show(data: Any, *tables: Any) -> None:
     console = Plain(markup=False, emoji=False)
     for table in tables:
         console.print(table)
+
+
+def show_summary(summary: Summary, as_json: bool) -> None:
+    """Print a summary as JSON or as tables."""
+    show(summary.as_dict() if as_json else None, *map(as_rich, () if as_json else summary.tables()))
 
 
 def say(text: str, quiet: bool) -> None:
@@ -92,7 +97,7 @@ def as_rich(table: Table) -> Any:
 
     from vpac.lab.report.chart import shown
 
-    made = Shown(title=table.title, title_justify="left")
+    made = Shown(title=table.title, title_justify="left", show_header=any(table.columns))
     for column, heading in enumerate(table.columns):
         words = column == 0 or heading in ("policy", "source")
         whole = any("\N{NO-BREAK SPACE}" in str(row[column]) for row in table.rows)  # rich would break there

@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from vpac.cli.arguments import EnvName, Pairs, key_values
-from vpac.cli.output import say, show
+from vpac.cli.output import say, show_summary
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.typing import FloatArray
@@ -52,8 +52,8 @@ class Solve:
         from vpac.envs.finite_mdp import FiniteMDP
         from vpac.envs.make import make_env
         from vpac.files import make_folder
-        from vpac.lab.report import solution
-        from vpac.lab.report.style import figure_kind
+        from vpac.lab.report.draw import figure_kind, save
+        from vpac.lab.report.solution import Solution
         from vpac.oracle import evaluate
 
         if self.plot:
@@ -66,10 +66,11 @@ class Solve:
             )
         mdp = FiniteMDP.from_gymnasium(make_env(self.env, **arguments))
         moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
-        data = solution.as_dict(moments, self.env, self.policy) if self.json else None
-        show(data, solution.table(moments, self.env, self.policy))
+        summary = Solution(moments, self.env, self.policy)
+        show_summary(summary, self.json)
         if self.plot:
-            say(f"drew {solution.plot(moments, self.env, self.policy, self.plot)}", quiet=self.json)
+            save(summary.charts()[0], self.plot)
+            say(f"drew {self.plot}", quiet=self.json)
         return 0
 
 

@@ -16,7 +16,7 @@ import tyro
 from vpac import algorithms
 from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, flat, key_values, read_value
-from vpac.cli.output import next_step, refuse, say, show
+from vpac.cli.output import next_step, refuse, say, show_summary
 from vpac.errors import UserError
 from vpac.interruption import patient, stop_if_asked
 
@@ -230,7 +230,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     """Train all runs, write and show them; 2 if one diverged."""
     from vpac.files import hold
     from vpac.lab.kinds.tabular import train
-    from vpac.lab.report import training as report
+    from vpac.lab.report.training import TabularTraining
     from vpac.progress import Bar
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
@@ -242,8 +242,9 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
         result = train(
             kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.tell, **settings
         )  # fmt: skip
-        report.write(result, folder)
-    show(report.as_dict(result) if verb.json else None, report.table(result))
+        summary = TabularTraining(result)
+        summary.write(folder)
+    show_summary(summary, verb.json)
     for budget in result.budgets:
         say(budget.words, quiet=verb.json)
     say(f"wrote {folder}", quiet=verb.json)
@@ -255,7 +256,8 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> int:
     """Train from the beginning, or continue from the last checkpoint; then save, draw and show."""
     from vpac.evaluation.measure import budget_report
-    from vpac.lab.report import deep_training as report
+    from vpac.lab.report.draw import write
+    from vpac.lab.report.training import DeepTraining
 
     if verb.ppo.resume is None:
         _refuse_run(folder)
@@ -269,11 +271,11 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
         usual = agent.span[1] - agent.span[0]
     _learn(agent, usual if verb.ppo.steps is None else verb.ppo.steps, folder, verb.json)
     agent.save(folder)
-    report.write(agent, folder)
+    write(DeepTraining(agent).charts()[0], folder, ("png",))
     held = None
     if agent.holder is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
-    show(report.as_dict(agent, held) if verb.json else None, report.table(agent))
+    show_summary(DeepTraining(agent, held), verb.json)
     if held is not None:
         say(held.words, quiet=verb.json)
     say(f"wrote {folder}", quiet=verb.json)

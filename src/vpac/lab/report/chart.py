@@ -158,8 +158,8 @@ class Line:
         if len(self.x) <= most:
             return self
         kept = _spaced(len(self.x), most)
-        fields = {name: getattr(self, name) for name in ("x", "y", "low", "high")}
-        return replace(self, **{name: values and [values[k] for k in kept] for name, values in fields.items()})
+        x, y, low, high = (v and [v[k] for k in kept] for v in (self.x, self.y, self.low, self.high))
+        return replace(self, x=x, y=y, low=low, high=high)
 
 
 @dataclass(frozen=True)

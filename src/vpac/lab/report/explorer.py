@@ -103,9 +103,10 @@ def explore(mdp: FiniteMDP, found: Frontier, gamma: float, about: str = "") -> E
             )
         )  # fmt: skip
     row, column = layout.position[mdp.goal][0].tolist()
+    rows, columns = layout.letters.shape
     walls, frozen = (layout.state < 0).ravel().tolist(), (layout.letters == "f").ravel().tolist()
     moves = [EIGHT_MOVES[name] for name in mdp.action_names]
-    return Explorer(*layout.letters.shape, walls, frozen, (row, column), points, moves, about=about)
+    return Explorer(rows, columns, walls, frozen, (row, column), points, moves, about=about)
 
 
 def policy_arrows(mdp: FiniteMDP, policy: FloatArray) -> list[Arrow]:

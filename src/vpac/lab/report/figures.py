@@ -162,7 +162,7 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     for shown in figure.shows or ("mean", "variance"):
         measured = [arm for arm in arms if shown in results.columns(arm.label)]
         found = [(arm, results.curve(arm.label, shown)) for arm in measured]
-        lines = [Line(arm.label, c.x, c.mean, *c.band(), style=looks[arm.label]) for arm, c in found]
+        lines = [curve.line(arm.label, looks[arm.label]) for arm, curve in found]
         x_label = label_of(found[-1][1].x_name) if found else "episodes"
         paper = [
             Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in measured if shown in arm.paper

@@ -325,9 +325,9 @@ def _plane_figure(plane: Plane) -> Figure:
         data += _path(path.label, list(path.points), path.style, position)
     if plane.goal is not None:
         (x, y), d = plane.goal, plane.goal_distance
-        path = f"M{x + d:g},{y:g}L{x:g},{y + d:g}L{x - d:g},{y:g}L{x:g},{y - d:g}Z"
+        diamond = f"M{x + d:g},{y:g}L{x:g},{y + d:g}L{x - d:g},{y:g}L{x:g},{y - d:g}Z"
         layout["shapes"].append(
-            {"type": "path", "path": path, "fillcolor": "var(--goal)", "line": {"color": "var(--ink)", "width": 1}}
+            {"type": "path", "path": diamond, "fillcolor": "var(--goal)", "line": {"color": "var(--ink)", "width": 1}}
         )
         inward = [d / 3 * float(np.sign(0.5 - value)) for value in (x, y)]
         layout["annotations"].append(_letter("G", x + inward[0], y + inward[1]))

@@ -11,6 +11,7 @@ import numpy as np
 from vpac.envs.make import is_named_by_user
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm
+from vpac.lab.report.chart import Line, Style
 from vpac.lab.report.document import Failure
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import METRICS, Damaged, Newer, Record, Store, columns_of, many
@@ -58,7 +59,7 @@ def over_runs(values: FloatArray, quantity: str) -> Interval:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ArmCurve:
     """A quantity along the runs of an arm."""
 
     quantity: str
@@ -81,6 +82,11 @@ class Curve:
         half = student_quantile(0.95, self.count - 1) * self.deviation / np.sqrt(self.count)
         low = self.mean - half
         return np.maximum(low, 0.0) if never_negative(self.quantity) else low, self.mean + half
+
+    def line(self, label: str, style: Style = None) -> Line:
+        """The curve and its band."""
+        low, high = self.band()
+        return Line(label, self.x, self.mean, low, high, style)
 
 
 @dataclass(frozen=True)
@@ -119,13 +125,13 @@ class Results:
         """What was measured along the runs of an arm."""
         return list(self.first(label).columns[1:])
 
-    def curve(self, label: str, column: str) -> Curve:
+    def curve(self, label: str, column: str) -> ArmCurve:
         """A column of the metrics along the runs of an arm."""
         first = self.first(label)
         if label not in self._moments:
             self._moments[label] = moments_over_runs(self.records[label], first.width * len(first))
         found, x = self._moments[label], first.columns[0]
-        return Curve(column, first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
+        return ArmCurve(column, first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
 
     def first(self, label: str) -> Any:
         """The metrics of an arm's first run; the first column says where they were measured."""

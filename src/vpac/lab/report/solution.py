@@ -51,7 +51,7 @@ class Solution:
         found = {
             name: getattr(moments, name) for name in ("mean", "total_variance", "std", "sharpe", "goal_probability")
         }
-        found |= {f"{name}_variance": moments.variance_of(name) for name in ("state", "action")}  # type: ignore[arg-type]
+        found |= {f"{name}_variance": moments.variance_of(name) for name in ("state", "action")}
         found["steps"] = moments.visits[~moments.mdp.terminal].sum()
         return {name: float(found[name]) for name in ROWS}
 
@@ -74,11 +74,10 @@ class Solution:
         """Maps of value, variance and visitation; arrows are the most likely actions."""
         moments, mdp = self.moments, self.moments.mdp
         layout = mdp.layout or GridMap.strip(mdp.n_states)
-        goals = [] if mdp.layout is None else np.argwhere(layout.letters == "g").tolist()
-        starts = [] if mdp.layout is None else np.argwhere(layout.letters == "s").tolist()
+        goal, start = (_only(layout, letter) for letter in "gs")
         dark = np.nan_to_num(layout.fill(np.where(mdp.terminal, 1.0, 0.0)), nan=1.0) > 0.0
-        if goals:
-            dark[tuple(goals[0])] = False
+        if goal:
+            dark[goal] = False
         marked = {name: layout.letters == letter for letter, name in REGIONS.items()}
         regions = [Region(name, cells) for name, cells in marked.items() if cells.any()]
         panels = []
@@ -87,11 +86,16 @@ class Solution:
             panels.append(
                 Grid(
                     dark, layout.fill(np.where(mdp.terminal | ~np.isfinite(values), np.nan, values)), "", title, regions,
-                    tuple(goals[0]) if goals else None, tuple(starts[0]) if len(starts) == 1 else None,
-                    policy_arrows(mdp, moments.policy) if name == "value" else [], colours=colours,
+                    goal, start, policy_arrows(mdp, moments.policy) if name == "value" else [], colours=colours,
                 )
             )  # fmt: skip
         rows, columns = layout.letters.shape
         foot = f"{self._setting}: mean {float(moments.mean):.4g}, variance {float(moments.total_variance):.4g}"
         caption = "Arrows are the most likely actions; walls and terminal states are dark."
         return [Chart("solution", self.env, caption, panels, columns=1 if columns > 2 * rows else 3, foot=foot)]
+
+
+def _only(layout: GridMap, letter: str) -> tuple[int, int] | None:
+    """The row and column of the only cell with this letter."""
+    cells = np.argwhere(layout.letters == letter).tolist()
+    return (cells[0][0], cells[0][1]) if len(cells) == 1 else None

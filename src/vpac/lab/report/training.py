@@ -59,7 +59,9 @@ class TabularTraining:
         for name, interval in training.final().items():
             ends = f"{interval.low:.5g} … {interval.high:.5g}" if np.isfinite(interval.low) else "needs two runs"
             rows.append((f"{name} of the return", f"{interval.estimate:.5g}", ends))
-        title = f"{type(first).__name__} on {first.environment.name}: {len(training.learners)} × {first.episodes} episodes"
+        title = (
+            f"{type(first).__name__} on {first.environment.name}: {len(training.learners)} × {first.episodes} episodes"
+        )
         return [Table.of((what, "over runs", "95 % interval"), rows, title)]
 
     def charts(self) -> list[Chart]:
@@ -135,8 +137,8 @@ def _parquet(tables: list[dict[str, Any]]) -> bytes:
 def band(x: Any, rows: Any, quantity: str, style: int) -> Line:
     """The mean over runs [runs, points] with its 95 % interval."""
     found = [over_runs(column, quantity) for column in rows.T]
-    ends = ([i.low for i in found], [i.high for i in found]) if len(rows) > 1 else (None, None)
-    return Line("", x, [i.estimate for i in found], *ends, style=style)
+    low, high = ([i.low for i in found], [i.high for i in found]) if len(rows) > 1 else (None, None)
+    return Line("", x, [i.estimate for i in found], low, high, style)
 
 
 @dataclass(frozen=True)
