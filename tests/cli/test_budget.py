@@ -6,22 +6,19 @@ import numpy as np
 import pytest
 
 from cli.test_cli import run
+from vpac.lab.report import draw
 from vpac.lab.report import training as report
-from vpac.lab.report.style import save_figure
 from vpac.tabular import VPAC
 
 
 def test_a_budget_of_a_tabular_learner(capsys, tmp_path, monkeypatch):
     drawn = []
 
-    def save(figure, path):
-        variance, price = figure.axes[2:]
-        drawn.append(
-            ([list(line.get_ydata()) for line in variance.lines][-1], [line.get_ydata() for line in price.lines])
-        )
-        return save_figure(figure, path)
+    def write(chart, *where):
+        drawn.append(chart)
+        return draw.write(chart, *where)
 
-    monkeypatch.setattr(report, "save_figure", save)
+    monkeypatch.setattr(report, "write", write)
     arguments = ["train", "vpac", "vpac/CatchUp-v0", "--episodes", 60, "--runs", 2, "--gamma", 0.95, "--max-std", 3]
     code, text, err = run(capsys, *arguments, "--wait", 20, "--json", "--out", tmp_path / "x")
     assert code == 0
@@ -34,10 +31,10 @@ def test_a_budget_of_a_tabular_learner(capsys, tmp_path, monkeypatch):
     learner = VPAC.load(tmp_path / "x" / "run-0")
     assert len(learner.prices.at) == 3
     assert learner.psi == found["budget"][0]["psi"] > 0.0
-    limit, paths = drawn[0]
-    assert limit == [9.0, 9.0]
-    assert len(paths) == 2
-    assert np.array_equal(paths[0], learner.prices.psi)
+    variance, price = drawn[0].panels[2:]
+    assert [mark.value for mark in variance.references] == [9.0]
+    assert len(price.series) == 2
+    assert np.array_equal(price.series[0].y, learner.prices.psi)
     assert (tmp_path / "x" / "training.png").stat().st_size > 0
     code, text, _ = run(capsys, *arguments, "--out", tmp_path / "x")
     assert code == 0

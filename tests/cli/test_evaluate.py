@@ -196,10 +196,11 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
 
 
 def test_the_picture_of_policies_that_hardly_vary(tmp_path):
-    from vpac.lab.report import draw, measuring
+    from vpac.lab.report import draw
+    from vpac.lab.report.evaluation import Evaluation
 
     flat = ReturnSample(np.ones(20), np.ones(20), np.ones(20, int), np.ones(20, bool), 0.9)
-    chart = measuring.chart({"flat": flat, "_other $": flat})
+    chart = Evaluation({"flat": flat, "_other $": flat}).charts()[0]
     (path,) = draw.write(chart, tmp_path, ("png",))
     assert path.stat().st_size > 5000
     density = chart.panels[0].series[0]
@@ -209,21 +210,22 @@ def test_the_picture_of_policies_that_hardly_vary(tmp_path):
 
 def test_the_picture_says_whose_returns_it_shows(tmp_path):
     """It travels alone: title, how many episodes, mean and spread are in it, and no name of the legend leaves it."""
-    from vpac.lab.report import draw, measuring
-    from vpac.lab.report.style import figure_style
+    from vpac.lab.report import draw
+    from vpac.lab.report.draw import figure_style
+    from vpac.lab.report.evaluation import Evaluation
 
     x = np.array([-1.0, 0.0, 1.0, 2.0] * 250)
     about = {"env": "Shop-v0", "deterministic": True}
     one = ReturnSample(x, 2.0 * x, np.ones(1000, int), np.ones(1000, bool), 0.9, about)
-    chart = measuring.chart({"careful": one.undiscounted})
+    chart = Evaluation({"careful": one.undiscounted}).charts()[0]
     assert chart.title == "Returns of careful: 1,000 episodes, mean 1, std 2.24"
     assert chart.foot.startswith(
-        "In Shop-v0. Rewards added up without discount, the most preferred actions. A narrow hill"
+        "In Shop-v0. Rewards added up without discount, the most preferred actions. A narrow peak"
     )
     assert all(panel.x_label and panel.y_label for panel in chart.panels)
-    several = measuring.chart({f"a policy with quite a long name, number {n}": one for n in range(5)})
+    several = Evaluation({f"a policy with quite a long name, number {n}": one for n in range(5)}).charts()[0]
     assert several.title == "Returns of 5 policies, 1,000 episodes each"
-    assert measuring.chart({"a": one, "b": one}).title == "Returns of a and b, 1,000 episodes each"
+    assert Evaluation({"a": one, "b": one}).charts()[0].title == "Returns of a and b, 1,000 episodes each"
     with figure_style() as plt:
         figure = draw.draw(plt, several, alone=True)
         assert several.title in figure.get_suptitle()
@@ -235,11 +237,11 @@ def test_the_picture_says_whose_returns_it_shows(tmp_path):
 
 def test_no_density_where_no_episode_ended():
     """Exponential returns begin at 0 with their highest density: it is not smeared out, and all of it is there."""
-    from vpac.lab.report import measuring
+    from vpac.lab.report.evaluation import Evaluation
 
     x = np.sort(np.random.default_rng(0).exponential(size=2000))
     sample = ReturnSample(x, x, np.ones(2000, int), np.ones(2000, bool), 0.9)
-    density = measuring.chart({"a": sample}).panels[0].series[0]
+    density = Evaluation({"a": sample}).charts()[0].panels[0].series[0]
     assert density.x[0] == x[0]
     assert density.x[-1] <= x[-1]
     assert np.trapezoid(density.y, density.x) == pytest.approx(1.0, abs=0.01)
@@ -249,7 +251,7 @@ def test_no_density_where_no_episode_ended():
 
 def test_words_of_a_comparison():
     """Said of whom it is likelier, and never surer than the numbers are."""
-    from vpac.lab.report.measuring import comparison_table
+    from vpac.lab.report.evaluation import comparison_table
     from vpac.risk import compare_samples
 
     rng = np.random.default_rng(0)
@@ -263,6 +265,6 @@ def test_words_of_a_comparison():
     better = ReturnSample(calm.returns + 50.0, calm.returns, calm.lengths, calm.terminated, 0.9)
     rows = dict(comparison_table("a", "b", compare_samples(better, calm)).rows)
     assert rows["an episode of A beats one of B"].startswith("1 (0.93")
-    assert rows["whoever likes more prefers"].startswith("A (so in resamples: A 100")
+    assert rows["preference (first-order dominance)"].startswith("A (so in resamples: A 100")
     same = dict(comparison_table("a", "b", compare_samples(calm, calm)).rows)
     assert same["A varies less than B"] == "50.0 % sure"

@@ -10,12 +10,9 @@ import time
 from operator import neg
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tiny import little
-from vpac.lab.report import results
-from vpac.lab.report.results import spread_of
 from vpac.lab.store import index, readers, store
 from vpac.lab.store.readers import Ahead, Crew, _serve
 from vpac.lab.store.store import Damaged, Store
@@ -108,10 +105,9 @@ def runs(tmp_path, pair, monkeypatch):
     made = Store(tmp_path)
     carry_out_studies([plan(little(runs=3))], made, Serial())
     monkeypatch.setattr(readers, "CHUNK", 2)
-    monkeypatch.setattr(results, "TABLES", 2)
-    for module in (store, results, index):
+    for module in (store, index):
         monkeypatch.setattr(module, "MANY", 2)
-    for module in (readers, results, index):
+    for module in (readers, index):
         monkeypatch.setattr(module, "crew", lambda: pair)
     return made
 
@@ -137,27 +133,6 @@ def test_damage_is_found_by_whoever_asks_and_the_rest_is_read(runs):
     with pytest.raises(Damaged, match=r"policy\.safetensors is not what was written"):
         there.read(names[1])
     assert [there.read(name).run.name for name in names if name != names[1]] == [n for n in names if n != names[1]]
-
-
-def test_curves_are_the_same_to_the_last_bit_whoever_reads_them(runs, monkeypatch):
-    records = [runs.read(name) for name in runs.names()]
-    far = spread_of(records, 10)
-    asked = []
-    monkeypatch.setattr(results, "MANY", 10**9)
-    monkeypatch.setattr(results, "_there", asked.append)
-    near = spread_of(records, 10)
-    assert asked == []
-    assert far.count == near.count == len(records) > 2
-    for name in near.mean:
-        np.testing.assert_array_equal(far.mean[name], near.mean[name])
-        np.testing.assert_array_equal(far.squares[name], near.squares[name])
-
-
-def test_a_damaged_table_is_named_by_whoever_asked_for_the_curve(runs):
-    records = [runs.read(name) for name in runs.names()]
-    (runs.root / "runs" / records[-1].run.name / "metrics.parquet").unlink()
-    with pytest.raises(Damaged, match=r"metrics\.parquet is missing"):
-        spread_of(records, 10)
 
 
 def test_the_index_is_the_same_whoever_reads_the_records(runs, monkeypatch):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from vpac.errors import UserError
-from vpac.lab.report import measuring
+from vpac.lab.report.evaluation import Evaluation
 from vpac.risk import MEASURES, Interval, ReturnSample, metrics
 from vpac.risk import intervals as heavy
 from vpac.risk.sample import carriers
@@ -288,6 +288,6 @@ def test_a_note_where_the_tail_is_too_heavy_and_only_there():
     assert noted(rng.pareto(3.0, size=(200, 1000))) > 0.6
     heavy_one = sample_of(np.append(np.zeros(99), -50.0))
     assert "rests on about 1 of 100 episodes" in heavy_one.table()
-    data = measuring.as_dict({"a": heavy_one}, 0.95, (0.05,), {}, {})
+    data = Evaluation({"a": heavy_one}).as_dict()
     assert data["policies"]["a"]["notes"] == list(heavy_one.notes()) != []
-    assert measuring.notes({"a": heavy_one, "b": SAMPLE}, {}) == [f"a: {heavy_one.notes()[0]}"]
+    assert Evaluation({"a": heavy_one, "b": SAMPLE}).notes() == [f"a: {heavy_one.notes()[0]}"]

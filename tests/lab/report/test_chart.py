@@ -26,22 +26,20 @@ from vpac.lab.report.chart import (
     Trajectory,
     shown,
 )
-from vpac.lab.report.draw import draw, static_svg, write
-from vpac.lab.report.frontier import policy_arrows
+from vpac.lab.report.draw import draw, figure_style, static_svg, write
+from vpac.lab.report.explorer import policy_arrows
 from vpac.lab.report.geometry import (
     along,
     arrow_strokes,
-    beneath,
+    covered,
     hatching,
     outline,
-    overlap,
     place_labels,
     rectangle_hatching,
     sorted_arrows,
 )
 from vpac.lab.report.interactive import figures, legend
-from vpac.lab.report.style import DARK, LIGHT, MARKERS, NAMES, SCALES, figure_style, look
-from vpac.lab.report.words import count_lines, thinned
+from vpac.lab.report.style import DARK, LIGHT, MARKERS, NAMES, look
 from vpac.oracle import evaluate
 
 EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)
@@ -219,19 +217,10 @@ def test_interactive_numbers_are_the_charts():
 def test_long_curves_are_thinned():
     x = np.arange(5000)
     long = chart(Lines([Line("a", x, 2 * x, x, 3 * x)]), Grid([[False]]))
-    low, high, curve = figures(thinned(long, 600))[0]["data"]
+    low, high, curve = figures(long.thinned(600))[0]["data"]
     assert len(curve["x"]) == len(low["y"]) == len(high["y"]) == 600
     assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (0.0, 4999.0, 9998.0)
     assert len(long.table().rows) == 5001
-    assert count_lines(long) == 1
-
-
-def test_colour_scales_are_matplotlibs():
-    import matplotlib as mpl
-    from matplotlib.colors import to_hex
-
-    for name, colours in SCALES.items():
-        assert [to_hex(mpl.colormaps[name](k / 10)) for k in range(11)] == list(colours)
 
 
 def test_strange_numbers_are_drawn_without_warnings(tmp_path):
@@ -259,6 +248,10 @@ def test_the_explorer_is_the_oracles():
         assert cells[tuple(mdp.layout.position[state])] == moments.variance[state]
     assert np.isnan(cells[found.goal])
     assert np.array(found.walls).sum() == found.rows * found.columns - mdp.n_states
+
+
+def overlap(one, other):
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def test_words_keep_out_of_each_others_way():
@@ -305,7 +298,7 @@ def test_bars_that_leave_the_panel_end_in_an_arrow():
 def test_a_point_upon_another_is_a_ring_around_it():
     one, other = Spots("one", [0.0, 10.0], [0.0, 5.0]), Spots("other", [10.01, 0.0], [5.0, 2.0])
     panel = Points([one, other, Spots("mark", [10.0], [5.0])])
-    assert beneath(panel) == [[0, 0], [1, 0], [2]]
+    assert covered(panel) == [[0, 0], [1, 0], [2]]
     with figure_style() as plt:
         drawn = [line for line in draw(plt, chart(panel)).axes[0].lines if line.get_marker() in ("o", "s", "^")]
     size = {(line.get_marker(), line.get_markerfacecolor() == "none"): line.get_markersize() for line in drawn}

@@ -5,13 +5,12 @@ import pytest
 
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import FINAL
-from vpac.lab.report.build import document_of
+from vpac.lab.report.build import document_of, section_of
 from vpac.lab.report.chart import Lines, Points
 from vpac.lab.report.draw import static_svg
 from vpac.lab.report.figures import chart_of
 from vpac.lab.report.page import render
 from vpac.lab.report.results import read_results
-from vpac.lab.report.sections import section_of
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan, studies

@@ -13,11 +13,11 @@ import pytest
 
 import demo
 from vpac.errors import UserError
+from vpac.lab.report import page as pages
 from vpac.lab.report.chart import Chart, Line, Lines
-from vpac.lab.report.document import Document, Estimate, Explorer, ExplorerPoint, Section
-from vpac.lab.report.page import render, write_page, writing
-from vpac.lab.report.page.views import duration
-from vpac.lab.report.page.writing import as_json
+from vpac.lab.report.document import Document, Estimate, Section
+from vpac.lab.report.explorer import Explorer, ExplorerPoint
+from vpac.lab.report.page import as_json, duration, render, write_page
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_the_file_is_written_whole_and_below_its_limit(tmp_path, monkeypatch):
     path = write_page(demo.document(), tmp_path / "report")
     assert path == tmp_path / "report" / "index.html"
     assert path.stat().st_size < 8_000_000
-    monkeypatch.setattr(writing, "MOST_BYTES", 1_000_000)
-    with pytest.raises(UserError, match=r"the page has \d\.\d MB, at most 1 are allowed; heaviest: four-rooms"):
+    monkeypatch.setattr(pages, "MOST_BYTES", 1_000_000)
+    with pytest.raises(UserError, match=r"the page has \d\.\d MB, at most 1 are allowed; largest: four-rooms"):
         write_page(demo.document(), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

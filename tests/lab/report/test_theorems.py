@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from vpac.cli.output import as_rich
 from vpac.lab.experiments.theorems import FORMULAS, WORLDS
 from vpac.lab.kinds.theorems import Verdict
-from vpac.lab.report import theorems
+from vpac.lab.report.theorems import Theorems
 
 
 def made_up():
@@ -29,13 +30,15 @@ def made_up():
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("theorems")
-    return folder, theorems.write(list(made_up()), folder)
+    Theorems(made_up()).write(folder)
+    return folder
 
 
 def test_files_and_their_contents(written):
-    verdicts, (folder, paths) = list(made_up()), written
-    assert sorted(p.name for p in folder.iterdir()) == sorted(p.name for p in paths)
-    assert {p.suffix for p in paths} == {".json", ".md", ".csv", ".png", ".svg", ".pdf"}
+    verdicts, folder = list(made_up()), written
+    assert {p.name for p in folder.iterdir()} == {
+        f"theorems.{kind}" for kind in ("json", "md", "csv", "png", "svg", "pdf")
+    }
     data = json.loads((folder / "theorems.json").read_text())
     assert len(data["verdicts"]) == len(verdicts)
     rows = list(csv.DictReader(io.StringIO((folder / "theorems.csv").read_text())))
@@ -48,20 +51,22 @@ def test_files_and_their_contents(written):
 
 
 def test_drawing_twice_gives_the_same_bytes(written, tmp_path):
-    for a, b in zip(written[1], theorems.write(list(made_up()), tmp_path), strict=True):
-        assert a.read_bytes() == b.read_bytes(), a.name
+    Theorems(made_up()).write(tmp_path)
+    for path in written.iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
 
 
 def test_a_partial_success_is_said_so():
     verdicts = [v for v in made_up() if v.formula == "vaac"]
     verdicts[0] = Verdict("four rooms", "vaac", "published", (1e-15,), (1.0,))
     (vaac,) = (f for f in FORMULAS if f.key == "vaac")
-    assert theorems.summary(vaac, verdicts) == "holds in 1 of 9 worlds; corrected: holds in every world"
+    assert Theorems(verdicts).summary(vaac) == "holds in 1 of 9 worlds; corrected: holds in every world"
 
 
 def test_the_table_fits_the_terminal():
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(theorems.table(list(made_up())))
+    for table in Theorems(made_up()).tables():
+        console.print(as_rich(table))
     text = console.export_text()
     assert "Theorem 4" in text
     assert max(map(len, text.splitlines())) <= 80
@@ -69,12 +74,12 @@ def test_the_table_fits_the_terminal():
 
 def test_they_are_written_again_only_when_they_change(written, tmp_path):
     verdicts = list(made_up())
-    shutil.copytree(written[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(before) == 6
-    theorems.update(verdicts, tmp_path)
+    Theorems(verdicts).write(tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-    theorems.update(verdicts[1:], tmp_path)
+    Theorems(verdicts[1:]).write(tmp_path)
     assert (tmp_path / "theorems.json").stat().st_mtime_ns != before["theorems.json"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vpac.cli.output import as_rich
 from vpac.lab.frontier import Found, Question
-from vpac.lab.report.trade_off import chart, tables
+from vpac.lab.report.trade_off import TracedFrontier
 from vpac.risk import FrontierPoint, Interval, TradeOff
 
 WORLD = "vpac/RiskyShortcut-v0"
@@ -23,8 +23,13 @@ def found(*points, seeds=3, outsider=None):
     return Found(Question(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
 
 
+def chart_of(frontier):
+    (chart,) = TracedFrontier(frontier).charts()
+    return chart
+
+
 def test_the_axes_make_room_for_bars_as_far_as_points_stay_apart():
-    (panel,) = chart(found(point(0.0, 10.0, 5.0, (2.0, 1.0)), point(0.1, 6.0, 3.0, (1.0, 50.0)))).panels
+    (panel,) = chart_of(found(point(0.0, 10.0, 5.0, (2.0, 1.0)), point(0.1, 6.0, 3.0, (1.0, 50.0)))).panels
     assert panel.y_range == (pytest.approx(5.0 - 0.4), pytest.approx(12.0 + 0.4))  # both bars, and a little more
     assert panel.x_range == (pytest.approx(2.0 - 0.2), pytest.approx(6.0 + 0.2))  # half of the points' spread at most
 
@@ -32,22 +37,22 @@ def test_the_axes_make_room_for_bars_as_far_as_points_stay_apart():
 def test_every_point_has_its_price():
     mvpi = TradeOff((point(0.0, 10.0, 5.0, step=1.0), point(0.5, 5.0, 3.0, step=0.5)))
     ours = (point(0.0, 10.0, 5.0, step=1.0), point(0.1, 9.99, 4.99, step=1.0), point(0.2, 8.0, 5.0, step=0.9))
-    for panel in chart(found(*ours, outsider=mvpi)).panels:
+    for panel in chart_of(found(*ours, outsider=mvpi)).panels:
         words = [name for spots in panel.series for name in spots.names]
         assert sorted(words) == ["λ = 0", "λ = 0.5", "ψ = 0", "ψ = 0.1", "ψ = 0.2"]
 
 
 def test_the_figure_names_the_environment_and_its_bars():
     both = (point(0.0, 10.0, 5.0), point(0.1, 6.0, 3.0))
-    drawn = chart(found(*both))
+    drawn = chart_of(found(*both))
     assert drawn.title == f"{WORLD}: mean against spread"
     assert "95 % intervals over 3 seeds" in drawn.foot
     assert "60 episodes" in drawn.foot
-    assert "over the episodes" in chart(found(*both, seeds=1)).foot
+    assert "over the episodes" in chart_of(found(*both, seeds=1)).foot
 
 
 def test_more_spread_is_added_and_numbers_keep_their_sign_of_percent(capsys):
-    (table,) = tables(found(point(0.0, 10.0, 5.0), point(0.1, 9.0, 5.3), point(0.2, 8.0, 2.0)))
+    (table,) = TracedFrontier(found(point(0.0, 10.0, 5.0), point(0.1, 9.0, 5.3), point(0.2, 8.0, 2.0))).tables()
     said = [row[4].replace("\N{NO-BREAK SPACE}", "_") for row in table.rows]
     assert said == ["keeps 100_%\nremoves 0_%", "keeps 90_%\nadds 6_%", "keeps 80_%\nremoves 60_%"]
     from rich.console import Console

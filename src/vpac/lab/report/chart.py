@@ -46,11 +46,8 @@ class Table:
     """Columns with names and rows of cells."""
 
     columns: tuple[str, ...]
-    """The names of the columns."""
     rows: tuple[tuple[Cell, ...], ...]
-    """The cells, row by row."""
     title: str = ""
-    """What the table shows."""
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -123,9 +120,7 @@ class Reference:
     """A dashed line across a panel, such as a number from the paper."""
 
     value: float
-    """Its position."""
     label: str
-    """What it means."""
     axis: Literal["x", "y"] = "y"
     """The axis of `value`: "y" draws a horizontal line."""
     style: Style = None
@@ -137,17 +132,13 @@ class Line:
     """A curve, with a band around it if `low` and `high` are given."""
 
     label: str
-    """Its name in the legend; the same name in several panels is one entry."""
+    """Its entry in the legend, which is shared by panels."""
     x: Any
-    """Where it was measured."""
     y: Any
     """What was measured; NaN leaves a gap."""
     low: Any = None
-    """The band's lower edge."""
     high: Any = None
-    """The band's upper edge."""
     style: Style = None
-    """Its style."""
 
     def __post_init__(self) -> None:
         _keep_numbers(self, self.label, "x", ("y", "low", "high"))
@@ -164,28 +155,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Spots:
-    """A series of points with intervals."""
+    """A series of points, with intervals from `low` to `high` and, where x is numeric, from `x_low` to `x_high`."""
 
     label: str
-    """Its name in the legend."""
     x: Any
     """Numbers, or the names of categories."""
     y: Any
-    """What was measured."""
     low: Any = None
-    """The lower ends of the intervals of y."""
     high: Any = None
-    """The upper ends of the intervals of y."""
     x_low: Any = None
-    """The lower ends of the intervals of x, if x is numeric."""
     x_high: Any = None
-    """The upper ends of the intervals of x, if x is numeric."""
     names: Sequence[str] = ()
     """A label beside each point, such as "ψ = 0.01"; empty ones are left out."""
     joined: bool = False
     """Whether a line joins the points in the order given."""
     style: Style = None
-    """Its style."""
 
     def __post_init__(self) -> None:
         if self.categorical:
@@ -210,23 +194,15 @@ class Axes:
     """Series over a pair of axes."""
 
     series: Sequence[Any]
-    """What is drawn."""
     x_label: str = ""
-    """The name of the x axis."""
     y_label: str = ""
-    """The name of the y axis."""
     title: str = ""
-    """The panel's title."""
     x_log: bool = False
-    """Whether the x axis is logarithmic."""
     y_log: bool = False
-    """Whether the y axis is logarithmic."""
     references: Sequence[Reference] = ()
-    """Values to compare with."""
     x_range: tuple[float, float] | None = None
-    """The ends of the x axis; None fits the data."""
     y_range: tuple[float, float] | None = None
-    """The ends of the y axis; None fits the data."""
+    """The ends of the axes; None fits the data."""
     sideways: bool = False
     """Categories from top to bottom and y to the right: for long names."""
 
@@ -267,16 +243,12 @@ class Points(Axes):
 
 @dataclass(frozen=True)
 class Arrow:
-    """An action of the policy in a cell."""
+    """An action of the policy in a cell: (0, 0) is at the top left, and down = −1 goes up."""
 
     row: int
-    """The cell's row, 0 at the top."""
     column: int
-    """The cell's column, 0 at the left."""
     down: float
-    """Rows that the move goes down; −1 is up."""
     right: float
-    """Columns that it goes to the right; −1 is left."""
     weight: float = 1.0
     """Its probability: the arrow's length."""
 
@@ -296,11 +268,9 @@ class Trajectory:
     """The path of an episode."""
 
     label: str
-    """Whose path it is."""
     points: Any
     """(row, column) pairs on a grid, (x, y) pairs on the plane; fractions are allowed."""
     style: Style = None
-    """Its style."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple((float(a), float(b)) for a, b in self.points))
@@ -311,27 +281,19 @@ class Grid:
     """A grid world from above, row 0 at the top."""
 
     walls: Any
-    """bool[rows, columns]."""
     values: Any = None
     """A number per cell, [rows, columns]; NaN where there is none."""
     value_label: str = ""
     """What the colour means."""
     title: str = ""
-    """The panel's title."""
     regions: Sequence[Region] = ()
-    """Cells to mark."""
     goal: tuple[int, int] | None = None
-    """The row and column of the goal."""
     start: tuple[int, int] | None = None
-    """The row and column of the start."""
     arrows: Sequence[Arrow] = ()
-    """The policy."""
     trajectories: Sequence[Trajectory] = ()
-    """Paths to draw over the map."""
     low: float | None = None
-    """The lower end of the colour scale; None takes the smallest value."""
     high: float | None = None
-    """The upper end of the colour scale; None takes the largest value."""
+    """The ends of the colour scale; None takes the smallest and the largest value."""
     colours: str = "viridis"
     """The colour scale, as matplotlib calls it."""
 
@@ -391,13 +353,9 @@ class Rectangle:
     label: str
     """What it is, such as "puddle"."""
     left: float
-    """Its smallest x."""
     bottom: float
-    """Its smallest y."""
     right: float
-    """Its largest x."""
     top: float
-    """Its largest y."""
 
 
 @dataclass(frozen=True)
@@ -405,13 +363,9 @@ class Plane:
     """The unit square, origin at the bottom left, with paths in it."""
 
     trajectories: Sequence[Trajectory]
-    """The paths, as (x, y) points."""
     title: str = ""
-    """The panel's title."""
     regions: Sequence[Rectangle] = ()
-    """Parts to mark."""
     goal: tuple[float, float] | None = None
-    """The position of the goal."""
     goal_distance: float = 0.1
     """Points within this distance of the goal, |Δx| + |Δy|, are the goal."""
 
@@ -435,11 +389,8 @@ class Chart:
     name: str
     """A file name without suffix: small letters, digits and hyphens."""
     title: str
-    """What the figure shows, in a few words."""
     caption: str
-    """How to read it."""
     panels: Sequence[Panel]
-    """What is drawn, from left to right and from top to bottom."""
     notes: Sequence[str] = ()
     """Remarks below the caption, such as what was left out."""
     columns: int | None = None

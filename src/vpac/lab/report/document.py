@@ -24,15 +24,12 @@ class Estimate:
     """A measured number with its 95 % interval."""
 
     value: float
-    """The estimate."""
     low: float = math.nan
     """The interval's lower end; NaN if there is none, because the number is exact or there is one run."""
     high: float = math.nan
-    """The interval's upper end."""
     unit: str = ""
     """Its unit, such as "%"; written after the number."""
     form: str = ".3g"
-    """Its format specification."""
 
     def text(self) -> str:
         """The number, for readers."""
@@ -58,13 +55,11 @@ class ClaimRow:
     experiment: str
     """The experiment that tests it, for readers."""
     sentence: str
-    """The claim in words."""
     paper_number: str
     """The paper's number; empty if it gives none."""
     ours: Estimate | None
     """Our number; None if there is none yet."""
     verdict: Verdict
-    """Whether the sentence holds."""
     explanation: str
     """What was compared, and the reason of the verdict."""
     command: str
@@ -72,7 +67,6 @@ class ClaimRow:
     anchor: str = ""
     """The name of the section that shows the details."""
     group: str = "The claims"
-    """The heading above it."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +76,9 @@ class Section:
     name: str
     """Its name in links: small letters, digits and hyphens."""
     title: str
-    """Its heading."""
     about: str
     """What was done and what came out; an empty line begins a new paragraph."""
     charts: Sequence[Chart] = ()
-    """Its figures."""
     tables: Sequence[Table] = ()
     """Tables that are shown at once, such as final numbers."""
     settings: Table | None = None
@@ -94,7 +86,6 @@ class Section:
     provenance: Mapping[str, Cell] = field(default_factory=dict)
     """Runs, seeds, versions, machine, commit."""
     wall_seconds: float | None = None
-    """How long it took."""
     command: str = ""
     """The command that reruns it."""
 
@@ -110,11 +101,8 @@ class Failure:
     """A run that failed, or something else that cannot be shown."""
 
     run: str
-    """Its name."""
     message: str
-    """The error, in one line."""
     trace: str = ""
-    """The traceback."""
     command: str = ""
     """The command that tries it again."""
 
@@ -130,17 +118,11 @@ class Document:
     """The whole page."""
 
     title: str
-    """Its heading."""
     subtitle: str
-    """A sentence below it."""
     made: str
-    """When it was made, as text."""
     claims: Sequence[ClaimRow] = ()
-    """The paper's claims, judged."""
     sections: Sequence[Section] = ()
-    """The experiments."""
     failures: Sequence[Failure] = ()
-    """Runs that failed."""
     explorer: Explorer | None = None
     """The slider over prices, if there is one."""
     versions: Mapping[str, str] = field(default_factory=dict)

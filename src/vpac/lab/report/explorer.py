@@ -26,19 +26,14 @@ class ExplorerPoint:
     """The best policy at one price of variance, exactly."""
 
     psi: float
-    """The price of variance."""
     mean: float
-    """Mean of the return."""
     variance: float
-    """Variance of the return."""
     sharpe: float
-    """Mean over standard deviation."""
     actions: Sequence[int]
     """The most likely action of each cell, row by row; −1 where there is none."""
     cell_variance: Sequence[float]
-    """Variance of the return from each cell, row by row; NaN at walls."""
     visitation: Sequence[float]
-    """How often each cell is visited, row by row; NaN at walls."""
+    """Variance of the return from each cell, and how often it is visited, row by row; NaN at walls."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +41,16 @@ class Explorer:
     """A world whose best policies are shown by a slider over prices of variance."""
 
     rows: int
-    """Rows of the map."""
     columns: int
-    """Columns of the map."""
     walls: Sequence[bool]
-    """Whether each cell is a wall, row by row."""
     frozen: Sequence[bool]
-    """Whether each cell is frozen, row by row."""
+    """Whether each cell is a wall, and whether it is frozen, row by row."""
     goal: tuple[int, int]
-    """The row and column of the goal."""
     points: Sequence[ExplorerPoint]
     """The policies, prices ascending."""
     moves: Sequence[tuple[int, int]] = ((-1, 0), (1, 0), (0, -1), (0, 1))
     """Rows down and columns right of each action: up, down, left, right in our worlds."""
     title: str = "Four rooms: what a price on variance does"
-    """Its heading."""
     about: str = ""
     """What is shown; an empty line begins a new paragraph."""
 

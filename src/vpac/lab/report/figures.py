@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.report.behaviour import map_panels, plane_panels
 from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table
 from vpac.lab.report.document import Failure, why
 from vpac.lab.report.judge import winner
+from vpac.lab.report.policy_maps import map_panels, plane_panels
 from vpac.lab.report.results import Results, label_of, over_runs
 from vpac.lab.report.style import LIGHT, NAMES
 from vpac.lab.store.place import Unreadable

@@ -65,13 +65,11 @@ class ArmCurve:
     quantity: str
     """What was measured."""
     x: FloatArray
-    """Where it was measured."""
     mean: FloatArray
     """Over runs, at each point."""
     deviation: FloatArray
     """Standard deviation over runs, at each point."""
     count: int
-    """How many runs."""
     x_name: str
     """The column of `x`."""
 
@@ -94,7 +92,6 @@ class Results:
     """A study and its runs."""
 
     study: Study
-    """What was run."""
     records: dict[str, list[Record]]
     """The finished runs of each arm, by its label."""
     failures: list[Failure] = field(default_factory=list)
@@ -215,7 +212,6 @@ class RunMoments:
     """Mean and variance of columns over runs, at each point."""
 
     count: int = 0
-    """Runs so far."""
     mean: dict[str, FloatArray] = field(default_factory=dict)
     """Of each column."""
     squares: dict[str, FloatArray] = field(default_factory=dict)

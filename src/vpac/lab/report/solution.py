@@ -35,11 +35,8 @@ class Solution:
     """The exact moments of a policy in an environment."""
 
     moments: Moments
-    """Of the return."""
     env: str
-    """The name of the environment."""
     policy: str
-    """The name of the policy."""
 
     @property
     def _setting(self) -> str:

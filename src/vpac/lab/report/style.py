@@ -26,18 +26,13 @@ DASHES = (
 
 @dataclass(frozen=True)
 class Look:
-    """The style of one series."""
+    """A series' index in the palettes, its `marker` and `line` for matplotlib, its `symbol` and `dash` for Plotly."""
 
     number: int
-    """Its index in the palettes."""
     marker: str
-    """Its marker, as matplotlib names it."""
     symbol: str
-    """Its marker, as Plotly names it."""
     line: str | tuple[float, tuple[float, ...]]
-    """Its dash, as matplotlib describes it."""
     dash: str
-    """Its dash, as Plotly describes it."""
 
     @property
     def colour(self) -> str:

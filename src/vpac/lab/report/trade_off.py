@@ -31,7 +31,6 @@ class TracedFrontier:
     """A frontier that was trained, and MVPI's beside it if it was asked for."""
 
     found: Found
-    """Its points."""
 
     def tables(self) -> list[Table]:
         """A row for each price; MVPI has a table of its own."""

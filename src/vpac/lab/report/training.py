@@ -35,7 +35,6 @@ class TabularTraining:
     """Several runs of a tabular or linear learner."""
 
     training: Training
-    """The learners, and what was measured."""
 
     def as_dict(self) -> dict[str, Any]:
         """The outcome; unknown numbers are None."""
@@ -146,7 +145,6 @@ class DeepTraining:
     """A training of the PPO family."""
 
     agent: PPO
-    """What was trained."""
     budget: BudgetReport | None = None
     """Whether it holds its budget."""
 

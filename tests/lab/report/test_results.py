@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tiny import little
 from vpac.errors import UserError
 from vpac.lab.kinds.tabular import Training
 from vpac.lab.report import results
-from vpac.lab.report import training as shown_training
-from vpac.lab.report.results import Curve, Spread, spread_of
-from vpac.lab.report.words import band_of, over_runs
-from vpac.lab.store.store import as_parquet, columns_of
+from vpac.lab.report.results import ArmCurve, RunMoments, moments_over_runs, over_runs
+from vpac.lab.report.training import band
+from vpac.lab.store.store import Damaged, Store, as_parquet, columns_of
+from vpac.lab.workers.pool import Serial
+from vpac.lab.workers.study import carry_out_studies, plan
 
 
 def tables(count: int, points: int = 5):
@@ -33,7 +36,7 @@ def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeyp
     asked = []
     monkeypatch.setattr(results, "TABLES", at_a_time)
     monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    found = spread_of(runs_with(contents), 10)
+    found = moments_over_runs(runs_with(contents), 10)
     assert max(asked) <= at_a_time
     assert (found.count, sum(asked)) == (7, 7)
     np.testing.assert_allclose(found.mean["mean"], values.mean(axis=0), rtol=1e-13)
@@ -45,13 +48,13 @@ def test_large_tables_are_read_one_by_one(monkeypatch):
     contents, _ = tables(4)
     asked = []
     monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    spread_of(runs_with(contents), results.NUMBERS)
+    moments_over_runs(runs_with(contents), results.NUMBERS)
     assert asked == [1, 1, 1, 1]
 
 
 def test_of_a_single_run_there_is_no_deviation():
     (content,), values = tables(1)
-    found = spread_of(runs_with([content]), 10)
+    found = moments_over_runs(runs_with([content]), 10)
     np.testing.assert_array_equal(found.mean["mean"], values[0])
     assert np.isnan(found.deviation("mean")).all()
 
@@ -65,6 +68,15 @@ def test_tables_that_do_not_fit_together_are_refused():
         columns_of([as_parquet({"x": np.arange(3)}), b"nonsense"])
 
 
+def test_a_damaged_table_is_named(tmp_path):
+    store = Store(tmp_path)
+    carry_out_studies([plan(little(runs=3))], store, Serial())
+    records = [store.read(name) for name in store.names()]
+    (store.root / "runs" / records[-1].run.name / "metrics.parquet").unlink()
+    with pytest.raises(Damaged, match=r"metrics\.parquet is missing"):
+        moments_over_runs(records, 10)
+
+
 def test_columns_that_not_all_runs_have_are_left_out():
     """Runs of one study may come from two versions, of which one measured more."""
     old, new = (
@@ -72,14 +84,14 @@ def test_columns_that_not_all_runs_have_are_left_out():
         as_parquet({"x": [1.0, 2.0], "z": [0.0, 0.0], "y": [3.0, 5.0]}),
     )
     assert set(columns_of([old, new])) == set(columns_of([new, old])) == {"x", "y"}
-    found = Spread()
+    found = RunMoments()
     for table in (old, new, old):
-        found.add(Spread.of(columns_of([table])))
+        found.add(RunMoments.of(columns_of([table])))
     assert set(found.mean) == {"x", "y"}
     np.testing.assert_allclose(found.mean["y"], [5.0 / 3.0, 11.0 / 3.0])
-    found = Spread()
+    found = RunMoments()
     for table in (new, old):
-        found.add(Spread.of(columns_of([table])))
+        found.add(RunMoments.of(columns_of([table])))
     assert set(found.mean) == {"x", "y"}
 
 
@@ -96,12 +108,13 @@ def test_what_cannot_be_negative_has_no_interval_below_zero():
 
 
 def test_bands_of_variances_end_at_zero():
-    curve = Curve(np.arange(2.0), np.array([100.0, 0.0]), np.array([150.0, 0.0]), 3, "episode")
-    low, high = band_of(curve, "variance")
+    curve = ArmCurve("variance", np.arange(2.0), np.array([100.0, 0.0]), np.array([150.0, 0.0]), 3, "episode")
+    low, high = curve.band()
+    other, same = replace(curve, quantity="return").band()
     assert low.tolist() == [0.0, 0.0]
-    assert (high == curve.band()[1]).all()
-    assert band_of(curve, "return")[0][0] < 0.0
-    assert band_of(Curve(curve.x, curve.mean, curve.deviation, 1, "episode"), "variance") == (None, None)
+    assert other[0] < 0.0
+    assert (high == same).all()
+    assert replace(curve, count=1).band() == (None, None)
 
 
 def test_a_training_shows_no_variance_below_zero():
@@ -109,9 +122,6 @@ def test_a_training_shows_no_variance_below_zero():
     final = Training([], curves, "greedy").final()
     assert final["mean"].low < 0.0 == final["variance"].low
     assert final["variance"].high == final["mean"].high
-    drawn = []
-    axis = SimpleNamespace(plot=lambda *_, **__: None, fill_between=lambda x, low, high, **_: drawn.append(low))
-    shown_training._band(axis, np.arange(1), APART[:, None], "red", cut=True)
-    shown_training._band(axis, np.arange(1), APART[:, None], "red")
-    assert drawn[0] == [0.0]
-    assert drawn[1][0] < 0.0
+    drawn = {name: band(np.arange(1), APART[:, None], name, 0) for name in ("mean", "variance")}
+    assert drawn["variance"].low == (0.0,)
+    assert drawn["mean"].low[0] < 0.0
