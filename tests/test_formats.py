@@ -71,14 +71,14 @@ def test_an_agent_goes_on_learning_and_is_saved_again(tmp_path, folder):
     """Its history has rows of then and of now."""
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO
-    from vpac.lab.report.training import DeepTraining
+    from vpac.lab.report.training import DeepTrainingSummary
 
     agent = VPACPPO.load(folder).learn(32)
     agent.save(tmp_path)
     again = VPACPPO.load(tmp_path)
     assert [row["timesteps"] for row in again.history] == [16.0, 32.0, 48.0, 64.0, 80.0]
     assert again.options == agent.options
-    assert len(DeepTraining(again).charts()[0].panels) == 3
+    assert len(DeepTrainingSummary(again).charts()[0].panels) == 3
 
 
 @pytest.mark.parametrize("folder", formats("store"))

@@ -16,7 +16,7 @@ pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.budget import AIM
 from vpac.deep.storage import latest_checkpoint
-from vpac.lab.report.training import DeepTraining
+from vpac.lab.report.training import DeepTrainingSummary
 
 QUICK = {
     "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
@@ -79,7 +79,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
     assert len(agent.prices.at) == 8
     assert agent.prices.psi[0] == 0.0
     assert agent.prices.psi[-1] == agent.psi > 0.0
-    chart = DeepTraining(agent).charts()[0]
+    chart = DeepTrainingSummary(agent).charts()[0]
     assert [reference.value for reference in chart.panels[1].references] == [pytest.approx(0.01)]
     assert np.array_equal(chart.panels[-1].series[0].y, agent.prices.psi)
     named = [(line.label, place) for panel in chart.panels for place, line in enumerate(panel.series) if line.label]

@@ -11,7 +11,7 @@ from vpac import budget_report, evaluate
 
 pytest.importorskip("jax")
 from vpac.deep import VAACPPO, VPACPPO
-from vpac.lab.report.training import DeepTraining
+from vpac.lab.report.training import DeepTrainingSummary
 
 OPTIONS = [
     {},
@@ -38,7 +38,7 @@ def test_the_report_is_of_the_variance_that_is_limited():
     score, discounted = (evaluate(agent, "Pendulum-v1", 20, seed=3, gamma=gamma) for gamma in (1.0, None))
     assert (report.mean.estimate, report.variance.estimate) == (score.mean, score.variance)
     assert score.variance > 4.0 * discounted.variance  # two discounts that are hard to take for one another
-    panel = DeepTraining(agent).charts()[0].panels[1]
+    panel = DeepTrainingSummary(agent).charts()[0].panels[1]
     assert panel.title == "variance of recent scores"
     drawn, scores = panel.series[0].y, [row["score_variance"] for row in agent.history]
     assert np.array_equal(drawn, scores, equal_nan=True)

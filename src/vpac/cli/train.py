@@ -230,7 +230,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     """Train all runs, write and show them; 2 if one diverged."""
     from vpac.files import hold
     from vpac.lab.kinds.tabular import train
-    from vpac.lab.report.training import TabularTraining
+    from vpac.lab.report.training import TrainingSummary
     from vpac.progress import Bar
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
@@ -242,7 +242,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
         result = train(
             kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.tell, **settings
         )  # fmt: skip
-        summary = TabularTraining(result)
+        summary = TrainingSummary(result)
         summary.write(folder)
     show_summary(summary, verb.json)
     for budget in result.budgets:
@@ -257,7 +257,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     """Train from the beginning, or continue from the last checkpoint; then save, draw and show."""
     from vpac.evaluation.measure import budget_report
     from vpac.lab.report.draw import write
-    from vpac.lab.report.training import DeepTraining
+    from vpac.lab.report.training import DeepTrainingSummary
 
     if verb.ppo.resume is None:
         _refuse_run(folder)
@@ -271,11 +271,11 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
         usual = agent.span[1] - agent.span[0]
     _learn(agent, usual if verb.ppo.steps is None else verb.ppo.steps, folder, verb.json)
     agent.save(folder)
-    write(DeepTraining(agent).charts()[0], folder, ("png",))
+    write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None
     if agent.holder is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
-    show_summary(DeepTraining(agent, held), verb.json)
+    show_summary(DeepTrainingSummary(agent, held), verb.json)
     if held is not None:
         say(held.words, quiet=verb.json)
     say(f"wrote {folder}", quiet=verb.json)

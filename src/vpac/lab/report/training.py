@@ -31,7 +31,7 @@ SHOWN = {
 
 
 @dataclass(frozen=True)
-class TabularTraining:
+class TrainingSummary:
     """Several runs of a tabular or linear learner."""
 
     training: Training
@@ -141,7 +141,7 @@ def band(x: Any, rows: Any, quantity: str, style: int) -> Line:
 
 
 @dataclass(frozen=True)
-class DeepTraining:
+class DeepTrainingSummary:
     """A training of the PPO family."""
 
     agent: PPO
