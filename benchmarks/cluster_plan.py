@@ -51,7 +51,7 @@ def measure(store: Path) -> None:
     """What the runs and checkpoints of the PPO family in a store take, by the rows of their curves, and at the most rows."""
     import numpy as np
 
-    from vpac.deep.logs import MOST as MOST_ROWS
+    from vpac.deep.logs import MOST_ROWS
     from vpac.lab.kinds.deep import ROWS
     from vpac.lab.store.store import Store
 

@@ -214,8 +214,8 @@ def width(quick: bool) -> Iterator[Growth]:
         rollout = agent._collect()
 
         def update(agent: Any = agent, rollout: Any = rollout) -> None:
-            agent._update(rollout)
-            agent.brain.finish()
+            agent._improve(rollout, agent._estimate(rollout))
+            agent.updater.finish()
 
         costs.append(1e3 * best(update, 3, time.perf_counter))
     yield Growth(

@@ -134,7 +134,7 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
 def test_a_checkpoint_of_the_future_is_neither_damaged_nor_passed_over(tmp_path):
     pytest.importorskip("jax")
     from vpac.deep import PPO
-    from vpac.deep.storage import latest_checkpoint, write_checkpoint
+    from vpac.deep.checkpoint import latest_checkpoint, write_checkpoint
 
     agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
     for _ in range(2):

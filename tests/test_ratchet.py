@@ -32,7 +32,6 @@ REPEATED_MODULES = {
     "storage",
     "theorems",
     "training",
-    "update",
 }
 """Modules of different packages that are the same idea."""
 REPEATED_CLASSES = {
@@ -41,12 +40,11 @@ REPEATED_CLASSES = {
     "Estimate",
     "Frontier",
     "History",
-    "Holder",
+    "BudgetController",
     "Options",
     "Runs",
     "Spread",
     "Step",
-    "Tape",
     "Trace",
     "World",
 }

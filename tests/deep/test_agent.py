@@ -24,8 +24,8 @@ from vpac.cli import main
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO, NotFinite, load_policy
-from vpac.deep.storage import latest_checkpoint
-from vpac.deep.vector import Loop
+from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.vector import SerialEnvironments
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
 """Iterations of 64 steps."""
@@ -236,17 +236,16 @@ def test_every_way_to_start_episodes_teaches_the_same(mode):
     """Steps that only start an episode do not count; what is bootstrapped at a cut is the last observation."""
     vector = SyncVectorEnv([probes.Countdown] * 4, autoreset_mode=mode)
     agent = PPO(vector, seed=1, reward_scale=1.0, gamma=0.5, **{k: v for k, v in SMALL.items() if k != "envs"})
-    rollouts, lessons = [], []
-    update, improve = agent._update, agent.brain.improve
-    agent._update = lambda rollout: (rollouts.append(rollout), update(rollout))[1]
-    agent.brain.improve = lambda *lesson: (lessons.append(lesson), improve(*lesson))[1]
+    rollouts, estimates = [], []
+    improve = agent._improve
+    agent._improve = lambda rollout, found: (rollouts.append(rollout), estimates.append(found), improve(rollout, found))
     agent.learn(64 * 4)
-    for rollout, (_, scene, _, targets, _) in zip(rollouts, lessons, strict=True):
-        valid = np.asarray(scene.valid) > 0
+    for rollout, (batch, _, _, targets, _) in zip(rollouts, estimates, strict=True):
+        valid = np.asarray(batch.valid) > 0
         assert valid.all() == (mode != AutoresetMode.NEXT_STEP)
         shown = rollout.observations[:-1].argmax(axis=-1)[valid]  # which step of the episode it is, from 0
         np.testing.assert_array_equal(rollout.rewards[valid], shown + 1)
-        np.testing.assert_array_equal((np.asarray(scene.running) == 0)[valid], shown == 6)
+        np.testing.assert_array_equal((np.asarray(batch.running) == 0)[valid], shown == 6)
         assert np.isfinite(np.asarray(targets["value"])).all()
     lengths, scores = {episode.length for episode in agent.recent}, {episode.score for episode in agent.recent}
     assert (lengths, scores) == ({7.0}, {28.0})
@@ -261,7 +260,7 @@ def test_environments_of_every_kind(make):
 
 @pytest.mark.parametrize("what", ["reward", "observation"])
 def test_numbers_that_are_not_finite_stop_the_run_and_keep_the_checkpoint(what, tmp_path):
-    agent = PPO(Loop([probes.Breaks(what, 70) for _ in range(SMALL["envs"])], "Breaks"), **SMALL)
+    agent = PPO(SerialEnvironments([probes.Breaks(what, 70) for _ in range(SMALL["envs"])], "Breaks"), **SMALL)
     with pytest.raises(NotFinite, match=f"the {what} of environment 0 .* is not finite at step"):
         agent.learn(10_000, checkpoints=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["00000003"]
@@ -330,7 +329,7 @@ def test_every_option_is_read():
 def test_discrete_observations_stay_zeros_and_a_one():
     """Normalised, a rare state would be a huge number; and their default rate is a higher one."""
     tables, vectors = (PPO(env, seed=0, **SMALL).learn(128) for env in ("FrozenLake-v1", "CartPole-v1"))
-    assert (tables.seen.count, vectors.seen.count > 0) == (0.0, True)
+    assert (tables.observation_moments.count, vectors.observation_moments.count > 0) == (0.0, True)
     np.testing.assert_array_equal(tables.policy().normalise(np.eye(16)), np.eye(16))
     rates = [agent.history[0]["learning_rate"] for agent in (tables, vectors)]
     np.testing.assert_allclose(rates, [2.5e-3, 3e-4])

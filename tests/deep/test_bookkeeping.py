@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from vpac.deep.collect import Episode, EpisodeTracker, Rollout, episode_metrics
 from vpac.deep.normaliser import RewardScale, RunningMoments
-from vpac.deep.price import PriceRange, Prices
-from vpac.deep.rollout import Episode, Episodes, Rollout, paid, recently
+from vpac.deep.price import EpisodePrices, PriceRange
 
 
 def test_moments_of_pieces_are_those_of_the_whole(rng):
@@ -60,9 +60,9 @@ def rollout(rewards, valid):
 
 
 def test_rewards_below_the_floor_are_raised_and_others_stay():
-    found = paid(rollout((-2000.0, -999.0, 5.0, 2000.0), (1, 1, 1, 1)), -1000.0, 0.0)
+    found = rollout((-2000.0, -999.0, 5.0, 2000.0), (1, 1, 1, 1)).training_rewards(-1000.0, 0.0)
     assert found[:, 0].tolist() == [-1000.0, -999.0, 5.0, 2000.0]
-    assert paid(rollout((-2000.0, 5.0), (1, 1)), None, 0.0)[:, 0].tolist() == [-2000.0, 5.0]
+    assert rollout((-2000.0, 5.0), (1, 1)).training_rewards(None, 0.0)[:, 0].tolist() == [-2000.0, 5.0]
 
 
 def test_a_price_of_the_reward_of_a_step():
@@ -70,13 +70,13 @@ def test_a_price_of_the_reward_of_a_step():
 
     The floor comes first: −9 counts as −1.
     """
-    found = paid(rollout((1.0, 3.0, 90.0, -9.0), (1, 1, 0, 1)), -1.0, 0.5)
+    found = rollout((1.0, 3.0, 90.0, -9.0), (1, 1, 0, 1)).training_rewards(-1.0, 0.5)
     assert found[[0, 1, 3], 0].tolist() == [1.0 - 0.5 + 1.0, 3.0 - 4.5 + 3.0, -1.0 - 0.5 - 1.0]
 
 
 def test_episodes_are_summed_with_and_without_discount():
     """γ = 1/2: 1 + 2/2 + 4/4 = 3 discounted, 7 in all; steps that only begin an episode count for nothing."""
-    episodes, other = Episodes.of(2, 0.5), Episodes.of(2, 0.5, 1.0)
+    episodes, other = EpisodeTracker.of(2, 0.5), EpisodeTracker.of(2, 0.5, 1.0)
     steps = [
         ([1.0, 10.0], [False, True], [1, 1]),
         ([2.0, 99.0], [False, False], [1, 0]),
@@ -96,15 +96,15 @@ def test_episodes_are_summed_with_and_without_discount():
         (8.0, 8.0, 1.0, 8.0),
     ]
     assert episodes.take() == []
-    assert recently(ended) == pytest.approx(
+    assert episode_metrics(ended) == pytest.approx(
         {
             "score_mean": 21.25, "score_variance": np.var([10.0, 7.0, 60.0, 8.0]), "return_mean": 15.25,
             "return_variance": np.var([10.0, 3.0, 40.0, 8.0]), "length_mean": 1.75,
             "priced_variance": np.var([10.0, 3.0, 40.0, 8.0]),
         }
     )  # fmt: skip
-    assert recently([Episode(0.0, 1.0, 2.0, 3.0), Episode(0.0, 1.0, 2.0, 7.0)])["priced_variance"] == 4.0
-    assert all(math.isnan(number) for number in recently([]).values())
+    assert episode_metrics([Episode(0.0, 1.0, 2.0, 3.0), Episode(0.0, 1.0, 2.0, 7.0)])["priced_variance"] == 4.0
+    assert all(math.isnan(number) for number in episode_metrics([]).values())
 
 
 def test_prices_are_even_in_their_square_root():
@@ -118,10 +118,12 @@ def test_prices_are_even_in_their_square_root():
 
 
 def test_only_the_episodes_that_begin_draw_a_price():
-    prices = Prices(PriceRange(1.0, 9.0), 3, np.random.default_rng(0))
+    prices = EpisodePrices(PriceRange(1.0, 9.0), 3, np.random.default_rng(0))
     before = prices.now
     prices.draw(np.array([False, True, False]))
     assert (prices.now == before).tolist() == [True, False, True]
     prices.draw(np.zeros(3, bool))
-    roots = np.sqrt(np.concatenate([Prices(PriceRange(1.0, 9.0), 500, np.random.default_rng(s)).now for s in range(8)]))
+    roots = np.sqrt(
+        np.concatenate([EpisodePrices(PriceRange(1.0, 9.0), 500, np.random.default_rng(s)).now for s in range(8)])
+    )
     assert abs(roots.mean() - 2.0) < 4.0 * math.sqrt(4.0 / 12.0 / len(roots))  # uniform from 1 to 3

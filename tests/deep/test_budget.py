@@ -14,8 +14,8 @@ from vpac import UserError, budget_report
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
-from vpac.deep.budget import AIM
-from vpac.deep.storage import latest_checkpoint
+from vpac.deep.checkpoint import latest_checkpoint
+from vpac.deep.price import AIM
 from vpac.lab.report.training import DeepTrainingSummary
 
 QUICK = {
@@ -94,7 +94,7 @@ def test_the_price_is_in_units_of_the_reward_whatever_psi_is_counted_in():
         for units in ("raw", "scaled")
     )
     assert raw.psi > 0.0
-    assert raw.rewards.value != 1.0
+    assert raw.reward_scale.value != 1.0
     assert np.array_equal(raw.networks.policy.log_std, scaled.networks.policy.log_std)
 
 

@@ -11,7 +11,7 @@ import probes
 from seeds import bounds, seeds
 from vpac import UserError
 from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
-from vpac.deep.storage import latest_checkpoint
+from vpac.deep.checkpoint import latest_checkpoint
 
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
@@ -103,20 +103,20 @@ def test_every_episode_has_its_own_price_to_its_last_state(mode):
 
 
 def test_each_sample_pays_its_own_price():
-    from vpac.deep.assessment import Scene, assess_spread, assess_value
+    from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value
 
     agent = VPACPPO(probes.Constant, seed=2, **ALL, **SMALL)
     rollout = agent._collect()
     arrays = (rollout.rewards, rollout.continues, rollout.running, rollout.valid)
     seen = agent.context.beside(rollout).observations
-    scene = Scene(jnp.asarray(seen), None, *(jnp.asarray(x, jnp.float32) for x in arrays))
+    batch = Batch(jnp.asarray(seen), None, *(jnp.asarray(x, jnp.float32) for x in arrays))
     how = {"gamma": 0.9, "lam": 0.95, "target_lam": 0.95}
-    values = assess_value(agent.networks.value, scene, **how)
+    values = estimate_value(agent.networks.value, batch, **how)
 
     def weights(psi):
         return np.asarray(
-            assess_spread(
-                agent.networks.spread, scene, values.advantage, values, agent.trace, agent.ledger.before(),
+            estimate_spread(
+                agent.networks.spread, batch, values.advantage, values, agent.trace, EpisodeSums(*np.zeros(6, np.float32)),
                 jnp.asarray(psi, jnp.float32), jnp.float32(1.0), kind="variance", form="corrected", weighting="uniform",
                 variance_of="return", **how,
             ).weights

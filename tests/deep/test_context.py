@@ -15,7 +15,8 @@ from vpac import UserError
 pytest.importorskip("jax")
 
 from vpac.deep import VPACPPO
-from vpac.deep.rollout import Context, Rollout, Tape
+from vpac.deep.collect import Rollout
+from vpac.deep.normaliser import CriticContext
 
 SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
 
@@ -29,12 +30,12 @@ def rollout(elapsed, valid, extras=None, successors=None, led_to=None):
         np.full((T + 1, 1, 1), 7.0, np.float32), None if successors is None else np.full((T, 1, 1), 8.0, np.float32), empty,
         empty, column, column, column, empty[..., None], elapsed=np.array(elapsed, float)[:, None],
         extras=None if extras is None else np.array(extras, float)[:, None, None],
-        led_to_extras=None if led_to is None else np.array(led_to, float)[:, None, None],
+        successor_extras=None if led_to is None else np.array(led_to, float)[:, None, None],
     )  # fmt: skip
 
 
 def test_up_to_a_known_limit_time_goes_from_minus_one_to_one():
-    context = Context(True, 4, 0)
+    context = CriticContext(True, 4, 0)
     found = context.beside(rollout([0, 1, 2, 3, 4], [1, 1, 1, 1]))
     assert found.observations[:, 0].tolist() == [[7, -1.0], [7, -0.5], [7, 0.0], [7, 0.5], [7, 1.0]]
     assert found.successors is None
@@ -44,7 +45,7 @@ def test_up_to_a_known_limit_time_goes_from_minus_one_to_one():
 
 def test_without_a_limit_time_has_a_running_scale():
     """0, 1, 3 and 4 have mean 2 and variance 2.5: row 2 was idle, and the last row is not a step."""
-    context = Context(True, None, 0)
+    context = CriticContext(True, None, 0)
     first = rollout([0, 1, 9, 3, 4, 50], [1, 1, 0, 1, 1])
     assert context.beside(first).observations[:, 0, 1].tolist() == pytest.approx([0, 1, 9, 3, 4, 10])  # kept within ±10
     context.add(first)
@@ -53,27 +54,27 @@ def test_without_a_limit_time_has_a_running_scale():
 
 
 def test_extras_come_last_with_a_running_scale():
-    context = Context(True, 4, 1)
+    context = CriticContext(True, 4, 1)
     assert context.columns == 2
     first = rollout([0, 1, 2], [1, 1], extras=[10, 20, 99])
     context.add(first)
     found = context.beside(first).observations[:, 0]
     assert found[:2].tolist() == [[7, -1.0, pytest.approx(-1.0)], [7, -0.5, pytest.approx(1.0)]]
-    blind = Context(False, 4, 1)
+    blind = CriticContext(False, 4, 1)
     blind.add(first)
     assert blind.beside(first).observations[:2, 0].tolist() == [[7, pytest.approx(-1.0)], [7, pytest.approx(1.0)]]
 
 
 def test_a_successor_is_one_step_later():
     """Episodes that begin within the step that ends the one before: row 2 is a first one, what led there was at time 2."""
-    context = Context(True, 4, 1)
+    context = CriticContext(True, 4, 1)
     found = context.beside(rollout([0, 1, 0, 1], [1, 1, 1], extras=[0, 1, 2, 3], successors=True, led_to=[4, 5, 6]))
     assert found.observations[:, 0].tolist() == [[7, -1, 0], [7, -0.5, 1], [7, -1, 2], [7, -0.5, 3]]
     assert found.successors[:, 0].tolist() == [[8, -0.5, 4], [8, 0, 5], [8, -0.5, 6]]
 
 
 def test_where_there_is_nothing_more_to_see_a_rollout_stays_as_it_is():
-    context, given = Context(False, 4, 0), rollout([0, 1], [1])
+    context, given = CriticContext(False, 4, 0), rollout([0, 1], [1])
     assert context.beside(given) is given
     context.add(given)
     assert context.moments.count == 0.0
@@ -82,10 +83,12 @@ def test_where_there_is_nothing_more_to_see_a_rollout_stays_as_it_is():
 def elapsed(valid, over, first, same_step):
     """Of one environment."""
     T = len(valid)
-    flags = [np.array(x, bool)[:, None] for x in (over, over, valid)]
+    running, acted = 1.0 - np.array(over)[:, None], np.array(valid, float)[:, None]
     raw = np.zeros((T + 1, 1, 1), np.float32)
-    tape = Tape(raw, raw, None, raw[:-1, :, 0], *flags, raw[1:] if same_step else None, None, None, None)
-    return tape.rollout(np.array([first])).elapsed[:, 0].tolist()
+    successors = raw[1:] if same_step else None
+    found = Rollout(raw, successors, None, raw[:-1, :, 0], running, running, acted, raw, elapsed=np.empty((T + 1, 1)))
+    found.count_steps(np.array([first]))
+    return found.elapsed[:, 0].tolist()
 
 
 def test_elapsed_time():
@@ -137,7 +140,7 @@ def test_vector_environments_have_time_too(mode):
     assert (rollout.successors is None) == (mode == AutoresetMode.NEXT_STEP)
     done = rollout.valid > 0.0
     np.testing.assert_array_equal(
-        rollout.elapsed[:-1][done], np.rint(3.0 * rollout.raw[..., 0])[done]
+        rollout.elapsed[:-1][done], np.rint(3.0 * rollout.raw[:-1, :, 0])[done]
     )  # it shows t / 3
     assert agent.learn(16).iteration == 1
 

@@ -10,10 +10,10 @@ from vpac import FiniteMDP, oracle
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Ledger, Scene, assess_spread, assess_value  # noqa: E402
+from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.improve import Samples, policy_gradient  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
-from vpac.deep.update import Lesson, policy_gradient  # noqa: E402
 
 GAMMA, PSI, SCALE = 0.8, 0.7, 0.5
 
@@ -39,9 +39,9 @@ def table(numbers, positive: bool = False) -> Critic:
     return Critic(MLP([jnp.asarray(numbers[:, None], jnp.float32)], [jnp.zeros(1)], "tanh"), positive)
 
 
-def exact_ledger(mean) -> Ledger:
+def exact_sums(mean) -> EpisodeSums:
     """So many episodes before that those of a test do not count: J and the mean of V(S_0) are exact."""
-    return Ledger(*(np.float32(x) for x in (1e9, 1e9 * mean, 0.0, 1e9, 1e9 * mean, 1e9 * mean)))
+    return EpisodeSums(*(np.float32(x) for x in (1e9, 1e9 * mean, 0.0, 1e9, 1e9 * mean, 1e9 * mean)))
 
 
 def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=1, lam=0.9):
@@ -59,18 +59,18 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
         last = part[-1] + 1
         seen = np.concatenate([eye[episodes.state[part]], eye[after[last - 1 : last]]])
         over = 1.0 - ended[part].astype(np.float32)
-        scene = Scene(
+        batch = Batch(
             jnp.asarray(seen), None, jnp.asarray(episodes.reward[part] * scale * alive[part], jnp.float32), jnp.asarray(over),
             jnp.asarray(over), jnp.asarray(alive[part]),
         )  # fmt: skip
         how = {"gamma": GAMMA, "lam": lam, "target_lam": lam}
-        values = assess_value(value_critic, scene, **how)
-        said = assess_spread(
-            spread_critic, scene, values.advantage, values, trace, exact_ledger(moments.mean), jnp.float32(PSI / scale),
+        values = estimate_value(value_critic, batch, **how)
+        estimate = estimate_spread(
+            spread_critic, batch, values.advantage, values, trace, exact_sums(moments.mean), jnp.float32(PSI / scale),
             jnp.float32(scale), kind=kind, form=form, weighting=weighting, variance_of="state", **how,
         )  # fmt: skip
-        trace = said.trace
-        found.append(np.asarray(said.weights, np.float64) / scale)
+        trace = estimate.trace
+        found.append(np.asarray(estimate.weights, np.float64) / scale)
     return np.concatenate(found) * alive
 
 
@@ -116,7 +116,7 @@ def timed(mdp, states) -> np.ndarray:
 
 
 def judged(mdp, theta, kind="variance", weighting="start", variance_of="state", luck=None, gamma=GAMMA, lam=0.9):
-    """What assess_spread says of all episodes, with exact critics in scaled units; `gamma` is that of the variance."""
+    """What estimate_spread says of all episodes, with exact critics in scaled units; `gamma` is that of the variance."""
     policy = oracle.softmax(theta)
     episodes, chance = all_episodes(mdp, policy)
     mean, moments = (oracle.evaluate(mdp, policy, discount) for discount in (GAMMA, gamma))
@@ -128,20 +128,20 @@ def judged(mdp, theta, kind="variance", weighting="start", variance_of="state", 
     n, alive = len(chance), episodes.alive.astype(np.float32)
     end = np.full((1, n), mdp.n_states - 1)
     over = 1.0 - (episodes.alive & ~np.vstack([episodes.alive[1:], np.zeros((1, n), bool)])).astype(np.float32)
-    scene = Scene(
+    batch = Batch(
         jnp.asarray(timed(mdp, np.vstack([episodes.state, end]))), None, jnp.asarray(episodes.reward * SCALE, jnp.float32),
         jnp.asarray(over), jnp.asarray(over), jnp.asarray(alive),
     )  # fmt: skip
-    advantage = assess_value(critic(mean.value * SCALE), scene, gamma=GAMMA, lam=lam, target_lam=lam).advantage
+    advantage = estimate_value(critic(mean.value * SCALE), batch, gamma=GAMMA, lam=lam, target_lam=lam).advantage
     how = {"gamma": gamma, "lam": lam, "target_lam": lam}
-    values = assess_value(critic(moments.value * SCALE), scene, **how)
-    before = exact_ledger(moments.mean)  # episodes are not alike: their weights, not their number, make J
+    values = estimate_value(critic(moments.value * SCALE), batch, **how)
+    before = exact_sums(moments.mean)  # episodes are not alike: their weights, not their number, make J
     luck_critic = None if luck is None else table(luck)
-    said = assess_spread(
-        critic(spread * SCALE**2, True), scene, advantage, values, Trace.first(n), before, jnp.float32(PSI / SCALE),
+    estimate = estimate_spread(
+        critic(spread * SCALE**2, True), batch, advantage, values, Trace.first(n), before, jnp.float32(PSI / SCALE),
         jnp.float32(SCALE), luck_critic, kind=kind, form="corrected", weighting=weighting, variance_of=variance_of, **how,
     )  # fmt: skip
-    return episodes, chance, said, np.asarray(advantage, np.float64)
+    return episodes, chance, estimate, np.asarray(advantage, np.float64)
 
 
 def mean_update(episodes, chance, policy, weights) -> np.ndarray:
@@ -151,10 +151,10 @@ def mean_update(episodes, chance, policy, weights) -> np.ndarray:
 
 def update_of(mdp, theta, weighting, variance_of="state", **how):
     """The mean update in raw units, each step multiplied with γ^k or n_k."""
-    episodes, chance, said, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of, **how)
+    episodes, chance, estimate, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of, **how)
     k = np.arange(STEPS)[:, None]
     factor = GAMMA**k if weighting == "start" else (1.0 - GAMMA ** (k + 1)) / (1.0 - GAMMA)
-    weights = np.asarray(said.weights, np.float64) / SCALE * factor
+    weights = np.asarray(estimate.weights, np.float64) / SCALE * factor
     return mean_update(episodes, chance, oracle.softmax(theta), weights)
 
 
@@ -196,8 +196,8 @@ def test_uniform_weighting_is_the_gradient_in_episodes_that_end(kind, variance_o
 def test_the_mean_luck_of_a_state_does_as_well_as_the_luck(weighting, variance_of, rng):
     """E[D_k | S_k, k] in place of D_k: other weights, and the same mean update."""
     mdp, theta = drawn(rng)
-    episodes, chance, said, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of)
-    seen, luck = timed(mdp, episodes.state), np.asarray(said.luck, np.float64)
+    episodes, chance, estimate, _ = judged(mdp, theta, weighting=weighting, variance_of=variance_of)
+    seen, luck = timed(mdp, episodes.state), np.asarray(estimate.luck, np.float64)
     weight = chance * episodes.alive
     visited = np.einsum("tn,tnj->j", weight, seen)
     mean_luck = np.einsum("tn,tn,tnj->j", weight, luck, seen) / np.maximum(visited, 1e-12)
@@ -214,9 +214,9 @@ def test_the_variance_may_have_a_discount_of_its_own(kind, variance_of, rng):
     """A_V − ψ · penalty: γ^k times the first is the gradient of the mean with γ, γ'^k times the second that of the variance
     with γ', here by finite differences."""
     mdp, theta = drawn(rng)
-    episodes, chance, said, advantage = judged(mdp, theta, kind, variance_of=variance_of, gamma=OTHER)
+    episodes, chance, estimate, advantage = judged(mdp, theta, kind, variance_of=variance_of, gamma=OTHER)
     k = np.arange(STEPS)[:, None]
-    penalty = (advantage - np.asarray(said.weights, np.float64)) / SCALE
+    penalty = (advantage - np.asarray(estimate.weights, np.float64)) / SCALE
     weights = GAMMA**k * advantage / SCALE - OTHER**k * penalty
 
     def objective(theta):
@@ -350,7 +350,7 @@ def test_the_policy_that_learns_climbs_that_weight(rng):
     net = Categorical(MLP([jnp.asarray(theta, jnp.float32)], [jnp.zeros(mdp.n_actions)], "tanh"))
     seen = jnp.asarray(np.eye(mdp.n_states, dtype=np.float32)[episodes.state.ravel()])
     actions, valid = jnp.asarray(episodes.action.ravel()), jnp.asarray(episodes.alive.ravel(), jnp.float32)
-    lesson = Lesson(seen, actions, net.log_prob(seen, actions), jnp.asarray(weights.ravel(), jnp.float32), valid)
-    found = policy_gradient(net, lesson).net.weights[0]
+    samples = Samples(seen, actions, net.log_prob(seen, actions), jnp.asarray(weights.ravel(), jnp.float32), valid)
+    found = policy_gradient(net, samples).net.weights[0]
     expected = score_sums(episodes, weights, policy).sum(axis=0) / episodes.alive.sum()
     np.testing.assert_allclose(found, expected, atol=2e-5)

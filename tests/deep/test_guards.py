@@ -11,14 +11,14 @@ import probes
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import VPACPPO  # noqa: E402
-from vpac.deep.assessment import Ledger  # noqa: E402
-from vpac.deep.diagnostics import LEARNED, Drift, Episodic, LuckDrift  # noqa: E402
+from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDrift, LuckDriftMonitor  # noqa: E402
+from vpac.deep.estimate import EpisodeSums  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 
 def test_a_sample_is_the_luck_after_k_steps_or_at_an_earlier_end():
     """k is 1, 2, 4, …; idle steps are in none; an episode that has ended counts with its last luck from then on."""
-    drift = Drift()
+    drift = LuckDriftMonitor()
     before = np.array([[50, 1], [2, 3], [4, 5], [6, 7], [99, 8]], float)
     after = before + 0.5
     elapsed = np.array([[0, 1], [1, 2], [2, 3], [0, 4], [1, 5]], float)
@@ -42,7 +42,7 @@ def test_a_sample_is_the_luck_after_k_steps_or_at_an_earlier_end():
 
 def filled(*bins):
     """(samples, mean, standard deviation) of the first bins."""
-    drift = Drift()
+    drift = LuckDriftMonitor()
     for k, (count, mean, std) in enumerate(bins):
         drift.sums[:, k] = count, count * mean, count * (mean**2 + std**2)
     return drift
@@ -77,19 +77,19 @@ def test_a_drift_that_is_all_of_it_is_one(count, mean, psi):
 
 
 def test_about_a_hundred_episodes_are_kept_in_mind():
-    episodes = Episodic()
-    assert all(np.isnan(number) for number in episodes.numbers.values())
-    episodes.add(Ledger(60.0, 300.0, 120.0, 20.0, 50.0, 40.0))
-    assert episodes.numbers == {"start_value": 5.0, "start_variance": 2.0}
-    assert [float(x) for x in episodes.before()] == [60.0, 300.0, 120.0, 20.0, 50.0, 40.0]
-    episodes.add(Ledger(70.0, 70.0, 0.0, 0.0, 0.0, 0.0))  # room for 30 of those that began, for all that ended
+    episodes = EpisodeWindow()
+    assert all(np.isnan(number) for number in episodes.metrics.values())
+    episodes.add(EpisodeSums(60.0, 300.0, 120.0, 20.0, 50.0, 40.0))
+    assert episodes.metrics == {"start_value": 5.0, "start_variance": 2.0}
+    assert episodes.sums.tolist() == [60.0, 300.0, 120.0, 20.0, 50.0, 40.0]
+    episodes.add(EpisodeSums(70.0, 70.0, 0.0, 0.0, 0.0, 0.0))  # room for 30 of those that began, for all that ended
     assert episodes.sums == pytest.approx([100.0, 150.0 + 70.0, 60.0, 20.0, 50.0, 40.0])
-    episodes.add(Ledger(np.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
+    episodes.add(EpisodeSums(np.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
     assert episodes.sums[0] == pytest.approx(100.0)
-    mean, expected = episodes.before().means()
+    mean, expected = EpisodeSums(*episodes.sums).means()
     assert (float(mean), float(expected)) == (2.5, 2.0)
     episodes.sums[3:] = 0.0  # none has ended
-    assert [float(x) for x in episodes.before().means()] == pytest.approx([2.2, 2.2])
+    assert [float(x) for x in EpisodeSums(*episodes.sums).means()] == pytest.approx([2.2, 2.2])
 
 
 class Hidden(probes.Probe):
@@ -116,7 +116,9 @@ def with_exact_critics(time_aware: bool, **settings):
     critic = Critic(
         MLP([jnp.asarray(weights, jnp.float32)], [jnp.asarray([2.0 if time_aware else 2.25])], "tanh"), False
     )
-    agent.brain.networks = agent.networks._replace(value=critic, value_state=agent.brain._critic.start(critic))
+    agent.updater.networks = agent.networks._replace(
+        value=critic, value_state=agent.updater.critic_optimiser.start(critic)
+    )
     return agent
 
 

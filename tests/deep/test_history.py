@@ -11,13 +11,13 @@ from forging import forge
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, logs
-from vpac.deep.logs import History, JsonLines, spacing
+from vpac.deep.logs import JsonLines, MetricsHistory, spacing
 from vpac.errors import UserError
 
 
 @pytest.fixture
 def eight(monkeypatch):
-    monkeypatch.setattr(logs, "MOST", 8)
+    monkeypatch.setattr(logs, "MOST_ROWS", 8)
 
 
 def row(number: int) -> dict[str, float]:
@@ -25,7 +25,7 @@ def row(number: int) -> dict[str, float]:
 
 
 def test_it_is_complete_at_first_then_even_and_always_ends_with_the_last(eight):
-    kept = History()
+    kept = MetricsHistory()
     for number in range(1, 200):
         kept.add(number, row(number))
         numbers = [int(one["timesteps"]) // 10 for one in kept]
@@ -38,19 +38,19 @@ def test_it_is_complete_at_first_then_even_and_always_ends_with_the_last(eight):
 
 def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_been(eight):
     for stop in range(40):
-        whole, cut = History(), History()
+        whole, cut = MetricsHistory(), MetricsHistory()
         for number in range(1, 50):
             whole.add(number, row(number))
             cut.add(number, row(number))
             if number == stop:
-                cut = History.read([dict(one) for one in cut], cut.every, cut.last)
+                cut = MetricsHistory.read([dict(one) for one in cut], cut.every, cut.last)
         assert (list(whole), whole.every, whole.last) == (list(cut), cut.every, cut.last)
     with pytest.raises(ValueError, match="every 0 iterations"):
-        History.read([], 0, 0)
+        MetricsHistory.read([], 0, 0)
 
 
 def test_a_saved_agent_has_a_bounded_history(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "MOST", 4)
+    monkeypatch.setattr(logs, "MOST_ROWS", 4)
     small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 2}
     agent = PPO("CartPole-v1", **small).learn(16 * 6)
     agent.save(tmp_path)
@@ -66,7 +66,7 @@ def test_a_saved_agent_has_a_bounded_history(tmp_path, monkeypatch):
 
 
 def learner(last: int) -> SimpleNamespace:
-    kept = History()
+    kept = MetricsHistory()
     for number in range(1, last + 1):
         kept.add(number, row(number))
     return SimpleNamespace(history=kept, iteration=last, timesteps=10 * last)
@@ -94,7 +94,7 @@ def test_lines_stay_one_for_each_iteration_over_a_resume(eight, tmp_path):
 
 
 def test_lines_are_bounded_and_the_same_however_often_a_run_is_stopped(eight, tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "LINES", 16)
+    monkeypatch.setattr(logs, "MOST_LINES", 16)
     path, other = tmp_path / "metrics.jsonl", tmp_path / "other.jsonl"
     for last in (15, 16, 17, 33, 64, 65, 200):
         path.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def test_lines_are_bounded_and_the_same_however_often_a_run_is_stopped(eight, tm
 
 def test_tensorboard_is_told_of_the_same_iterations(tmp_path, monkeypatch):
     pytest.importorskip("tensorboard")
-    monkeypatch.setattr(logs, "LINES", 4)
+    monkeypatch.setattr(logs, "MOST_LINES", 4)
     agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
     board, told = logs.TensorBoard(tmp_path, agent), []
     monkeypatch.setattr(board, "_write", lambda numbers, step: told.append(step // 16))

@@ -15,9 +15,9 @@ from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows,
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import PPO, VAACPPO, VPACPPO  # noqa: E402
-from vpac.deep import update as updating  # noqa: E402
+from vpac.deep import improve as module  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
-from vpac.deep.update import Optimiser  # noqa: E402
+from vpac.deep.improve import Optimiser  # noqa: E402
 from vpac.risk.schedules import as_schedule  # noqa: E402
 
 LIMIT, TOTAL = 5, 5
@@ -72,7 +72,7 @@ class Update:
     """An update, and what was there before it."""
 
     def __init__(self, agent, rollout) -> None:
-        self.rollout, self.old, self.scale = rollout, agent.networks, agent.rewards.value
+        self.rollout, self.old, self.scale = rollout, agent.networks, agent.reward_scale.value
         self.timesteps, self.iteration = agent.timesteps, agent.iteration
 
 
@@ -81,11 +81,11 @@ def watched(kind, env, **settings):
     updates = []
 
     class Agent(kind):
-        def _update(self, rollout):
+        def _improve(self, rollout, inputs):
             update = Update(self, rollout)
-            super()._update(rollout)
-            update.sources = {name: np.asarray(x, np.float64) for name, x in self._sources.items()}
+            update.sources = {name: np.asarray(x, np.float64) for name, x in inputs.by_name.items()}
             updates.append(update)
+            super()._improve(rollout, inputs)
 
     agent = Agent(env, **SMALL | settings)
     agent.learn(36 * TOTAL)
@@ -238,7 +238,7 @@ def test_what_an_agent_learns_from(name):
             luck += [expected["walks"][i][t][1] for t, i in steps if k_of[t, i] + 1 <= k and not running[t, i]]
             sums[:, place] += len(luck), sum(luck), sum(x * x for x in luck)
     np.testing.assert_allclose(agent.drift.sums, sums, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(agent.ledger.sums, expected["ledger"], rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(agent.window.sums, expected["ledger"], rtol=2e-3, atol=2e-3)
     row = agent.history[-1]
     assert row["start_value"] == pytest.approx(expected["ledger"][1] / expected["ledger"][0], rel=2e-3, abs=1e-3)
     assert row["start_variance"] == pytest.approx(expected["ledger"][2] / expected["ledger"][0], rel=2e-3, abs=1e-3)
@@ -262,7 +262,7 @@ def test_a_restart_forgets_the_episodes_underway():
     agent.trace = agent.trace._replace(luck=jnp.full(3, 7.0), discount=jnp.full(3, 0.5), begun=jnp.ones(3))
     agent._collect()
     assert float(agent.trace.luck[0]) == 7.0
-    agent._fresh = True
+    agent._restart = True
     agent._collect()
     for found, first in zip(agent.trace, Trace.first(3), strict=True):
         np.testing.assert_array_equal(found, first)
@@ -297,31 +297,32 @@ def test_what_is_left_of_the_rate_and_of_the_entropy_bonus(monkeypatch):
         max_grad_norm=0.7, critic_max_grad_norm=0.9, **SMALL,
     ).learn(36)  # fmt: skip
     seen = {"critics": [], "targets": []}
-    improve_policy, regress = updating.improve_policy, updating.regress
+    improve_policy, fit_critic = module.improve_policy, module.fit_critic
 
-    def improving(policy, state, lesson, rows, rate, entropy, **how):
+    def improving(policy, state, samples, rows, rate, entropy, **how):
         seen.update(
-            rate=float(rate), entropy=float(entropy), actor=how["optimiser"], inputs=lesson.observations.shape[1]
+            rate=float(rate), entropy=float(entropy), actor=how["optimiser"], inputs=samples.observations.shape[1]
         )
-        return improve_policy(policy, state, lesson, rows, rate, entropy, **how)
+        return improve_policy(policy, state, samples, rows, rate, entropy, **how)
 
-    def regressing(critic, state, **how):
+    def fitting(critic, state, **how):
         seen["critics"].append((float(how["rate"]), how["optimiser"], how["observations"].shape[1]))
         seen["targets"].append(np.asarray(how["targets"]))
-        return regress(critic, state, **how)
+        return fit_critic(critic, state, **how)
 
-    monkeypatch.setattr(updating, "improve_policy", improving)
-    monkeypatch.setattr(updating, "regress", regressing)
+    monkeypatch.setattr(module, "improve_policy", improving)
+    monkeypatch.setattr(module, "fit_critic", fitting)
     agent.span, agent.timesteps = (0, 72), 36
-    agent._update(agent._collect())
-    agent._finish(None)
+    rollout = agent._collect()
+    agent._improve(rollout, agent._estimate(rollout))
+    agent._record(None)
     assert seen["rate"] == pytest.approx(0.005)
     assert seen["entropy"] == pytest.approx(0.02)
     assert seen["actor"] == Optimiser(0.7, 0.3, 1e-7)
     assert seen["inputs"] == 2
     assert seen["critics"] == [(pytest.approx(0.001), Optimiser(0.9, 0.3, 1e-7), 3)] * 3
     for found, name in zip(seen["targets"], ("value", "spread", "luck"), strict=True):
-        np.testing.assert_array_equal(found, np.asarray(agent._sources[f"target of the {name} critic"]).ravel())
+        np.testing.assert_array_equal(found, np.asarray(agent._inputs.by_name[f"target of the {name} critic"]).ravel())
 
 
 def test_each_critic_learns_its_own_target():

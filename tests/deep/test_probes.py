@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from vpac.deep import PPO, VAACPPO, VPACPPO
-from vpac.deep.assessment import Scene, assess_spread, assess_value
-from vpac.deep.diagnostics import Episodic
+from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value
 from vpac.deep.estimators import Trace
 
 QUICK = {
@@ -39,7 +38,7 @@ def critics(agent, observation, elapsed):
     )
     row = agent.context.beside(blank).observations[0, :1]
     value, spread = float(agent.networks.value(row)[0]), float(agent.networks.spread(row)[0])
-    scale = agent.rewards.value
+    scale = agent.reward_scale.value
     variance = spread if agent.spread == "variance" else spread - value**2
     return value / scale, variance / scale**2
 
@@ -121,12 +120,12 @@ def updates(world, gamma, weighting):
         mean, variance = worth(p, 0.0), worth(p, 0.0) - worth(p, 1.0)
         value = Exact(shown, jnp.array([gamma * mean, mean, 0.0] if late else [mean, 0.0]))
         spread = Exact(shown, jnp.array([gamma**2 * variance, variance, 0.0] if late else [variance, 0.0]))
-        scene = Scene.of(rollout, rollout.rewards)
-        values = assess_value(value, scene, **how)
-        weights = assess_spread(
-            spread, scene, values.advantage, values, Trace.first(rollout.rewards.shape[1]), Episodic().before(),
-            jnp.float32(1.0), jnp.float32(1.0), kind="variance", form="corrected", weighting=weighting, variance_of="return",
-            **how,
+        batch = Batch.of(rollout, rollout.rewards)
+        values = estimate_value(value, batch, **how)
+        weights = estimate_spread(
+            spread, batch, values.advantage, values, Trace.first(rollout.rewards.shape[1]),
+            EpisodeSums(*np.zeros(6, np.float32)), jnp.float32(1.0), jnp.float32(1.0), kind="variance", form="corrected",
+            weighting=weighting, variance_of="return", **how,
         ).weights  # fmt: skip
         score, gain = rollout.actions - p, np.asarray(values.advantage)
         samples.append(np.stack([score * gain, score * (gain - np.asarray(weights))])[:, here])

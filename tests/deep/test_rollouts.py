@@ -13,7 +13,7 @@ from vpac import UserError
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import PPO, VPACPPO  # noqa: E402
-from vpac.deep.assessment import Scene, assess_value  # noqa: E402
+from vpac.deep.estimate import Batch, estimate_value  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
@@ -33,7 +33,7 @@ def test_a_cut_bootstraps_from_the_last_observation(mode):
     small = {k: v for k, v in SMALL.items() if k != "envs"}
     agent = PPO(SyncVectorEnv([Clock] * 2, autoreset_mode=mode), normalise_observations=False, **small)
     rollout = agent._collect()
-    values = assess_value(critic, Scene.of(rollout, rollout.rewards), gamma=0.5, lam=0.9, target_lam=0.9)
+    values = estimate_value(critic, Batch.of(rollout, rollout.rewards), gamma=0.5, lam=0.9, target_lam=0.9)
     cut = (rollout.running == 0.0) & (rollout.valid > 0.0)
     assert cut.sum() >= 6
     np.testing.assert_allclose(values.delta[cut], 1.0 + 0.5 * 10.0 - 10.0 * 2.0 / 3.0, rtol=1e-5)
@@ -73,9 +73,9 @@ def test_after_an_interruption_episodes_begin_anew(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         agent.learn(64)
     monkeypatch.setattr(agent.environments, "step", step)
-    agent._stepper.episodes.lengths[:] = 100.0
+    agent._collector.episodes.lengths[:] = 100.0
     agent._collect()
-    assert (agent._stepper.episodes.lengths <= SMALL["steps"]).all()
+    assert (agent._collector.episodes.lengths <= SMALL["steps"]).all()
 
 
 def test_a_variance_is_never_negative(rng):

@@ -11,7 +11,7 @@ from vpac import UserError
 pytest.importorskip("jax")
 from vpac.deep import PPO
 from vpac.deep.spaces import Interface
-from vpac.deep.vector import Loop, NoisyPool, OfEnvPool, environments, has_envpool
+from vpac.deep.vector import EnvPoolEnvironments, NoisyEnvPool, SerialEnvironments, environments, has_envpool
 from vpac.evaluation.play import play_policy
 
 SHOWN = {"exclude_current_positions_from_observation": False}
@@ -20,9 +20,9 @@ needs_pool = pytest.mark.skipif(not has_envpool("Hopper-v5"), reason="EnvPool or
 
 @needs_pool
 def test_the_fast_way_is_taken_where_there_is_one():
-    assert isinstance(environments("Hopper-v5", 2), OfEnvPool)
-    assert isinstance(environments("Hopper-v5", 2, "gymnasium"), Loop)
-    assert isinstance(environments("CartPole-v1", 2), Loop)
+    assert isinstance(environments("Hopper-v5", 2), EnvPoolEnvironments)
+    assert isinstance(environments("Hopper-v5", 2, "gymnasium"), SerialEnvironments)
+    assert isinstance(environments("CartPole-v1", 2), SerialEnvironments)
     with pytest.raises(UserError, match="EnvPool cannot make 'CartPole-v1'"):
         environments("CartPole-v1", 2, "envpool")
     with pytest.raises(UserError, match="does not take these arguments"):
@@ -64,7 +64,7 @@ def test_noise_in_a_region_is_the_same_on_both_ways():
     """Variances of scores of one policy on the noisy hopper, which gets beyond x = 2 now and then, or with noise everywhere."""
     policy = PPO("vpac/NoisyHopper-v0", seed=1, envs=1, backend="gymnasium").policy()
     pool = environments("vpac/NoisyHopper-v0", 8)
-    assert isinstance(pool, NoisyPool)
+    assert isinstance(pool, NoisyEnvPool)
     pool._low = -np.inf  # everywhere, so that a random policy meets it
     played = play_policy(policy, pool, 400, np.random.SeedSequence(0), 1.0)
     quiet = play_policy(policy, environments("Hopper-v5", 8, "envpool", SHOWN), 400, np.random.SeedSequence(0), 1.0)
@@ -91,7 +91,7 @@ def test_play_counts_each_episode_once_and_does_not_prefer_short_ones():
             return float(self.t == self.limit) * self.limit
 
     policy = PPO(Uneven(), envs=1, hidden=(4,)).policy()
-    four = Loop([Uneven() for _ in range(4)], "Uneven")
+    four = SerialEnvironments([Uneven() for _ in range(4)], "Uneven")
     played = play_policy(policy, four, 16, np.random.SeedSequence(0), 1.0)
     assert sorted(played.lengths) == [1.0] * 8 + [9.0] * 8
     np.testing.assert_array_equal(played.scores, played.lengths)

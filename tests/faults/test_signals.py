@@ -23,7 +23,7 @@ from vpac.lab.workers.study import carry_out_studies, plan
 
 pytest.importorskip("jax")
 from vpac.deep import VPACPPO
-from vpac.deep.storage import has_checkpoint, latest_checkpoint
+from vpac.deep.checkpoint import has_checkpoint, latest_checkpoint
 
 SETTINGS = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 64, "hidden": (4,), "psi": 0.1}
 STEPS = 64 * 120

@@ -123,8 +123,8 @@ def test_a_learner_keeps_its_last_good_generation(tmp_path, monkeypatch):
 def test_an_agent_and_its_checkpoints_keep_their_last_good_generation(tmp_path, monkeypatch):
     pytest.importorskip("jax")
     from vpac.deep import PPO, load_policy
+    from vpac.deep.checkpoint import latest_checkpoint, write_checkpoint
     from vpac.deep.logs import JsonLines
-    from vpac.deep.storage import latest_checkpoint, write_checkpoint
 
     small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 1}
     agent = PPO("CartPole-v1", **small).learn(16)

@@ -96,7 +96,7 @@ class Readers:
                 VPAC.load(self.folder / "learner").predict(0)
         elif name.startswith("checkpoints/") or name == "agent/weights.safetensors":
             from vpac.deep import VPACPPO
-            from vpac.deep.storage import latest_checkpoint
+            from vpac.deep.checkpoint import latest_checkpoint
 
             latest_checkpoint(VPACPPO, self.folder / "checkpoints")
             VPACPPO.load(self.folder / "agent")

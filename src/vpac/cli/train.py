@@ -273,7 +273,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     agent.save(folder)
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None
-    if agent.holder is not None:
+    if agent.controller is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
     show_summary(DeepTrainingSummary(agent, held), verb.json)
     if held is not None:
@@ -283,7 +283,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
 
 
 def _refuse_run(folder: Path) -> None:
-    from vpac.deep.storage import has_checkpoint
+    from vpac.deep.checkpoint import has_checkpoint
 
     if has_checkpoint(folder / CHECKPOINTS):
         raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
@@ -291,8 +291,8 @@ def _refuse_run(folder: Path) -> None:
 
 def _resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any]) -> PPO:
     """The agent of the last good checkpoint; settings that are given again must be its own."""
+    from vpac.deep.checkpoint import latest_checkpoint
     from vpac.deep.options import Options
-    from vpac.deep.storage import latest_checkpoint
 
     agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, None)
     if damaged is None:
@@ -328,8 +328,8 @@ def _same(one: Any, other: Any) -> bool:
 
 def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
     """Learn with checkpoints, records and a display."""
-    from vpac.deep.logs import Display, JsonLines, TensorBoard
-    from vpac.deep.storage import has_checkpoint
+    from vpac.deep.checkpoint import has_checkpoint
+    from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
     from vpac.deep.vector import misses_envpool
     from vpac.files import hold
 
@@ -350,7 +350,7 @@ def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
             for watcher in watchers:
                 watcher(agent)
 
-        display = watch if quiet else stack.enter_context(Display(agent, steps, watch, already))
+        display = watch if quiet else stack.enter_context(ProgressDisplay(agent, steps, watch, already))
         try:
             with patient("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
                 agent.learn(

@@ -6,7 +6,7 @@ from vpac._lazy import lazily
 from vpac.algorithms import DEEP
 
 if TYPE_CHECKING:
-    from vpac.deep.finiteness import NotFinite
+    from vpac.deep.diagnostics import NotFinite
     from vpac.deep.policy import NumpyPolicy, load_policy
     from vpac.deep.ppo import MVPIPPO, PPO, VAACPPO, VPACPPO
 
@@ -17,7 +17,7 @@ _find, __dir__ = lazily(
     {
         **{algorithm.class_name: algorithm.home for algorithm in DEEP},
         **dict.fromkeys(("NumpyPolicy", "load_policy"), "vpac.deep.policy"),
-        "NotFinite": "vpac.deep.finiteness",
+        "NotFinite": "vpac.deep.diagnostics",
     },
 )
 

@@ -1,36 +1,62 @@
-"""Diagnostics of the critics: luck that has a drift, and what they predict where episodes begin."""
+"""Diagnostics: numbers that are not finite, a drift of the luck, and what critics predict where episodes begin."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from vpac.deep.assessment import Ledger
+from vpac.errors import Diverged
 from vpac.typing import FloatArray, Numbers
 
-__all__ = ["LEARNED", "Drift", "Episodic", "LuckDrift"]
+CONSEQUENCES = (
+    "kl", "clip_fraction", "entropy", "explained_variance", "predicted_variance", "measured_variance", "penalty_share",
+    "weight_share", "reversed_share",
+)  # fmt: skip
+"""Metrics that follow from an update; its loss, its gradient and the weights are named before them."""
 
 BINS = 16
-"""How many numbers of steps are looked at: 1, 2, 4, …"""
-LEAST = 20.0
-"""Fewer samples say nothing."""
+"""How many numbers of steps k the drift is looked at: 1, 2, 4, …"""
+FEWEST_SAMPLES = 20.0
+"""From fewer samples no drift is measured."""
 LARGE, SURE, FELT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
-
-
 LEARNED = 20
-"""Iterations before which critics know too little for a drift to mean anything: `Drift` remembers about so many."""
+"""Iterations before which critics know too little for a drift to mean anything: `LuckDriftMonitor` remembers about so many."""
+
+
+class NotFinite(Diverged):
+    """A number that is not finite has stopped a run; the last good checkpoint is kept."""
+
+
+def check_finite(metrics: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of an update as plain numbers, if all are finite.
+
+    Args:
+        metrics: of the update, by name.
+        inputs: the arrays that it learned from, first causes first: one bad number breeds others, so the first is named.
+
+    Raises:
+        NotFinite: with the name of the first array, or else metric, that is not.
+    """
+    found = {name: float(np.asarray(number)) for name, number in metrics.items()}
+    if np.isfinite(list(found.values())).all():
+        return found
+    for name, array in inputs.items():
+        if not np.isfinite(np.asarray(array)).all():
+            raise NotFinite(f"the {name} is not finite")
+    bad = [name for name, number in found.items() if not np.isfinite(number)]
+    raise NotFinite(f"the {min(bad, key=lambda name: name in CONSEQUENCES).replace('_', ' ')} is not finite")
 
 
 class LuckDrift(UserWarning):
     """The luck of an episode, a sum of TD errors, has a mean that depends on the time: the value critic misses something."""
 
 
-class Worst(NamedTuple):
+class LargestDrift(NamedTuple):
     """The largest mean luck."""
 
     mean: float
@@ -41,7 +67,7 @@ class Worst(NamedTuple):
     """In standard errors."""
 
 
-class Drift:
+class LuckDriftMonitor:
     """The mean luck after k steps, or at the end of episodes that were shorter, which is 0 if V is the value.
 
     D_k is a martingale: stopped at the end of the episode its mean stays 0. Its mean given that the episode goes on does not,
@@ -58,7 +84,7 @@ class Drift:
     def add(self, before: Numbers, after: Numbers, elapsed: Numbers, valid: Numbers, running: Numbers) -> None:
         """Take a rollout [time, environment] into account, D_k before and after each step, if all is finite."""
         if not (np.isfinite(before).all() and np.isfinite(after).all()):
-            return  # the update finds it and says so
+            return  # `check_finite` reports it
         self.sums *= self.keep
         acted = valid > 0.0
         ends = acted & (running == 0.0)
@@ -70,15 +96,15 @@ class Drift:
             self.sums[:, place] += len(luck), luck.sum(), (luck**2).sum()
 
     @property
-    def worst(self) -> Worst:
+    def worst(self) -> LargestDrift:
         """The k after which the mean luck is the most standard deviations from 0."""
-        count, total, squares = self.sums[:, self.sums[0] >= LEAST]
+        count, total, squares = self.sums[:, self.sums[0] >= FEWEST_SAMPLES]
         if not len(count):
-            return Worst(0.0, 0.0, 0.0)
+            return LargestDrift(0.0, 0.0, 0.0)
         mean = total / count
         share = mean / (np.sqrt(np.maximum(squares / count - mean**2, 0.0)) + 1e-12)
         which = int(np.argmax(np.abs(share)))
-        return Worst(float(mean[which]), float(share[which]), float(share[which] * np.sqrt(count[which])))
+        return LargestDrift(float(mean[which]), float(share[which]), float(share[which] * np.sqrt(count[which])))
 
     def warn(self, psi: float) -> bool:
         """Warn of a drift that is beyond chance and, at the price ψ per unit of the raw reward, changes what is learned."""
@@ -95,31 +121,26 @@ class Drift:
         return True
 
 
-class Episodic:
-    """Running sums over episodes, of some hundred at a time."""
+class EpisodeWindow:
+    """`EpisodeSums` over about the last hundred episodes that began, and that ended."""
 
-    window = 100.0
-    """Episodes of earlier rollouts that are kept in mind."""
+    size = 100.0
 
     def __init__(self) -> None:
-        self.sums: FloatArray = np.zeros(len(Ledger._fields))
+        self.sums: FloatArray = np.zeros(6)
 
-    def before(self) -> Ledger:
-        """As the next rollout needs them."""
-        return Ledger(*jnp.asarray(self.sums, jnp.float32))
-
-    def add(self, ledger: Ledger) -> None:
-        """Take a rollout into account; what goes beyond the window is forgotten, oldest first."""
-        new = np.array([float(x) for x in ledger])
+    def add(self, episodes: Any) -> None:
+        """Add the sums of a rollout; what goes beyond the window is forgotten, oldest first."""
+        new = np.array([float(x) for x in episodes])
         if not np.isfinite(new).all():
             return
         for part in (slice(0, 3), slice(3, 6)):
-            room = max(0.0, self.window - new[part.start])
+            room = max(0.0, self.size - new[part.start])
             self.sums[part] *= min(1.0, room / max(self.sums[part.start], 1e-9))
             self.sums[part] += new[part]
 
     @property
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Mean V(S_0) and σ(S_0); NaN before the first episode."""
         count, value, variance = self.sums[:3]
         return {

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Trace", "advantages", "moment_error", "td_error", "traces", "variance_error"]
-
 Array = jax.Array
 
 

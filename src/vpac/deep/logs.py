@@ -1,4 +1,8 @@
-"""What learning leaves for others to read: JSON lines, and TensorBoard files with the tags of Stable-Baselines3."""
+"""Records of training: metrics.jsonl, TensorBoard files with the tags of Stable-Baselines3, the history, a live display.
+
+Long runs keep every second, fourth, … iteration. Which ones depends on nothing but the number of iterations, so that a run
+that was stopped leaves what one that was not does.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,6 @@ from vpac.files import make_folder, unwritable, write_bytes
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
-
-__all__ = ["LINES", "MOST", "TAGS", "Display", "History", "JsonLines", "TensorBoard", "as_json", "numbers", "spacing"]
 
 TAGS = {
     "rollout/ep_rew_mean": "score_mean",
@@ -43,155 +45,18 @@ TAGS = {
     "variance/start_value": "start_value",
     "variance/start_variance": "start_variance",
 }
-"""TensorBoard's names of our numbers; those of the first eight are Stable-Baselines3's, as are the ones written below."""
+"""TensorBoard's names of our metrics; those of the first eight are Stable-Baselines3's, as are the ones written below."""
+
+MOST_LINES = 8192
+"""Lines of metrics.jsonl that are kept, some 6 MB; there are at least half as many once there were so many iterations."""
+MOST_ROWS = 4096
+"""Rows of a history that are kept; there are at least half as many once there were so many iterations."""
 
 
-LINES = 8192
-"""Lines of a file that are kept, some 6 MB; there are at least half as many once there were so many iterations."""
+class MetricsHistory(list[dict[str, float]]):
+    """A row of metrics for each iteration, at most `MOST_ROWS`: whenever there are more, every second one is dropped.
 
-
-def as_json(row: dict[str, float]) -> str:
-    """A row as one line of JSON; what is not known yet is null."""
-    return json.dumps({name: value if math.isfinite(value) else None for name, value in row.items()}, allow_nan=False)
-
-
-def spacing(iteration: int) -> int:
-    """Iterations from one that is written down to the next when this one is the last: 1 for the first `LINES`, then 2, 4, …
-
-    It depends on nothing else, so that a run that was stopped leaves what one that was not does.
-    """
-    every = 1
-    while iteration > LINES * every:
-        every *= 2
-    return every
-
-
-class JsonLines:
-    """A line for each iteration, also of a resumed run, at most `LINES`: whenever there would be more, every second one goes.
-
-    What an agent remembers is written first; where it does not remember every iteration, the lines up to its last one stay.
-    """
-
-    def __init__(self, path: Path, agent: PPO) -> None:
-        self._path = path
-        kept = [f"{as_json(row)}\n".encode() for row in agent.history]
-        if agent.history.every > 1:
-            every, found = spacing(agent.iteration), self._lines(agent)
-            whole = any(list(found) == list(range(step, agent.iteration + 1, step)) for step in (every, 2 * every))
-            kept = list(found.values()) if whole else kept
-        self._replace(kept)
-
-    def __call__(self, agent: PPO) -> None:
-        """An iteration has ended."""
-        every = spacing(agent.iteration)
-        if every > spacing(agent.iteration - 1):
-            self._file.close()
-            self._replace(list(self._lines(agent).values()))
-        if agent.iteration % every:
-            return
-        line = f"{as_json(agent.history[-1])}\n".encode()
-        before = self._file.tell()
-        try:
-            if self._file.write(line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            with suppress(OSError):
-                self._file.truncate(before)  # no half line
-            raise unwritable(self._path, error, len(line)) from None
-
-    def close(self) -> None:
-        """No more."""
-        self._file.close()
-
-    def _replace(self, lines: list[bytes]) -> None:
-        write_bytes(self._path, b"".join(lines))
-        self._file = os.fdopen(_own(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
-
-    def _lines(self, agent: PPO) -> dict[int, bytes]:
-        """Lines that are in the file and may stay, by their iteration: none after an agent's last one, and `spacing` apart."""
-        every, found = spacing(agent.iteration), {}
-        with (
-            suppress(OSError, ValueError, TypeError, KeyError, OverflowError),
-            open(self._path, "rb", opener=_own) as file,
-        ):
-            for line in file:
-                iteration = round(json.loads(line)["timesteps"] * agent.iteration / agent.timesteps)
-                if iteration <= agent.iteration and iteration % every == 0:
-                    found[iteration] = line
-        return found
-
-
-def _own(path: Path | str, flags: int) -> int:
-    """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-
-
-class TensorBoard:
-    """Files for TensorBoard; needs the extra `tensorboard`.
-
-    What is written stays. Of a long run fewer and fewer iterations are written, by `spacing`: each time that its length doubles
-    adds half of `LINES`.
-    """
-
-    def __init__(self, folder: Path, agent: PPO) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        make_folder(folder)
-        self._folder, self._writer = folder, EventFileWriter(str(folder))
-        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
-            begun = SessionLog(status=SessionLog.START)
-            self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
-        self._last = (time.monotonic(), agent.timesteps)
-
-    def __call__(self, agent: PPO) -> None:
-        """An iteration has ended."""
-        if agent.iteration % spacing(agent.iteration):
-            return
-        row, now = agent.history[-1], time.monotonic()
-        before, steps = self._last
-        self._last = (now, agent.timesteps)
-        numbers: dict[str, Any] = {tag: row[name] for tag, name in TAGS.items() if name in row}
-        numbers |= {
-            "time/fps": (agent.timesteps - steps) / max(now - before, 1e-9),
-            "time/iterations": agent.iteration,
-            "time/total_timesteps": agent.timesteps,
-            "train/n_updates": agent.iteration * agent.options.epochs,
-            "train/clip_range": agent.options.clip,
-            "train/entropy_loss": -row["entropy"],
-            "train/loss": row["policy_loss"] + row["value_loss"],
-        }
-        if "std" in row:
-            numbers["train/std"] = row["std"]
-        self._write({tag: float(value) for tag, value in numbers.items() if math.isfinite(value)}, agent.timesteps)
-
-    def _write(self, numbers: dict[str, float], step: int) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
-        try:
-            self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
-        except OSError as error:
-            raise unwritable(self._folder, error) from None
-
-    def close(self) -> None:
-        """Write what is left."""
-        try:
-            self._writer.close()
-        except OSError as error:
-            raise unwritable(self._folder, error) from None
-
-
-MOST = 4096
-"""Rows that are kept; there are at least half as many once there were so many iterations."""
-
-
-class History(list[dict[str, float]]):
-    """A row of numbers for each iteration, at most `MOST`: whenever there are more, every second one goes.
-
-    So memory and checkpoints stay small however long a run is. Which rows are left depends on nothing but the number of
-    iterations. The last row is always that of the last iteration.
+    The last row is always that of the last iteration.
     """
 
     every: int = 1
@@ -209,37 +74,152 @@ class History(list[dict[str, float]]):
         return found
 
     def add(self, iteration: int, row: dict[str, float]) -> None:
-        """The numbers of the next iteration; the first one is number 1."""
+        """The metrics of the next iteration; the first one is number 1."""
         if self and self.last % self.every:
             self.pop()
         self.append(row)
         self.last = iteration
-        if len(self) > MOST:
+        if len(self) > MOST_ROWS:
             self[:-1] = self[1:-1:2]
             self.every *= 2
 
 
-def numbers(agent: PPO) -> dict[str, str]:
-    """What people look at while an agent learns."""
-    row = agent.history[-1]
-    found = {
-        "score": f"{row['score_mean']:.4g} (variance {row['score_variance']:.3g})",
-        "return": f"{row['return_mean']:.4g} (variance {row['return_variance']:.3g})",
-        "KL": f"{row['kl']:.2g}",
-    }
-    if "measured_variance" in row:
-        found |= {"ψ": f"{row['psi']:.3g}"}
-        if "objective" in row:
-            found["U"] = f"{row['objective']:.4g}"
-        found["penalty ÷ advantage"] = f"{row['penalty_share']:.2g}"
-        found |= {"predicted ÷ measured": f"{row['predicted_variance'] / max(row['measured_variance'], 1e-30):.2f}"}
-    return found
+def spacing(iteration: int) -> int:
+    """Iterations from one that is written to the next when this one is the last: 1 for the first `MOST_LINES`, then 2, 4, …"""
+    every = 1
+    while iteration > MOST_LINES * every:
+        every *= 2
+    return every
 
 
-class Display:
-    """A bar with steps per second and the time left, and below it the numbers of recent episodes.
+class JsonLines:
+    """A line for each iteration, also of a resumed run, at most `MOST_LINES`.
 
-    It is a callback of `learn`, and passes on to another.
+    The rows of an agent's history are written first; where it does not have every iteration, the lines up to its last one stay.
+    """
+
+    def __init__(self, path: Path, agent: PPO) -> None:
+        self._path = path
+        kept = [_line(row) for row in agent.history]
+        if agent.history.every > 1:
+            every, found = spacing(agent.iteration), self._lines(agent)
+            whole = any(list(found) == list(range(step, agent.iteration + 1, step)) for step in (every, 2 * every))
+            kept = list(found.values()) if whole else kept
+        self._replace(kept)
+
+    def __call__(self, agent: PPO) -> None:
+        """Write the last iteration."""
+        every = spacing(agent.iteration)
+        if every > spacing(agent.iteration - 1):
+            self._file.close()
+            self._replace(list(self._lines(agent).values()))
+        if agent.iteration % every:
+            return
+        line, before = _line(agent.history[-1]), self._file.tell()
+        try:
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(before)  # no half line
+            raise unwritable(self._path, error, len(line)) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _replace(self, lines: list[bytes]) -> None:
+        write_bytes(self._path, b"".join(lines))
+        self._file = os.fdopen(_open_file(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
+
+    def _lines(self, agent: PPO) -> dict[int, bytes]:
+        """Lines of the file that stay, by their iteration: none after an agent's last one, and `spacing` apart."""
+        every, found = spacing(agent.iteration), {}
+        unreadable = (OSError, ValueError, TypeError, KeyError, OverflowError)
+        with suppress(*unreadable), open(self._path, "rb", opener=_open_file) as file:
+            for line in file:
+                iteration = round(json.loads(line)["timesteps"] * agent.iteration / agent.timesteps)
+                if iteration <= agent.iteration and iteration % every == 0:
+                    found[iteration] = line
+        return found
+
+
+def _line(row: dict[str, float]) -> bytes:
+    """A row as one line of JSON; what is not known yet is null."""
+    known = {name: value if math.isfinite(value) else None for name, value in row.items()}
+    return f"{json.dumps(known, allow_nan=False)}\n".encode()
+
+
+def _open_file(path: Path | str, flags: int) -> int:
+    """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+class TensorBoard:
+    """Files for TensorBoard; needs the extra `tensorboard`. What is written stays; iterations are `spacing` apart."""
+
+    def __init__(self, folder: Path, agent: PPO) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        make_folder(folder)
+        self._folder, self._writer = folder, EventFileWriter(str(folder))
+        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
+            begun = SessionLog(status=SessionLog.START)
+            self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
+        self._speed = _Speed(agent)
+
+    def __call__(self, agent: PPO) -> None:
+        """Write the last iteration."""
+        if agent.iteration % spacing(agent.iteration):
+            return
+        row = agent.history[-1]
+        scalars: dict[str, Any] = {tag: row[name] for tag, name in TAGS.items() if name in row}
+        scalars |= {
+            "time/fps": self._speed(agent),
+            "time/iterations": agent.iteration,
+            "time/total_timesteps": agent.timesteps,
+            "train/n_updates": agent.iteration * agent.options.epochs,
+            "train/clip_range": agent.options.clip,
+            "train/entropy_loss": -row["entropy"],
+            "train/loss": row["policy_loss"] + row["value_loss"],
+        }
+        if "std" in row:
+            scalars["train/std"] = row["std"]
+        self._write({tag: float(value) for tag, value in scalars.items() if math.isfinite(value)}, agent.timesteps)
+
+    def _write(self, scalars: dict[str, float], step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        try:
+            self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+
+
+class _Speed:
+    """Steps per second since the last call."""
+
+    def __init__(self, agent: PPO) -> None:
+        self._last = (time.monotonic(), agent.timesteps)
+
+    def __call__(self, agent: PPO) -> float:
+        now, (before, steps) = time.monotonic(), self._last
+        self._last = (now, agent.timesteps)
+        return (agent.timesteps - steps) / max(now - before, 1e-9)
+
+
+class ProgressDisplay:
+    """A callback of `learn`: a bar with steps per second and the time left, and below it metrics of recent episodes.
 
     Args:
         agent: that learns.
@@ -264,7 +244,7 @@ class Display:
         self._live = Live(Group(self._progress, self._text), console=Console(stderr=True), refresh_per_second=4)
         self._callback, self._begin = callback, agent.timesteps - already
         self._task = self._progress.add_task("", total=steps, completed=already, speed="compiling")
-        self._last = (time.monotonic(), agent.timesteps)
+        self._speed = _Speed(agent)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -276,12 +256,24 @@ class Display:
             self._live.console.print()
 
     def __call__(self, agent: PPO) -> bool | None:
-        """An iteration has ended."""
-        now, (before, steps) = time.monotonic(), self._last
-        self._last = (now, agent.timesteps)
-        self._progress.update(
-            self._task, completed=agent.timesteps - self._begin,
-            speed=f"{(agent.timesteps - steps) / max(now - before, 1e-9):,.0f} steps/s",
-        )  # fmt: skip
-        self._text.plain = "  ".join(f"{name} {value}" for name, value in numbers(agent).items())
+        """Show the last iteration."""
+        speed = f"{self._speed(agent):,.0f} steps/s"
+        self._progress.update(self._task, completed=agent.timesteps - self._begin, speed=speed)
+        self._text.plain = "  ".join(f"{name} {value}" for name, value in shown_metrics(agent.history[-1]).items())
         return None if self._callback is None else self._callback(agent)
+
+
+def shown_metrics(row: dict[str, float]) -> dict[str, str]:
+    """The metrics that are shown while an agent learns."""
+    found = {
+        "score": f"{row['score_mean']:.4g} (variance {row['score_variance']:.3g})",
+        "return": f"{row['return_mean']:.4g} (variance {row['return_variance']:.3g})",
+        "KL": f"{row['kl']:.2g}",
+    }
+    if "measured_variance" in row:
+        found["ψ"] = f"{row['psi']:.3g}"
+        if "objective" in row:
+            found["U"] = f"{row['objective']:.4g}"
+        found["penalty ÷ advantage"] = f"{row['penalty_share']:.2g}"
+        found["predicted ÷ measured"] = f"{row['predicted_variance'] / max(row['measured_variance'], 1e-30):.2f}"
+    return found

@@ -1,35 +1,20 @@
-"""Three separate networks: a policy, a critic of the value, a critic of the spread. Nothing is shared."""
+"""Networks: a policy and a critic for each number that is learned. They share no weights."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpac.deep.normaliser import RunningMoments
 from vpac.deep.options import Options
-from vpac.deep.policy import NumpyPolicy
-from vpac.deep.price import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.typing import FloatArray
-
-__all__ = [
-    "MLP",
-    "Categorical",
-    "Critic",
-    "Gaussian",
-    "Policy",
-    "make_critic",
-    "make_mlp",
-    "make_policy",
-    "numpy_policy",
-]
 
 Array = jax.Array
 
@@ -157,21 +142,3 @@ def make_critic(
     inputs = interface.inputs + options.conditioned + context
     sizes = _sizes(inputs, options.critic_hidden or options.hidden, 1, interface.inputs, options)
     return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=1.0), positive)
-
-
-def numpy_policy(
-    policy: Policy,
-    interface: Interface,
-    seen: RunningMoments,
-    options: Options,
-    within: PriceRange | None,
-    memory: dict[str, Any] | None = None,
-) -> NumpyPolicy:
-    """A policy in plain arrays."""
-    scale = 1.0 / np.sqrt(seen.variance + 1e-8)
-    return NumpyPolicy(
-        interface, [np.asarray(W) for W in policy.net.weights], [np.asarray(b) for b in policy.net.biases],
-        policy.net.activation, np.asarray(policy.log_std) if isinstance(policy, Gaussian) else None,
-        seen.mean.astype(np.float32), scale.astype(np.float32), options.normalise_observations, options.gamma, within,
-        memory=memory,
-    )  # fmt: skip

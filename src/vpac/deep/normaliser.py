@@ -1,19 +1,21 @@
-"""Running means and variances: of observations, and of discounted returns as the scale of rewards.
+"""Running means and variances: of observations, of what critics alone see, and of returns as the scale of rewards.
 
 They stay as they are during an iteration, so that the policy that acts and the policy that learns see the same numbers, and
-are brought up to date after it.
+are updated after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vpac.deep.policy import BOUND
 from vpac.typing import FloatArray, Numbers
 
-__all__ = ["RewardScale", "RunningMoments"]
+if TYPE_CHECKING:
+    from vpac.deep.collect import Rollout
 
 
 @dataclass
@@ -39,14 +41,19 @@ class RunningMoments:
         self.variance = (self.count * self.variance + n * variance + shift**2 * self.count * n / total) / total
         self.mean, self.count = self.mean + shift * n / total, total
 
-    def as_arrays(self) -> dict[str, FloatArray]:
+    def as_arrays(self, prefix: str) -> dict[str, FloatArray]:
         """Its numbers by name, for files."""
-        return {"mean": self.mean, "variance": self.variance, "count": np.array(self.count)}
+        return {
+            f"{prefix}.mean": self.mean,
+            f"{prefix}.variance": self.variance,
+            f"{prefix}.count": np.array(self.count),
+        }
 
     @classmethod
-    def read(cls, arrays: dict[str, Any]) -> RunningMoments:
+    def read(cls, arrays: dict[str, Any], prefix: str) -> RunningMoments:
         """From `as_arrays`."""
-        return cls(np.array(arrays["mean"]), np.array(arrays["variance"]), float(arrays["count"]))
+        mean, variance, count = (np.array(arrays[f"{prefix}.{name}"]) for name in ("mean", "variance", "count"))
+        return cls(mean, variance, float(count))
 
 
 @dataclass
@@ -54,7 +61,7 @@ class RewardScale:
     """What rewards are multiplied by before they are learned from.
 
     A number, or 1 / the standard deviation of the discounted sums of past rewards, which are kept for each environment and
-    begin anew with its episodes.
+    restart with its episodes.
     """
 
     fixed: float | None
@@ -88,3 +95,47 @@ class RewardScale:
     def restart(self) -> None:
         """All environments begin anew."""
         self.sums = np.zeros_like(self.sums)
+
+
+class CriticContext:
+    """What critics see and the policy does not: the elapsed time and what the environment shows to critics alone.
+
+    Where episodes end after a fixed number of steps, the value depends on the time that is left. Critics that do not see it
+    are wrong, and sums of their errors have a drift.
+
+    Args:
+        time_aware: whether the elapsed time is one of the columns.
+        limit: steps after which episodes are cut off; None: no limit is known, and time has a running scale.
+        extras: numbers that the environment shows to critics.
+    """
+
+    def __init__(self, time_aware: bool, limit: int | None, extras: int) -> None:
+        self.time_aware, self.limit, self.columns = time_aware, limit, time_aware + extras
+        self.moments = RunningMoments.of((self.columns,))
+
+    def beside(self, rollout: Rollout) -> Rollout:
+        """A rollout whose observations and successors have these columns behind those of the policy."""
+        if not self.columns:
+            return rollout
+        seen, after = self._scaled(self._stacked(rollout.elapsed, rollout.extras)), rollout.successors
+        if after is not None:
+            shown = self._scaled(self._stacked(rollout.elapsed[:-1] + 1.0, rollout.successor_extras))
+            after = np.concatenate([after, shown], axis=-1, dtype=np.float32)
+        seen = np.concatenate([rollout.observations, seen], axis=-1, dtype=np.float32)
+        return rollout._replace(observations=seen, successors=after)
+
+    def add(self, rollout: Rollout) -> None:
+        """Take a rollout into account."""
+        if self.columns:
+            self.moments.add(self._stacked(rollout.elapsed, rollout.extras)[:-1][rollout.valid > 0.0])
+
+    def _stacked(self, elapsed: Numbers, extras: Numbers | None) -> Numbers:
+        parts = [elapsed[..., None]] if self.time_aware else []
+        return np.concatenate([*parts, *([] if extras is None else [extras])], axis=-1)
+
+    def _scaled(self, raw: Numbers) -> Numbers:
+        """Time from −1 to 1 up to a known limit; all else less its running mean, in running standard deviations."""
+        scaled = (raw - self.moments.mean) / np.sqrt(self.moments.variance + 1e-8)
+        if self.time_aware and self.limit is not None:
+            scaled[..., 0] = 2.0 * raw[..., 0] / self.limit - 1.0
+        return np.asarray(np.clip(scaled, -BOUND, BOUND), np.float32)

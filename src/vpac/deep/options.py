@@ -1,10 +1,11 @@
-"""The settings of the deep learners, and two presets: today's good practice, and the paper's."""
+"""The settings of the deep learners, declared once, and two presets: today's good practice, and the paper's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -13,7 +14,25 @@ from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.schedules import Constant, Schedule, as_schedule
 
-__all__ = ["PRESETS", "Options"]
+
+class Allowed(NamedTuple):
+    """The numbers that a setting may have, and how a message describes them."""
+
+    low: float
+    high: float
+    words: str
+
+    def check(self, name: str, value: Any, kind: type) -> None:
+        """Raise a `UserError` unless the value is one of them."""
+        if not (_is_number(value) and self.low <= value <= self.high and (kind is float or value == int(value))):
+            raise UserError(f"{name} must be {self.words}, got {value!r}")
+
+
+Share = Annotated[float, Allowed(0.0, 1.0, "a number from 0 to 1")]
+Count = Annotated[int, Allowed(1, 1e9, "a whole number from 1 up")]
+Positive = Annotated[float, Allowed(1e-300, 1e300, "a positive number")]
+NotNegative = Annotated[float, Allowed(0.0, 1e300, "a number that is not negative")]
+Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]
 
 
 @dataclass(frozen=True)
@@ -23,7 +42,7 @@ class Options:
     psi: float | str | Schedule = 0.0
     """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
     "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
-    psi_warm_up: float = 0.05
+    psi_warm_up: Share = 0.05
     """Share of `learn` in which a ψ that is a number rises from 0 in a straight line: a high price put on a poor policy at once
     is best paid by standing still. 0: the whole price at once. A schedule or a budget is taken as it is."""
     budget: Budget | str | Mapping[str, Any] | None = None
@@ -45,44 +64,44 @@ class Options:
     """Critics see the elapsed time; the policy does not."""
     remember: Literal["nothing", "return"] = "nothing"
     """"return": the policy also sees the elapsed steps and the return collected so far (`vpac.envs.RememberReturn`)."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount factor."""
-    variance_gamma: float | None = None
+    variance_gamma: Share | None = None
     """Discount of the return whose variance has a price, up to 1, the score; None: `gamma`. Time limits end it."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """λ of the advantages."""
-    target_lambda: float | None = None
+    target_lambda: Share | None = None
     """λ of the critics' targets; None: that of the advantages. 1: returns, continued by the critic at the cut."""
-    envs: int = 16
+    envs: Count = 16
     """Environments stepped together."""
-    steps: int = 128
+    steps: Count = 128
     """Steps of each environment in an iteration."""
-    epochs: int = 10
+    epochs: Count = 10
     """Passes over an iteration's samples."""
-    minibatch: int = 128
+    minibatch: Count = 128
     """Samples of one gradient step."""
-    minibatches: int | None = None
+    minibatches: Count | None = None
     """Gradient steps of one epoch; None: as many as there are samples for."""
-    learning_rate: float | None = None
+    learning_rate: Positive | None = None
     """Of the policy; None: 3e-4, or 2.5e-3 with Discrete observations, where a sample teaches the weights of one state."""
-    critic_learning_rate: float | None = None
+    critic_learning_rate: Positive | None = None
     """Of both critics; None: that of the policy."""
     decay_learning_rate: bool = True
     """Lower the rates in a straight line to zero at the end of `learn`."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """Decoupled, as AdamW does it."""
-    adam_eps: float = 1e-5
+    adam_eps: Positive = 1e-5
     """ε of Adam."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
-    entropy: float | None = None
+    entropy: NotNegative | None = None
     """Bonus for the entropy of the policy, which falls with the square of the learning rate; None: 0, or 0.1 with Discrete
     observations, each to be tried for itself."""
-    target_kl: float | None = None
+    target_kl: Positive | None = None
     """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
-    max_grad_norm: float | None = 0.5
+    max_grad_norm: Positive | None = 0.5
     """Longest gradient of the policy; None: any."""
-    critic_max_grad_norm: float | None = 0.5
+    critic_max_grad_norm: Positive | None = 0.5
     """Longest gradient of a critic; None: any."""
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers of the policy."""
@@ -94,49 +113,47 @@ class Options:
     """Between the layers."""
     initialisation: Literal["orthogonal", "uniform"] = "orthogonal"
     """Orthogonal with gain √2 (0.01 for the policy's last layer, 1 for a critic's), or uniform in ±1/√inputs."""
-    log_std: float = -1.0
+    log_std: Finite = -1.0
     """Logarithm of the spread of Box actions at the start."""
     normalise_observations: bool = True
     """Subtract the running mean and divide by the running standard deviation; kept within ±10. Discrete observations stay
     zeros and a one: a rare state would be a huge number."""
-    reward_scale: float | None = None
+    reward_scale: Positive | None = None
     """What rewards are multiplied by; None: 1 / the running standard deviation of the discounted return."""
-    reward_floor: float | None = None
+    reward_floor: Finite | None = None
     """Rewards below are raised to this; None: none is."""
     normalise_advantages: bool = True
     """Give the weights of an iteration mean 0 and standard deviation 1."""
-    checkpoint_every: int = 50
+    checkpoint_every: Count = 50
     """Iterations between checkpoints, after which the environments begin anew, so that a resumed run is the same run."""
     reset_every_iteration: bool = False
     """Begin all episodes anew in every iteration."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, kind = getattr(self, field.name), str(field.type)
-            if kind.startswith("Literal"):
-                one_of(value, [word.strip(" \"'") for word in kind[8:-1].split(",")], field.name)
-            elif kind == "bool" and not isinstance(value, bool):
-                raise UserError(f"{field.name} must be true or false, got {value!r}")
-            elif field.name in RANGES and not (value is None and "None" in kind):
-                _check_range(field.name, value, "int" in kind)
-        object.__setattr__(self, "hidden", _layers(self.hidden, "hidden"))
+        for name, (kind, optional) in _kinds().items():
+            value = getattr(self, name)
+            if optional and value is None:
+                continue
+            if get_origin(kind) is Literal:
+                one_of(value, get_args(kind), name)
+            elif kind is bool and not isinstance(value, bool):
+                raise UserError(f"{name} must be true or false, got {value!r}")
+            elif get_origin(kind) is Annotated:
+                kind.__metadata__[0].check(name, value, kind.__origin__)
+        set_field = object.__setattr__  # the class is frozen
+        set_field(self, "hidden", _layers(self.hidden, "hidden"))
         if self.critic_hidden is not None:
-            object.__setattr__(self, "critic_hidden", _layers(self.critic_hidden, "critic_hidden"))
-        object.__setattr__(self, "budget", as_budget(self.budget))
-        object.__setattr__(self, "psi", _price(self.psi))
-        if (
-            self.psi != 0.0
-            and self.budget is not None
-            and (self.conditioned or as_schedule(self.psi, "psi") != Constant(0.0))
-        ):
+            set_field(self, "critic_hidden", _layers(self.critic_hidden, "critic_hidden"))
+        set_field(self, "budget", as_budget(self.budget))
+        set_field(self, "psi", _price(self.psi))
+        zero = not self.conditioned and as_schedule(self.psi, "psi") == Constant(0.0)
+        if self.budget is not None and not zero:
             raise UserError(f"a budget finds the price of variance itself: leave out psi={self.psi!r}")
         if self.conditioned:
             within = PriceRange.read(self.psi_range)
-            object.__setattr__(self, "psi_range", (float(within.low), float(within.high)))
+            set_field(self, "psi_range", (float(within.low), float(within.high)))
         elif self.psi_range is not None:
             raise UserError(f'psi_range={self.psi_range!r} is for psi="conditioned", got psi={self.psi!r}')
-        else:
-            as_schedule(self.psi, "psi")
 
     @property
     def conditioned(self) -> bool:
@@ -149,39 +166,27 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise UserError(
-                    f"unknown setting {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
-                )
+                near = suggestion(name, known) or ": expected " + ", ".join(known)
+                raise UserError(f"unknown setting {name!r}{near}")
         return cls(**{**PRESETS[one_of(preset, PRESETS, "preset")], **given})
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; `read` takes it back."""
-        psi = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
-        budget = self.budget.as_dict() if isinstance(self.budget, Budget) else None
-        within = None if self.psi_range is None else list(self.psi_range)
-        critics = None if self.critic_hidden is None else list(self.critic_hidden)
-        return asdict(self) | {
-            "psi": psi, "budget": budget, "psi_range": within, "hidden": list(self.hidden), "critic_hidden": critics,
-        }  # fmt: skip
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        found["psi"] = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
+        found["budget"] = self.budget.as_dict() if isinstance(self.budget, Budget) else None
+        return found
 
 
-RANGES: dict[str, tuple[float, float, str]] = {
-    "gamma": (0.0, 1.0, "a number from 0 to 1"),
-    "gae_lambda": (0.0, 1.0, "a number from 0 to 1"),
-    "target_lambda": (0.0, 1.0, "a number from 0 to 1"),
-    "variance_gamma": (0.0, 1.0, "a number from 0 to 1"),
-    "psi_warm_up": (0.0, 1.0, "a number from 0 to 1"),
-    **dict.fromkeys(
-        ("envs", "steps", "epochs", "minibatch", "minibatches", "checkpoint_every"), (1, 1e9, "a whole number from 1 up")
-    ),
-    **dict.fromkeys(
-        ("learning_rate", "critic_learning_rate", "adam_eps", "clip", "target_kl", "max_grad_norm", "critic_max_grad_norm",
-         "reward_scale"),
-        (1e-300, 1e300, "a positive number"),
-    ),
-    **dict.fromkeys(("weight_decay", "entropy"), (0.0, 1e300, "a number that is not negative")),
-    **dict.fromkeys(("log_std", "reward_floor"), (-1e300, 1e300, "a finite number")),
-}  # fmt: skip
+@cache
+def _kinds() -> dict[str, tuple[Any, bool]]:
+    """The type of each field that is checked by its type, and whether it may be None."""
+    found = {}
+    for name, hint in get_type_hints(Options, include_extras=True).items():
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        optional = type(None) in get_args(hint)
+        found[name] = (kinds[0] if optional and len(kinds) == 1 else hint, optional)
+    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -203,12 +208,6 @@ def _price(psi: Any) -> Any:
         return float(psi)
     except ValueError:
         return psi
-
-
-def _check_range(name: str, value: Any, whole: bool) -> None:
-    low, high, expected = RANGES[name]
-    if not (_is_number(value) and low <= value <= high and (not whole or value == int(value))):
-        raise UserError(f"{name} must be {expected}, got {value!r}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -20,8 +20,6 @@ import jax
 
 from vpac.deep.estimators import Trace
 
-__all__ = ["corrected", "luck_and_share", "published_vaac", "variance_advantage"]
-
 Array = jax.Array
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,28 +19,18 @@ from vpac.saved import reading
 from vpac.sealing import LARGEST, check_format, parse, sealed
 from vpac.typing import Numbers
 
-__all__ = ["NumpyPolicy", "load_policy"]
-
 FORMAT, OLDER = 3, (1, 2)
 """Since the second, both files are checked when they are read; since the third, a policy says what it remembers."""
 NOTE, NUMBERS = "policy.json", "policy.safetensors"
-SEEN = 10.0
+BOUND = 10.0
 """Normalised observations are kept within ± this."""
 
 
-def _silu(x: Numbers) -> Numbers:
-    return x / (1.0 + np.exp(-x))
-
-
-def _relu(x: Numbers) -> Numbers:
-    return np.maximum(x, 0.0, out=x)
-
-
-def _tanh(x: Numbers) -> Numbers:
-    return np.tanh(x, out=x)
-
-
-ACTIVATIONS = {"tanh": _tanh, "relu": _relu, "silu": _silu}
+ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
+    "tanh": lambda x: np.tanh(x, out=x),
+    "relu": lambda x: np.maximum(x, 0.0, out=x),
+    "silu": lambda x: x / (1.0 + np.exp(-x)),
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ class NumpyPolicy:
             return rows
         seen = rows - self.mean
         seen *= self.scale
-        return np.minimum(np.maximum(seen, -SEEN, out=seen), SEEN, out=seen)  # np.clip takes three times as long
+        return np.minimum(np.maximum(seen, -BOUND, out=seen), BOUND, out=seen)  # np.clip takes three times as long
 
     def outputs(self, x: Numbers) -> Numbers:
         """The network's outputs for normalised rows: means or logits."""
@@ -152,10 +143,6 @@ class NumpyPolicy:
         return folder
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def load_policy(folder: Path | str) -> NumpyPolicy:
     """A policy that `NumpyPolicy.save` wrote; needs neither JAX nor the environment, and runs no stored code."""
     from safetensors.numpy import load as from_bytes
@@ -167,8 +154,8 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
         arrays = from_bytes(
             read_bytes(folder / NUMBERS) if sha256 is None else read_pair(folder / NUMBERS, str(sha256))
         )
-        fields: dict[str, Any] = about["interface"]
-        interface = Interface(**{k: _tuple(v) for k, v in fields.items()})
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["interface"].items()}
+        interface = Interface(**fields)
         interface.check()
         layers = range(int(about["layers"]))
         found = NumpyPolicy(

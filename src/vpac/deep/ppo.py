@@ -1,64 +1,83 @@
-"""The random streams of an agent."""
+"""Proximal policy optimisation, and the variants whose policy pays a price ψ for variance.
+
+Every iteration (Appendix E of the paper; (1) to (3) are the equations of docs/corrections.md):
+
+    collect     T steps of π in n environments: a rollout
+    estimate    δ_t = R + γ V(S') − V(S)            A_V = Σ_l (γλ)^l δ_{t+l}
+                δ̄_t = δ_t² + γ̄ σ(S') − σ(S)         A_σ = Σ_l (γ̄λ)^l δ̄_{t+l},   γ̄ = γ²
+                w = A_V − ψ · penalty               penalty = A_σ as published; corrected, (2) and (3)
+    improve     π climbs E[min(ρ w, clip(ρ, 1−ε, 1+ε) w)],  ρ = π/π_old;  each critic is fitted to its targets
+
+A variant is its penalty: PPO has none, VPACPPO learns σ, VAACPPO the second moment M = σ + V², MVPIPPO changes the reward.
+`estimators` and `penalties` have one function for each of these equations.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax.numpy as jnp
 import numpy as np
 
 from vpac.checks import MOST_STEPS, whole
-from vpac.deep import update
-from vpac.deep.assessment import Scene, Spread, Values, assess_spread, assess_value
-from vpac.deep.budget import holder_of, price_path
-from vpac.deep.diagnostics import LEARNED, Drift, Episodic
+from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
+from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NotFinite, check_finite
+from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_spread, estimate_value
 from vpac.deep.estimators import Trace
-from vpac.deep.finiteness import NotFinite, finite
-from vpac.deep.logs import History
-from vpac.deep.networks import Gaussian, numpy_policy
-from vpac.deep.normaliser import RewardScale, RunningMoments
+from vpac.deep.improve import Networks, Updater, configure_jax
+from vpac.deep.logs import MetricsHistory
+from vpac.deep.normaliser import CriticContext, RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.price import conditions_of
-from vpac.deep.rollout import Context, Episode, Rollout, Stepper, paid, recently
+from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, price_path
 from vpac.deep.spaces import Interface
-from vpac.deep.update import Brain, Networks
 from vpac.deep.vector import Backend, environments, remembering
 from vpac.errors import UserError
-from vpac.risk.budget import PricePath
+from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.threads import one_blas_thread
 
-__all__ = ["MVPIPPO", "PPO", "VAACPPO", "VPACPPO", "starts", "streams"]
-
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
-"""A variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
+"""Random streams of every agent. A variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
+START_STREAM, PRICE_STREAM = 8, 9
+CRITIC_STREAMS = {"score weights": 10, "score": 11, "luck weights": 12, "luck": 13}
+"""Streams of critics that not every agent has."""
+RECENT = 100
+"""Episodes that the statistics of recent episodes are of."""
 
 
-LATER = {"score weights": 10, "score": 11, "luck weights": 12, "luck": 13}
-"""Streams of critics that not every agent has; 8 and 9 are those of starts and of prices."""
+def stream(seed: int, *key: int) -> np.random.SeedSequence:
+    """The seed sequence of a stream, independent of the others."""
+    return np.random.SeedSequence(seed, spawn_key=key)
 
 
 def streams(seed: int, critics: Collection[str] = ()) -> dict[str, np.random.Generator]:
-    """One generator for each purpose, independent of the others."""
-    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
-    found = {name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)}
-    for name, key in LATER.items():
-        if name.partition(" ")[0] in critics:
-            found[name] = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))
-    return found
+    """A generator for each purpose, of an agent with these critics beside the value's."""
+    keys = {name: key for key, name in enumerate(STREAMS)}
+    keys |= {name: key for name, key in CRITIC_STREAMS.items() if name.partition(" ")[0] in critics}
+    return {name: np.random.default_rng(stream(seed, key)) for name, key in keys.items()}
 
 
-def starts(seed: int, iteration: int, n: int) -> Any:
-    """Seeds of `n` environments that begin anew in an iteration; the same whether or not the run was resumed."""
-    return np.random.SeedSequence(seed, spawn_key=(len(STREAMS), iteration)).generate_state(n)
+class UpdateInputs(NamedTuple):
+    """What an iteration learns from."""
 
+    batch: Batch
+    rewards: Any
+    """Before scaling."""
+    weights: Any
+    """Of ∇log π, for the policy."""
+    targets: dict[str, Any]
+    """Of each critic."""
+    metrics: dict[str, Any]
 
-RECENT = 100
-"""Episodes that the statistics of recent episodes speak of."""
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """The arrays of the update by the name a message has for them, first causes first."""
+        targets = {f"target of the {name} critic": target for name, target in self.targets.items()}
+        return {"scaled reward": self.batch.rewards, **targets, "advantage": self.weights}
 
 
 class PPO:
@@ -77,7 +96,7 @@ class PPO:
     spread: ClassVar[Literal["variance", "moment"] | None] = None
     """What the critic of the spread learns."""
     volatility: ClassVar[bool] = False
-    """Whether ψ is a price of the variance of a step's reward (MVPI), which the reward pays."""
+    """Whether ψ is a price of the variance of a step's reward (MVPI), which is taken from the reward."""
 
     def __init__(
         self,
@@ -89,51 +108,56 @@ class PPO:
         arguments: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        update.prepare()
-        self.options = Options.read(settings, preset)
-        self.holder = holder_of(self.options.budget, self.spread is not None, type(self).__name__)
-        """What holds the budget, if there is one."""
-        if self.options.psi not in (0, "conditioned") and self.spread is None and not self.volatility:
-            raise UserError(f"{type(self).__name__} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
+        configure_jax()
+        self.options = o = Options.read(settings, preset)
+        self._check_price(settings)
         self.seed, self.preset = whole(seed, "seed"), preset
         self.memory: dict[str, Any] | None = None
         """Arguments of the `RememberReturn` around its environments, if it remembers."""
-        if self.options.remember == "return":
-            env, arguments, self.memory = remembering(env, arguments, self.options.envs, self.variance_gamma)
-        self.environments = environments(env, self.options.envs, backend, arguments)
-        self.interface = Interface.of(
-            self.environments.observation_space, self.environments.action_space, self.environments.name
-        )
-        n = self.environments.n
-        self.generators = {}
-        self.conditions = conditions_of(self.options, self.seed, n, type(self).__name__, self.spread is not None)
-        """The prices of the episodes underway, of a conditioned policy."""
-        if self.conditions is not None:
-            self.generators["prices"] = self.conditions.generator
-        critics = self._critics()
-        self.context = Context(self.options.time_aware, self.environments.limit, self.environments.critic_inputs)
+        if o.remember == "return":
+            env, arguments, self.memory = remembering(env, arguments, o.envs, self.variance_gamma)
+        self.environments = envs = environments(env, o.envs, backend, arguments)
+        self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
+        self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """What critics see and the policy does not."""
+        self.controller = BudgetController(o.budget) if isinstance(o.budget, Budget) else None
+        """What finds ψ, with a budget."""
+        self.generators = {}
+        self.episode_prices: EpisodePrices | None = None
+        """ψ of the episodes underway, of a conditioned policy."""
+        if o.conditioned:
+            self.generators["prices"] = np.random.default_rng(stream(self.seed, PRICE_STREAM))
+            within = PriceRange.read(o.psi_range)
+            self.episode_prices = EpisodePrices(within, envs.n, self.generators["prices"])
+        critics = self._critics()
         self.generators |= streams(self.seed, critics)
-        self.brain = Brain(self.interface, self.options, self.generators, critics, self.context.columns)
-        self.seen = RunningMoments.of((self.interface.inputs,))
-        self.rewards = RewardScale.of(self.options.reward_scale, self.options.gamma, n)
-        self.trace = Trace.first(n)
+        self.updater = Updater(self.interface, o, self.generators, critics, self.context.columns)
+        self.observation_moments = RunningMoments.of((self.interface.inputs,))
+        self.reward_scale = RewardScale.of(o.reward_scale, o.gamma, envs.n)
+        self.trace = Trace.first(envs.n)
+        self.drift, self.window = LuckDriftMonitor(), EpisodeWindow()
         self.timesteps = self.iteration = self.episodes = 0
-        self.history = History()
-        """One row of numbers for each iteration; of a long run for every second, fourth, … and the last one."""
+        self.history = MetricsHistory()
+        """One row of metrics for each iteration; of a long run for every second, fourth, … and the last one."""
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         """The last episodes."""
-        self.drift, self.ledger = Drift(), Episodic()
-        self._warned = False
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
-        self._stepper = Stepper(
-            self.environments, self.interface, self.options.gamma, self.conditions, self.options.variance_gamma
-        )
-        self._fresh = True
-        self._pending: dict[str, Any] = {}
-        self._sources: dict[str, Any] = {}
-        self._lived: dict[str, float] = {}
+        self._collector = Collector(envs, self.interface, o.gamma, self.episode_prices, o.variance_gamma)
+        self._restart, self._warned = True, False
+        self._episode_metrics: dict[str, float] = {}
+        self._update_metrics: dict[str, Any] = {}
+        """Metrics of an update that is not yet in the history; its critics may still be learning."""
+
+    def _check_price(self, settings: dict[str, Any]) -> None:
+        """Refuse a price that nothing would read."""
+        o, name = self.options, type(self).__name__
+        if self.spread is None and o.budget is not None:
+            raise UserError(f"{name} has no price of variance and cannot hold a budget: use VPACPPO")
+        if self.spread is None and o.conditioned:
+            raise UserError(f'{name} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
+        if self.spread is None and not self.volatility and o.psi != 0:
+            raise UserError(f"{name} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
 
     def _critics(self) -> tuple[str, ...]:
         """Critics beside that of the value."""
@@ -142,66 +166,6 @@ class PPO:
         o = self.options
         other, luck = o.variance_gamma is not None, o.luck_critic and o.form == "corrected"
         return ("spread", *(["score"] if other else []), *(["luck"] if luck else []))
-
-    @property
-    def networks(self) -> Networks:
-        """Policy, value and spread, as they are now."""
-        return self.brain.networks
-
-    @property
-    def variance_gamma(self) -> float:
-        """Discount of the return whose variance has a price."""
-        return self.options.gamma if self.options.variance_gamma is None else self.options.variance_gamma
-
-    @property
-    def per_iteration(self) -> int:
-        """Environment steps of an iteration."""
-        return self.environments.n * self.options.steps
-
-    @property
-    def psi(self) -> float:
-        """The price of variance now, in the units it was given in; with a budget in units of 1/reward; of a conditioned policy,
-        the mean over environments."""
-        if self.holder is not None:
-            return self.holder.state.psi
-        if self.conditions is not None:
-            return float(self.conditions.now.mean())
-        return self.full_psi * self._warmth()
-
-    @property
-    def full_psi(self) -> float:
-        """ψ without its warm-up."""
-        return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
-
-    def _warmth(self) -> float:
-        """The share of ψ that is asked now."""
-        rise = self.options.psi_warm_up * self.span[1]
-        steady = self.conditions is not None or isinstance(self.options.psi, float)
-        return min(1.0, self.timesteps / rise) if steady and rise else 1.0
-
-    @property
-    def prices(self) -> PricePath:
-        """With a budget: the multiplier ψ after each iteration and the variance that was seen; else nothing."""
-        return price_path(self.history)
-
-    def policy(self) -> NumpyPolicy:
-        """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
-        within = None if self.conditions is None else self.conditions.within
-        return numpy_policy(self.networks.policy, self.interface, self.seen, self.options, within, self.memory)
-
-    def at(self, psi: float) -> NumpyPolicy:
-        """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
-        return self.policy().at(psi)
-
-    def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
-        """Actions for a batch of observations; the generator is all that is random."""
-        return self.policy().act(observations, generator, deterministic)
-
-    def predict(self, observation: Any, deterministic: bool = True) -> Any:
-        """The action for an observation, or the actions for a batch of them."""
-        found, batch = self.interface.batch(observation, self.environments.observation_space.shape or ())
-        actions = self.act(found, self.generators["predict"], deterministic)
-        return actions if batch else actions[0]
 
     def learn(
         self,
@@ -217,7 +181,7 @@ class PPO:
 
         Args:
             total_timesteps: how many.
-            callback: called with the agent after every iteration, whose numbers are `history[-1]`; learning stops if it
+            callback: called with the agent after every iteration, whose metrics are `history[-1]`; learning stops if it
                 returns False.
             progress: show a live display on standard error.
             checkpoints: a folder for checkpoints, one after every `checkpoint_every` iterations; the last two are kept.
@@ -225,9 +189,9 @@ class PPO:
             resuming: go on with the `learn` that a loaded checkpoint was part of: `total_timesteps` is its total.
         """
         if progress:
-            from vpac.deep.logs import Display
+            from vpac.deep.logs import ProgressDisplay
 
-            with Display(self, total_timesteps, callback) as display:
+            with ProgressDisplay(self, total_timesteps, callback) as display:
                 return self.learn(
                     total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
                 )
@@ -235,165 +199,253 @@ class PPO:
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
         going = True
-        while going and self.timesteps + self._underway() < self.span[1]:
-            rollout = self._collect()
-            going = self._finish(callback)
+        while going and self._steps_taken() < self.span[1]:
+            rollout = self._collect()  # meanwhile the critics learn from the rollout before
+            going = self._record(callback)
             if going:
-                self._update(rollout)
-            due = (self.iteration + 1) % self.options.checkpoint_every == 0
-            if due and self._pending:
-                going = self._finish(callback)
-                self._fresh = True
+                self._improve(rollout, self._estimate(rollout))
+            if self._update_metrics and (self.iteration + 1) % self.options.checkpoint_every == 0:
+                going = self._record(callback)
+                self._restart = True
                 if checkpoints is not None:
-                    from vpac.deep.storage import write_checkpoint
+                    from vpac.deep.checkpoint import write_checkpoint
 
                     write_checkpoint(self, Path(checkpoints))
                     if kept is not None:
                         kept()
-        self._finish(callback)
-        self._fresh = True
+        self._record(callback)
+        self._restart = True
         return self
 
-    def _underway(self) -> int:
-        """Steps that were learned from and are not yet counted."""
-        return self.per_iteration if self._pending else 0
-
     def _collect(self) -> Rollout:
-        """Let the policy act."""
-        if self._fresh or self.options.reset_every_iteration:
-            number = self.iteration + bool(self._pending)
-            self._stepper.restart(starts(self.seed, number, self.environments.n))
-            self.trace = Trace.first(self.environments.n)
-            self.rewards.restart()
-        done = self.timesteps + self._underway()
-        self._fresh = True  # should this be interrupted
+        """Let the policy act in all environments for an iteration's steps."""
+        if self._restart or self.options.reset_every_iteration:
+            iteration, n = self.iteration + bool(self._update_metrics), self.environments.n
+            self._collector.restart(stream(self.seed, START_STREAM, iteration).generate_state(n))
+            self.trace = Trace.first(n)
+            self.reward_scale.restart()
+        self._restart = True  # should this be interrupted
         with one_blas_thread():  # a few rows: more threads would only fight with the environments'
             try:
-                rollout = self._stepper.collect(self.policy(), self.options.steps, self.generators["act"], done)
+                rollout = self._collector.collect(
+                    self.policy(), self.options.steps, self.generators["act"], self._steps_taken()
+                )
             except NotFinite as error:
                 raise NotFinite(f"{error} (seed {self.seed})") from None
-        self._fresh = False
+        self._restart = False
         return rollout
 
-    def _update(self, rollout: Rollout) -> None:
-        """Learn from a rollout. The policy is new when this returns; the critics may still be learning."""
-        ended = self._stepper.episodes.take()
-        self.episodes += len(ended)
-        self.recent.extend(ended)
-        held = {} if self.holder is None else self.holder.look(self.timesteps, ended, self.recent)
-        self._lived = {"episodes": float(self.episodes), **recently(self.recent), **held}
-        o, old, scale = self.options, self.networks, self.rewards.value
-        price = (self.psi if o.psi_units == "raw" else self.psi * scale) if self.volatility else 0.0
-        rewards = paid(rollout, o.reward_floor, price)
-        scene = Scene.of(self.context.beside(rollout), rewards * scale)
-        lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
-        values = assess_value(old.value, scene, gamma=o.gamma, lam=o.gae_lambda, target_lam=lam)
-        weights, targets = values.advantage, {"value": values.target}
-        told = {"explained_variance": values.explained}
-        if old.spread is not None:
-            spread, more = self._assess_spread(rollout, scene, values, lam, scale)
-            weights, targets = spread.weights, targets | more
-            told |= spread.numbers
-        price = self.psi if rollout.prices is None else float(rollout.prices.mean())
-        goals = {f"target of the {name} critic": target for name, target in targets.items()}
-        self._sources = {"scaled reward": scene.rewards, **goals, "advantage": weights}
-        told |= self.brain.improve(rollout.actions, scene, weights, targets, self._rate_share())
-        self._pending = {
-            **self._finite(told), "reward_scale": scale, "psi": price, "steps": float(rollout.valid.sum()),
-        }  # fmt: skip
-        if isinstance(old.policy, Gaussian):
-            self._pending["std"] = float(np.exp(np.asarray(old.policy.log_std)).mean())
-        self.rewards.add(rewards, rollout.running, rollout.valid)
+    def _estimate(self, rollout: Rollout) -> UpdateInputs:
+        """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
+        self._count_episodes()
+        o, networks, scale = self.options, self.networks, self.reward_scale.value
+        rewards = rollout.training_rewards(o.reward_floor, self._raw_psi(self.psi) if self.volatility else 0.0)
+        batch = Batch.of(self.context.beside(rollout), rewards * scale)
+        target_lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
+        how = {"lam": o.gae_lambda, "target_lam": target_lam}
+        values = estimate_value(networks.value, batch, gamma=o.gamma, **how)
+        targets, metrics = {"value": values.target}, {"explained_variance": values.explained}
+        if networks.spread is None or self.spread is None:
+            return UpdateInputs(batch, rewards, values.advantage, targets, metrics)
+
+        how["gamma"], priced, priced_batch = self.variance_gamma, values, batch
+        if networks.score is not None:  # a score ends at the time limit
+            priced_batch = batch._replace(continues=batch.running)
+            priced = estimate_value(networks.score, priced_batch, **how)
+            targets["score"] = priced.target
+        psi = self._scaled_psi(self.psi if rollout.prices is None else rollout.prices * self._warm_up())
+        spread = estimate_spread(
+            networks.spread, priced_batch, values.advantage, priced, self.trace,
+            EpisodeSums(*np.asarray(self.window.sums, np.float32)), jnp.asarray(psi, jnp.float32), jnp.float32(scale),
+            networks.luck, kind=self.spread, form=o.form, weighting=o.weighting, variance_of=o.variance_of, **how,
+        )  # fmt: skip
+        targets["spread"] = spread.target
+        if networks.luck is not None:
+            targets["luck"] = spread.luck
+        self.trace = spread.trace
+        self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
+        return UpdateInputs(batch, rewards, spread.weights, targets, metrics | spread.metrics)
+
+    def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
+        """Improve the policy and let the critics begin to learn; then update the normalisers."""
+        self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
+        metrics = self.updater.improve(
+            rollout.actions, inputs.batch, inputs.weights, inputs.targets, self._rate_share()
+        )
+        self._update_metrics = {
+            **self._checked(inputs.metrics | metrics),
+            "reward_scale": self.reward_scale.value,
+            "psi": self.psi if rollout.prices is None else float(rollout.prices.mean()),
+            "steps": float(rollout.valid.sum()),
+        }
+        if log_std is not None:
+            self._update_metrics["std"] = float(np.exp(np.asarray(log_std)).mean())
+        self.reward_scale.add(inputs.rewards, rollout.running, rollout.valid)
         self.context.add(rollout)
         if not self.interface.discrete_observations:
-            self.seen.add(rollout.raw[rollout.valid > 0.0])
+            self.observation_moments.add(rollout.raw[:-1][rollout.valid > 0.0])
 
-    def _assess_spread(
-        self, rollout: Rollout, scene: Scene, values: Values, lam: float, scale: float
-    ) -> tuple[Spread, dict[str, Any]]:
-        """What the critic of the spread makes of a rollout, and the targets of all critics that serve the variance."""
-        o, old = self.options, self.networks
-        assert old.spread is not None
-        assert self.spread is not None
-        how = {"gamma": self.variance_gamma, "lam": o.gae_lambda, "target_lam": lam}
-        targets, priced = {}, values
-        if old.score is not None:  # a score ends at the time limit
-            scene = scene._replace(continues=scene.running)
-            priced = assess_value(old.score, scene, **how)
-            targets["score"] = priced.target
-        psi = self.psi if rollout.prices is None else rollout.prices * self._warmth()
-        psi = psi / scale if o.psi_units == "raw" or self.holder is not None else psi
-        spread = assess_spread(
-            old.spread, scene, values.advantage, priced, self.trace, self.ledger.before(), jnp.asarray(psi, jnp.float32),
-            jnp.float32(scale), old.luck, kind=self.spread, form=o.form, weighting=o.weighting, variance_of=o.variance_of,
-            **how,
-        )  # fmt: skip
-        self.trace = spread.trace
-        self.ledger.add(spread.ledger)
-        before, after = (np.asarray(luck, np.float64) for luck in spread.walk)
+    def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
+        """Wait for the critics of the last update and write its metrics down; returns whether to go on."""
+        if not self._update_metrics:
+            return True
+        metrics, self._update_metrics = self._checked(self._update_metrics | self.updater.finish()), {}
+        self.timesteps += self.per_iteration
+        self.iteration += 1
+        self.history.add(self.iteration, {"timesteps": float(self.timesteps), **self._episode_metrics, **metrics})
+        return callback is None or callback(self) is not False
+
+    def _checked(self, metrics: dict[str, Any]) -> dict[str, float]:
+        """An update's metrics, all finite; else the networks from before it are restored."""
+        try:
+            return check_finite(metrics, self._inputs.by_name)
+        except NotFinite as error:
+            self.updater.revert()
+            self._update_metrics = {}
+            raise NotFinite(
+                f"{error} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
+                "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
+            ) from None
+
+    def _count_episodes(self) -> None:
+        """Count the episodes that have ended, and let a budget move ψ."""
+        ended = self._collector.episodes.take()
+        self.episodes += len(ended)
+        self.recent.extend(ended)
+        moved = {} if self.controller is None else self.controller.update(self.timesteps, ended, self.recent)
+        self._episode_metrics = {"episodes": float(self.episodes), **episode_metrics(self.recent), **moved}
+
+    def _diagnose(self, rollout: Rollout, spread: SpreadEstimate, psi: float) -> None:
+        """Add the objective and what critics say of starts and luck to the metrics; warn of a drift of the luck.
+
+        ψ is in units of 1/reward.
+        """
+        self.window.add(spread.episodes)
+        before, after = (np.asarray(luck, np.float64) for luck in (spread.luck_before, spread.luck_after))
         self.drift.add(before, after, rollout.elapsed[:-1], rollout.valid, rollout.running)
-        self._lived |= {**self.ledger.numbers, "luck_drift": self.drift.worst.share}
+        metrics = self._episode_metrics
+        metrics |= {**self.window.metrics, "luck_drift": self.drift.worst.share}
         late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
-        if o.form == "corrected" and late and not self._warned:
-            self._warned = self.drift.warn(float(np.mean(psi)) * scale)
+        if self.options.form == "corrected" and late and not self._warned:
+            self._warned = self.drift.warn(psi)
         if rollout.prices is None:
-            price = self.psi if self.holder is not None else self.full_psi
-            price *= 1.0 if o.psi_units == "raw" or self.holder is not None else scale
-            self._lived["objective"] = self._lived["return_mean"] - price * self._lived["priced_variance"]
-        targets["spread"] = spread.target
-        if old.luck is not None:
-            targets["luck"] = spread.luck
-        return spread, targets
+            price = self._raw_psi(self.full_psi if self.controller is None else self.psi)
+            metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
+
+    @property
+    def networks(self) -> Networks:
+        """Policy and critics, as they are now."""
+        return self.updater.networks
+
+    @property
+    def variance_gamma(self) -> float:
+        """Discount of the return whose variance has a price."""
+        return self.options.gamma if self.options.variance_gamma is None else self.options.variance_gamma
+
+    @property
+    def per_iteration(self) -> int:
+        """Environment steps of an iteration."""
+        return self.environments.n * self.options.steps
+
+    def _steps_taken(self) -> int:
+        """Steps so far, with those of the update that is not in the history yet."""
+        return self.timesteps + (self.per_iteration if self._update_metrics else 0)
 
     def _rate_share(self) -> float:
         """What is left of the learning rates."""
         begin, end = self.span
         return 1.0 - (self.timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
-    def _finish(self, callback: Callable[[Self], bool | None] | None) -> bool:
-        """Wait for the critics of the last update, look at its numbers and write them down."""
-        if not self._pending:
-            return True
-        told, self._pending = self._finite(self._pending | self.brain.finish()), {}
-        self.timesteps += self.per_iteration
-        self.iteration += 1
-        self.history.add(self.iteration, {"timesteps": float(self.timesteps), **self._lived, **told})
-        return callback is None or callback(self) is not False
+    @property
+    def psi(self) -> float:
+        """The price of variance now, in the units it was given in; with a budget in units of 1/reward; of a conditioned policy,
+        the mean over environments."""
+        if self.controller is not None:
+            return self.controller.state.psi
+        if self.episode_prices is not None:
+            return float(self.episode_prices.now.mean())
+        return self.full_psi * self._warm_up()
 
-    def _finite(self, numbers: dict[str, Any]) -> dict[str, float]:
-        """An update's numbers, all finite; else the networks are those from before it again."""
-        try:
-            return finite(numbers, self._sources)
-        except NotFinite as error:
-            self.brain.revert()
-            self._pending = {}
-            raise NotFinite(
-                f"{error} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
-                "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
-            ) from None
+    @property
+    def full_psi(self) -> float:
+        """ψ without its warm-up."""
+        return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
+
+    def _warm_up(self) -> float:
+        """The share of ψ that is asked now."""
+        rise = self.options.psi_warm_up * self.span[1]
+        steady = self.options.conditioned or isinstance(self.options.psi, float)
+        return min(1.0, self.timesteps / rise) if steady and rise else 1.0
+
+    def _raw_psi(self, psi: float) -> float:
+        """ψ per unit of the environment's own reward."""
+        raw = self.options.psi_units == "raw" or self.controller is not None
+        return psi if raw else psi * self.reward_scale.value
+
+    def _scaled_psi(self, psi: Any) -> Any:
+        """ψ per unit of the scaled reward."""
+        raw = self.options.psi_units == "raw" or self.controller is not None
+        return psi / self.reward_scale.value if raw else psi
+
+    @property
+    def prices(self) -> PricePath:
+        """With a budget: ψ after each iteration and the variance that was measured; else nothing."""
+        return price_path(self.history)
+
+    def policy(self) -> NumpyPolicy:
+        """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
+        net, moments = self.networks.policy.net, self.observation_moments
+        log_std = getattr(self.networks.policy, "log_std", None)
+        return NumpyPolicy(
+            self.interface,
+            weights=[np.asarray(W) for W in net.weights],
+            biases=[np.asarray(b) for b in net.biases],
+            activation=net.activation,
+            log_std=None if log_std is None else np.asarray(log_std),
+            mean=moments.mean.astype(np.float32),
+            scale=(1.0 / np.sqrt(moments.variance + 1e-8)).astype(np.float32),
+            normalised=self.options.normalise_observations,
+            gamma=self.options.gamma,
+            prices=None if self.episode_prices is None else self.episode_prices.within,
+            memory=self.memory,
+        )
+
+    def at(self, psi: float) -> NumpyPolicy:
+        """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
+        return self.policy().at(psi)
+
+    def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
+        """Actions for a batch of observations; the generator is all that is random."""
+        return self.policy().act(observations, generator, deterministic)
+
+    def predict(self, observation: Any, deterministic: bool = True) -> Any:
+        """The action for an observation, or the actions for a batch of them."""
+        found, batch = self.interface.batch(observation, self.environments.observation_space.shape or ())
+        actions = self.act(found, self.generators["predict"], deterministic)
+        return actions if batch else actions[0]
 
     def save(self, path: Path | str) -> Path:
         """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""
-        from vpac.deep.storage import save
+        from vpac.deep.checkpoint import save
 
         return save(self, Path(path))
 
     @classmethod
     def load(cls, path: Path | str, env: Any = None) -> Self:
         """An agent that `save` wrote; runs no stored code. `env` replaces the environment it was saved with."""
-        from vpac.deep.storage import load
+        from vpac.deep.checkpoint import load
 
         return load(cls, Path(path), env)
 
 
 class VPACPPO(PPO):
-    """PPO whose actor pays ψ for the variance of the return, with a direct critic of it (Theorem 1 over states)."""
+    """PPO whose policy pays ψ for the variance of the return, with a direct critic of it (Theorem 1 over states)."""
 
     spread = "variance"
 
 
 class VAACPPO(PPO):
-    """PPO with a variance-adjusted actor: its critic learns the second moment of the return."""
+    """PPO whose policy pays ψ for the variance of the return; its critic learns the second moment (VAAC)."""
 
     spread = "moment"
 

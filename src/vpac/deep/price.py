@@ -1,22 +1,30 @@
-"""One policy for all prices of variance: ψ is drawn for every episode and shown to all networks beside the observation."""
+"""The price of variance ψ where it is not one number: one policy for a range of prices, or a budget that finds the price.
+
+A conditioned policy draws ψ for every episode and shows it to all networks beside the observation. With a budget, ψ moves
+after each iteration with the returns of recent episodes.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vpac.errors import UserError
+from vpac.risk.budget import Budget, Multiplier, PricePath, measured
 from vpac.typing import BoolArray, Numbers
 
 if TYPE_CHECKING:
-    from vpac.deep.options import Options
+    from vpac.deep.collect import Episode
 
-__all__ = ["PriceRange", "Prices", "conditions_of"]
-
-STREAM = 9
-"""The random stream of prices; those of the agent come before it."""
+FEWEST_EPISODES = 20
+"""From fewer episodes no variance is measured."""
+AIM = 0.9
+"""Share of the budget that is aimed at. As the learning rate falls to 0 a policy stays where it is, and a variance measured in
+some hundred episodes is off by a tenth: aimed at the budget itself, about every third policy would end above it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class PriceRange:
         return np.concatenate([rows, column[:, None]], axis=1, dtype=np.float32)
 
 
-class Prices:
+class EpisodePrices:
     """The price of each environment's episode, drawn when the episode begins.
 
     Args:
@@ -83,19 +91,33 @@ class Prices:
             self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))
 
 
-def conditions_of(options: Options, seed: int, n: int, name: str, spread: bool) -> Prices | None:
-    """The prices of `n` environments' episodes, with a random stream of their own; None of a policy for one price.
+class BudgetController:
+    """Moves ψ so that the variance of the return meets a budget, in units of the environment's own reward."""
 
-    Args:
-        options: whether there is a range, and which.
-        seed: the agent's.
-        n: how many environments.
-        name: of the algorithm.
-        spread: whether it has a critic of the spread, and with it a price of variance.
-    """
-    if not options.conditioned:
-        return None
-    if not spread:
-        raise UserError(f'{name} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
-    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
-    return Prices(PriceRange.read(options.psi_range), n, generator)
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.state = budget, Multiplier()
+
+    def update(self, timesteps: int, ended: Sequence[Episode], recent: Sequence[Episode]) -> dict[str, float]:
+        """Move ψ after an iteration; returns the measured variance and ψ, for the history.
+
+        Args:
+            timesteps: steps so far.
+            ended: episodes that ended in the iteration; without any ψ stays.
+            recent: the last ones; where more than that have ended, all of those are measured.
+        """
+        sample = np.array([episode.priced for episode in (ended if len(ended) > len(recent) else recent)])
+        variance, error = measured(sample, FEWEST_EPISODES)
+        if ended and timesteps >= self.budget.wait:
+            self.state = self.budget.step(self.state, variance / AIM, min(1.0, len(ended) / len(sample)))
+        return {"budget_variance": variance, "budget_error": error, "budget_psi": self.state.psi}
+
+
+def price_path(history: Sequence[dict[str, float]]) -> PricePath:
+    """ψ of a budget and the measured variance, from an agent's history."""
+    return PricePath.of(
+        [
+            (row["timesteps"], row["budget_psi"], row["budget_variance"], row.get("budget_error", math.nan))
+            for row in history
+            if "budget_psi" in row
+        ]
+    )

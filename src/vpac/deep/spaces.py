@@ -15,8 +15,6 @@ from vpac.envs.observations import is_image
 from vpac.errors import UserError
 from vpac.typing import Numbers
 
-__all__ = ["Interface"]
-
 INTEGERS = ("", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 

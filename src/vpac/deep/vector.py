@@ -1,7 +1,7 @@
-"""Many environments as one, whatever makes them: EnvPool, a Gymnasium vector environment, or our own loop.
+"""Many environments behind one interface, whatever steps them: EnvPool, a Gymnasium vector environment, or a plain loop.
 
-All follow one rule, the next-step rule of Gymnasium and EnvPool: the step that ends an episode returns its last observation,
-and the step after that takes no action and returns the first observation of the next episode.
+The next-step rule of Gymnasium and EnvPool holds unless `same_step` says otherwise: the step that ends an episode returns its
+last observation, and the step after that takes no action and returns the first observation of the next episode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import gymnasium
 import numpy as np
@@ -29,97 +29,98 @@ from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
 from vpac.typing import BoolArray, FloatArray
 
-__all__ = [
-    "Environments",
-    "NoisyPool",
-    "OfEnvPool",
-    "Step",
-    "environments",
-    "has_envpool",
-    "misses_envpool",
-    "on",
-    "remembering",
-]
-
 Backend = Literal["auto", "envpool", "gymnasium"]
 
 
-class Step(NamedTuple):
-    """What a step of all environments returned."""
+class VectorStep(NamedTuple):
+    """What a step of all environments, or of a group of them, returned."""
 
     observations: Any
     rewards: FloatArray
     terminated: BoolArray
     truncated: BoolArray
     successors: Any
-    """What the steps led to; other than `observations` only where an environment starts anew within the same step."""
+    """What the steps led to; other than `observations` only with `same_step`, at ends of episodes."""
     extras: FloatArray | None = None
     """What critics alone see beside `observations`, [n, numbers]."""
     successor_extras: FloatArray | None = None
     """What they see beside `successors`."""
 
 
-class Environments(Protocol):
-    """Several copies of one environment, stepped together."""
+class Environments(ABC):
+    """Copies of one environment, stepped together, or in groups: while one group steps, actions of the next are computed."""
 
     name: str
     n: int
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
-    same_step: bool
-    """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
-    recipe: EnvRecipe | None
+    recipe: EnvRecipe | None = None
     """How one is made again; None: plain data cannot say."""
     limit: int | None
     """Steps after which an episode is cut off, if that is known."""
-    critic_inputs: int
-    """Numbers that they show to critics alone, in info["critic"]."""
-
-    def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew, from one seed for each; returns the observations."""
-
-    def first_extras(self) -> FloatArray:
-        """What critics alone see after `reset`."""
-
-    def step(self, actions: Any) -> Step:
-        """One step of each."""
-
-    def close(self) -> None:
-        """Let go of them."""
-
-    lanes: tuple[slice, ...]
-    """Groups of environments: while one group is stepped, what the other is to do can be computed."""
-
-    def send(self, lane: int, actions: Any) -> None:
-        """Let a lane take a step, perhaps in the background."""
-
-    def receive(self, lane: int) -> Step:
-        """What its step returned."""
-
-
-class OneLane(ABC):
-    """Environments that are stepped together, while nothing else is done."""
-
-    lanes: tuple[slice, ...] = (slice(None),)
+    same_step: bool = False
+    """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
     critic_inputs: int = 0
-    _asked: Any
-    _extras: FloatArray
-
-    def first_extras(self) -> FloatArray:
-        """What critics alone see after `reset`."""
-        return self._extras
+    """Numbers that they show to critics alone, in info["critic"]."""
+    groups: tuple[slice, ...] = (slice(None),)
+    _actions: Any
 
     @abstractmethod
-    def step(self, actions: Any) -> Step:
-        """One step of each."""
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Start episodes, from one seed for each environment; returns the observations."""
 
-    def send(self, lane: int, actions: Any) -> None:
-        """Keep what they are to do."""
-        self._asked = actions
+    @abstractmethod
+    def step(self, actions: Any) -> VectorStep:
+        """Step each environment once."""
 
-    def receive(self, lane: int) -> Step:
-        """Let them do it."""
-        return self.step(self._asked)
+    @abstractmethod
+    def close(self) -> None:
+        """Close them."""
+
+    def first_extras(self) -> FloatArray:
+        """What critics alone see after `reset`."""
+        return np.zeros((self.n, 0))
+
+    def send(self, group: int, actions: Any) -> None:
+        """Begin a step of a group, perhaps in the background."""
+        self._actions = actions
+
+    def receive(self, group: int) -> VectorStep:
+        """Wait for the step of a group."""
+        return self.step(self._actions)
+
+
+def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
+    """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
+    one_of(backend, get_args(Backend), "backend")
+    if isinstance(env, Environments):
+        return env
+    if isinstance(env, VectorEnv):
+        return GymnasiumEnvironments(env)
+    if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
+        env = env.id
+    if isinstance(env, FiniteMDP):
+        return SerialEnvironments([env.to_gymnasium() for _ in range(n)], repr(env))
+    given = arguments or {}
+    if isinstance(env, str) and backend != "gymnasium":
+        if has_envpool(env):
+            return EnvPoolEnvironments(env, n, given)
+        noisy = next((task for task in NOISY_TASKS if task.id == env and has_envpool(task.base)), None)
+        if noisy is not None:
+            return NoisyEnvPool(noisy, n, given)
+    if backend == "envpool":
+        raise UserError(
+            f"EnvPool cannot make {env!r:.80}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); use "
+            "backend='gymnasium'"
+        )
+    first = make_env(env, **given)
+    check_before_use(env, lambda: make_env(env, **given), arguments=given)
+    if isinstance(env, gymnasium.Env):
+        why = ": pass envs=1, or its id, its class or a function that makes one"
+        others = [make_env(remake(env.spec, why)) for _ in range(n - 1)]
+    else:
+        others = [make_env(env, **given) for _ in range(n - 1)]
+    return SerialEnvironments([first, *others], name_of(first), EnvRecipe.of(env, **given))
 
 
 def has_envpool(name: str) -> bool:
@@ -128,49 +129,18 @@ def has_envpool(name: str) -> bool:
         import envpool
     except ImportError:
         return False
-    spec = gymnasium.registry.get(name)
-    return spec is not None and "mujoco" in str(spec.entry_point) and name in envpool.list_all_envs()
+    return _is_mujoco(name) and name in envpool.list_all_envs()
 
 
 def misses_envpool(envs: Environments) -> bool:
     """Whether these are stepped by Gymnasium only because EnvPool, which is many times as fast, is not installed."""
-    spec = gymnasium.registry.get(envs.name)
-    mujoco = spec is not None and "mujoco" in str(spec.entry_point)
-    return mujoco and isinstance(envs, Loop) and importlib.util.find_spec("envpool") is None
+    serial = isinstance(envs, SerialEnvironments)
+    return serial and _is_mujoco(envs.name) and importlib.util.find_spec("envpool") is None
 
 
-def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
-    """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
-
-    one_of(backend, get_args(Backend), "backend")
-    if isinstance(env, Loop | OfGymnasium | OfEnvPool):
-        return env
-    if isinstance(env, VectorEnv):
-        return OfGymnasium(env)
-    if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
-        env = env.id
-    if isinstance(env, FiniteMDP):
-        return Loop([env.to_gymnasium() for _ in range(n)], repr(env))
-    given = arguments or {}
-    if isinstance(env, str) and backend != "gymnasium":
-        if has_envpool(env):
-            return OfEnvPool(env, n, given)
-        noisy = next((task for task in NOISY_TASKS if task.id == env and has_envpool(task.base)), None)
-        if noisy is not None:
-            return NoisyPool(noisy, n, given)
-    if backend == "envpool":
-        raise UserError(
-            f"EnvPool cannot make {env!r:.80}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); use "
-            "backend='gymnasium'"
-        )
-    first = make_env(env, **given)
-    check_before_use(env, lambda: make_env(env, **given), arguments=given)
-    if isinstance(env, gymnasium.Env) and n > 1:
-        why = ": pass envs=1, or its id, its class or a function that makes one"
-        return Loop(
-            [first, *(make_env(remake(env.spec, why)) for _ in range(n - 1))], name_of(first), EnvRecipe.of(env)
-        )
-    return Loop([first, *(make_env(env, **given) for _ in range(n - 1))], name_of(first), EnvRecipe.of(env, **given))
+def _is_mujoco(name: str) -> bool:
+    spec = gymnasium.registry.get(name)
+    return spec is not None and "mujoco" in str(spec.entry_point)
 
 
 def remembering(
@@ -186,8 +156,12 @@ def remembering(
             'a vector environment does not remember: wrap its parts in RememberReturn, or pass remember="nothing"'
         )
     if isinstance(env, FiniteMDP):
-        return Loop([RememberReturn(env.to_gymnasium(), **memory) for _ in range(n)], repr(env)), None, memory
-    if isinstance(env, Loop):
+        return (
+            SerialEnvironments([RememberReturn(env.to_gymnasium(), **memory) for _ in range(n)], repr(env)),
+            None,
+            memory,
+        )
+    if isinstance(env, SerialEnvironments):
         found = memory_of(env.envs[0])
         if found is None:
             raise UserError('environments that are made already do not remember: pass remember="nothing"')
@@ -202,34 +176,8 @@ def remembering(
     return spec_of(env, [("RememberReturn", memory)], **(arguments or {})), None, memory
 
 
-def critic_inputs_of(env: Any, name: str) -> int:
-    """How many numbers an environment says it shows to critics alone: the size of its `critic_space`, a Box."""
-    space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
-    if space is None:
-        return 0
-    if not isinstance(space, spaces.Box):
-        raise UserError(f"{name}: critic_space must be a Box of what info['critic'] holds, got {space!r:.80}")
-    return int(np.prod(space.shape))
-
-
-def critic_row(info: Any, size: int, name: str) -> FloatArray:
-    """info["critic"] as numbers."""
-    try:
-        row = np.asarray(info["critic"], np.float64).ravel()
-    except (KeyError, TypeError, ValueError):
-        row = np.zeros(0)
-    if row.size != size or not np.isfinite(row).all():
-        found = info.get("critic", "nothing") if isinstance(info, dict) else info
-        raise UserError(
-            f"{name}: info['critic'] must hold {size} finite numbers, as critic_space says, got {found!r:.80}"
-        )
-    return row
-
-
-class Loop(OneLane):
+class SerialEnvironments(Environments):
     """Gymnasium environments, one after the other; less work for each step than Gymnasium's own vector."""
-
-    same_step = False
 
     def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, recipe: EnvRecipe | None = None) -> None:
         self.envs, self.name, self.n, self.recipe = envs, name, len(envs), recipe
@@ -239,19 +187,19 @@ class Loop(OneLane):
         self._shape = (self.observation_space.shape if box else ()) or ()
         self._seen = np.zeros((self.n, *self._shape), self.observation_space.dtype)
         self.limit = envs[0].spec.max_episode_steps if envs[0].spec else None
-        self.critic_inputs = critic_inputs_of(envs[0], name)
+        self.critic_inputs = self._critic_inputs()
         self._extras = np.zeros((self.n, self.critic_inputs))
 
     def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
+        """Start episodes."""
         self._over[:] = False
         for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
             seen, info = env.reset(seed=int(seed))
             self._keep(i, seen, info, by="reset")
         return self._seen.copy()
 
-    def step(self, actions: Any) -> Step:
-        """One step of each; those whose episode is over begin the next."""
+    def step(self, actions: Any) -> VectorStep:
+        """Step each once; those whose episode is over start the next."""
         rewards, terminated, truncated = np.zeros(self.n), np.zeros(self.n, bool), np.zeros(self.n, bool)
         for i, env in enumerate(self.envs):
             if self._over[i]:
@@ -261,10 +209,19 @@ class Loop(OneLane):
                 self._keep(i, seen, info, by="step")
         self._over = terminated | truncated
         found, extras = self._seen.copy(), self._extras.copy() if self.critic_inputs else None
-        return Step(found, rewards, terminated, truncated, found, extras, extras)
+        return VectorStep(found, rewards, terminated, truncated, found, extras, extras)
+
+    def first_extras(self) -> FloatArray:
+        """What critics alone see after `reset`."""
+        return self._extras
+
+    def close(self) -> None:
+        """Close them."""
+        for env in self.envs:
+            env.close()
 
     def _keep(self, i: int, seen: Any, info: Any, by: str) -> None:
-        """Write an observation down; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
+        """Store an observation; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
         space = self.observation_space
         if isinstance(space, spaces.Discrete):
             fits = isinstance(seen, int | np.integer) and space.start <= seen < space.start + space.n
@@ -274,16 +231,35 @@ class Loop(OneLane):
             check_observation(seen, space, f"{self.name}: {by}", [])
         self._seen[i] = seen
         if self.critic_inputs:
-            self._extras[i] = critic_row(info, self.critic_inputs, self.name)
+            self._extras[i] = self._critic_row(info)
 
-    def close(self) -> None:
-        """Let go of them."""
-        for env in self.envs:
-            env.close()
+    def _critic_inputs(self) -> int:
+        """How many numbers they show to critics alone: the size of the attribute `critic_space`, a Box."""
+        env = self.envs[0]
+        space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
+        if space is None:
+            return 0
+        if not isinstance(space, spaces.Box):
+            raise UserError(f"{self.name}: critic_space must be a Box of what info['critic'] holds, got {space!r:.80}")
+        return int(np.prod(space.shape))
+
+    def _critic_row(self, info: Any) -> FloatArray:
+        """info["critic"] as numbers."""
+        try:
+            row = np.asarray(info["critic"], np.float64).ravel()
+        except (KeyError, TypeError, ValueError):
+            row = np.zeros(0)
+        if row.size != self.critic_inputs or not np.isfinite(row).all():
+            found = info.get("critic", "nothing") if isinstance(info, dict) else info
+            raise UserError(
+                f"{self.name}: info['critic'] must hold {self.critic_inputs} finite numbers, as critic_space says, got "
+                f"{found!r:.80}"
+            )
+        return row
 
 
-class OfGymnasium(OneLane):
-    """A vector environment of Gymnasium's, in any of its three ways to start episodes."""
+class GymnasiumEnvironments(Environments):
+    """A vector environment of Gymnasium's, in any of its three autoreset modes."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         if "envpool" in type(env).__module__ or hasattr(env, "async_reset"):
@@ -291,24 +267,22 @@ class OfGymnasium(OneLane):
                 "an environment of EnvPool cannot be seeded once it is made: pass its id, 'Hopper-v5' for example, and "
                 f"envs={env.num_envs}; backend='envpool' makes it"
             )
-        self.env, self.n = env, env.num_envs
-        self.recipe: EnvRecipe | None = None
-        self.name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        self.env, self.n, self.name = env, env.num_envs, name_of(env)
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self.same_step = self._mode != AutoresetMode.NEXT_STEP
         self.limit = env.spec.max_episode_steps if env.spec else None
 
     def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
+        """Start episodes."""
         each: Any = [int(seed) for seed in seeds]
         try:
             return self.env.reset(seed=each)[0]
         except (gymnasium.error.Error, TypeError):  # those that compute all copies at once take one seed
             return self.env.reset(seed=int(np.random.SeedSequence(each).generate_state(1)[0]))[0]
 
-    def step(self, actions: Any) -> Step:
-        """One step of each; what does not start its next episode by itself is told to."""
+    def step(self, actions: Any) -> VectorStep:
+        """Step each once, and reset those that do not start their next episode by themselves."""
         seen, rewards, terminated, truncated, info = self.env.step(actions)
         successors, over = seen, np.asarray(terminated | truncated)
         if self.same_step and over.any():
@@ -318,20 +292,20 @@ class OfGymnasium(OneLane):
             else:
                 for i in np.flatnonzero(over):
                     successors[i] = info["final_obs"][i]
-        return Step(seen, reward_array(rewards, self.name), terminated, truncated, successors)
+        return VectorStep(seen, reward_array(rewards, self.name), terminated, truncated, successors)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         self.env.close()
 
 
 CORES: ContextVar[int | None] = ContextVar("cores", default=None)
-"""How many to use; none: all that the process may."""
+"""How many cores EnvPool uses; None: all that the process may."""
 
 
 @contextmanager
-def on(cores: int) -> Iterator[None]:
-    """Environments that are made meanwhile are stepped on so many cores: others are at work on the rest of them."""
+def limit_cores(cores: int) -> Iterator[None]:
+    """Let EnvPool's environments that are made in this context use so many cores."""
     before = CORES.set(cores)
     try:
         yield
@@ -339,84 +313,76 @@ def on(cores: int) -> Iterator[None]:
         CORES.reset(before)
 
 
-class OfEnvPool:
-    """Two pools, each with half of the environments and half of the cores.
+class EnvPoolEnvironments(Environments):
+    """Two pools of EnvPool, each with half of the environments and half of the cores.
 
     They are made anew at each reset: their generators cannot be set otherwise. The halves are the same on every machine, and
     each environment has a seed of its own, so results do not depend on the cores.
     """
 
-    same_step = False
-    critic_inputs = 0
-
-    def __init__(self, name: str, n: int, arguments: dict[str, Any] | None = None) -> None:
-        self.name, self.n = name, n
-        self.recipe: EnvRecipe | None = EnvRecipe(name, dict(arguments or {}))
-        self.lanes: tuple[slice, ...] = (slice(0, n),) if n == 1 else (slice(0, n // 2), slice(n // 2, n))
-        self._task, self._options = name, dict(arguments or {})
-        self._ids = [np.arange(lane.stop - lane.start, dtype=np.int32) for lane in self.lanes]
+    def __init__(self, name: str, n: int, arguments: dict[str, Any]) -> None:
+        self.name, self.n, self.recipe = name, n, EnvRecipe(name, dict(arguments))
+        self.groups = (slice(0, n),) if n == 1 else (slice(0, n // 2), slice(n // 2, n))
+        self._task, self._options = name, dict(arguments)
+        self._ids = [np.arange(group.stop - group.start, dtype=np.int32) for group in self.groups]
         self.pools = self._make(range(n))
         self.observation_space, self.action_space = self.pools[0].observation_space, self.pools[0].action_space
         self._dtype, self._names = self.action_space.dtype, self.pools[0]._state_keys
-        self.limit: int | None = int(self.pools[0].spec.config.max_episode_steps)
+        self.limit = int(self.pools[0].spec.config.max_episode_steps)
 
     def _make(self, seeds: Sequence[int]) -> list[Any]:
         """The pools, from one seed for each environment."""
         import envpool
 
         each = [int(seed) % 2**31 for seed in seeds]
-        cores = max(1, (CORES.get() or len(os.sched_getaffinity(0))) // len(self.lanes))
+        cores = max(1, (CORES.get() or len(os.sched_getaffinity(0))) // len(self.groups))
         try:
             return [
                 envpool.make(
-                    self._task, env_type="gymnasium", num_envs=len(each[lane]), env_seed=each[lane],
-                    num_threads=min(len(each[lane]), cores), **self._options,
+                    self._task, env_type="gymnasium", num_envs=len(each[group]), env_seed=each[group],
+                    num_threads=min(len(each[group]), cores), **self._options,
                 )
-                for lane in self.lanes
+                for group in self.groups
             ]  # fmt: skip
         except (TypeError, ValueError, AssertionError, KeyError) as error:
             raise UserError(f"EnvPool's {self._task} does not take these arguments ({error})") from None
 
     def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
+        """Start episodes."""
         self.close()
         self.pools = self._make(seeds)
         return np.concatenate([pool.reset()[0] for pool in self.pools])
 
-    def first_extras(self) -> FloatArray:
-        """Nothing: EnvPool shows nothing to critics alone."""
-        return np.zeros((self.n, 0))
+    def send(self, group: int, actions: Any) -> None:
+        """Begin a step of a group. Past EnvPool's `send`, whose checks take longer than our networks."""
+        self.pools[group]._send([self._ids[group], self._ids[group], np.ascontiguousarray(actions, self._dtype)])
 
-    def send(self, lane: int, actions: Any) -> None:
-        """Let a lane begin a step. Past EnvPool's `send`, whose checks take longer than our networks."""
-        self.pools[lane]._send([self._ids[lane], self._ids[lane], np.ascontiguousarray(actions, self._dtype)])
+    def receive(self, group: int) -> VectorStep:
+        """Wait for the step of a group."""
+        return self._read(self._answer(group))
 
-    def receive(self, lane: int) -> Step:
-        """Wait for it."""
-        return self._step(self._answer(lane))
-
-    def _answer(self, lane: int) -> dict[str, Any]:
-        """What a lane's step returned, by EnvPool's names; past its `recv`, for the same reason as in `send`."""
-        return dict(zip(self._names, self.pools[lane]._recv(), strict=True))
+    def _answer(self, group: int) -> dict[str, Any]:
+        """What a group's step returned, by EnvPool's names; past its `recv`, for the same reason as in `send`."""
+        return dict(zip(self._names, self.pools[group]._recv(), strict=True))
 
     @staticmethod
-    def _step(found: dict[str, Any]) -> Step:
-        return Step(found["obs"], found["reward"], found["done"] & ~found["trunc"], found["trunc"], found["obs"])
+    def _read(found: dict[str, Any]) -> VectorStep:
+        return VectorStep(found["obs"], found["reward"], found["done"] & ~found["trunc"], found["trunc"], found["obs"])
 
-    def step(self, actions: Any) -> Step:
-        """One step of each."""
-        for k, lane in enumerate(self.lanes):
-            self.send(k, actions[lane])
-        columns = zip(*(self.receive(k)[:5] for k in range(len(self.lanes))), strict=True)
-        return Step(*(np.concatenate(column) for column in columns))
+    def step(self, actions: Any) -> VectorStep:
+        """Step each once."""
+        for k, group in enumerate(self.groups):
+            self.send(k, actions[group])
+        columns = zip(*(self.receive(k)[:5] for k in range(len(self.groups))), strict=True)
+        return VectorStep(*(np.concatenate(column) for column in columns))
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close them."""
         for pool in self.pools:
             pool.close()
 
 
-class NoisyPool(OfEnvPool):
+class NoisyEnvPool(EnvPoolEnvironments):
     """A noisy task of ours on EnvPool: rewards of steps that end in its region get noise, as by `RegionalRewardNoise`."""
 
     def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
@@ -425,17 +391,17 @@ class NoisyPool(OfEnvPool):
         self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
         low, high = task.noise.get("low"), task.noise.get("high")
         self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high
-        self._noise = [np.random.default_rng() for _ in self.lanes]
+        self._noise = [np.random.default_rng() for _ in self.groups]
 
     def reset(self, seeds: Sequence[int]) -> Any:
-        """Begin anew."""
-        self._noise = [np.random.default_rng([int(seed) for seed in seeds[lane]]) for lane in self.lanes]
+        """Start episodes."""
+        self._noise = [np.random.default_rng([int(seed) for seed in seeds[group]]) for group in self.groups]
         return super().reset(seeds)
 
-    def receive(self, lane: int) -> Step:
-        """Wait for a lane's step; steps that only begin an episode have no reward, and so no noise."""
-        found = self._answer(lane)
-        step, where = self._step(found), found[f"info:{self._where}"]
-        noise = self._std * self._noise[lane].standard_normal(len(where))
+    def receive(self, group: int) -> VectorStep:
+        """Wait for a group's step; steps that only begin an episode have no reward, and so no noise."""
+        found = self._answer(group)
+        step, where = self._read(found), found[f"info:{self._where}"]
+        noise = self._std * self._noise[group].standard_normal(len(where))
         noisy = (self._low < where) & (where < self._high) & (found["elapsed_step"] > 0)
         return step._replace(rewards=step.rewards + noise * noisy)

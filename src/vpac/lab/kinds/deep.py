@@ -58,7 +58,7 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[st
 
     The task says which environment it is: a checkpoint that names another is not this run's.
     """
-    from vpac.deep.storage import latest_checkpoint
+    from vpac.deep.checkpoint import latest_checkpoint
 
     env, arguments = task_recipe(task).parts()
     kind = algorithms.find(task["algorithm"], algorithms.DEEP).load()

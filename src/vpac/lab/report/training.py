@@ -178,7 +178,7 @@ class DeepTrainingSummary:
         steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
         # files of earlier versions have one discount only
         priced = Line("", steps, column("priced_variance" if "priced_variance" in last else "return_variance"))
-        limit = agent.holder and agent.holder.budget
+        limit = agent.controller and agent.controller.budget
         budget = (Reference(limit.variance, f"budget: {limit.in_words}"),) if limit else ()
         what = "scores" if agent.variance_gamma == 1.0 else "discounted returns"
         panels: list[Panel] = [

@@ -43,7 +43,7 @@ REFRESH = 5.0
 USUAL: dict[str, int] = {"CPU": 1, "memory": 512 * 2**20}
 """What a run is given; a worker that trains a tabular learner takes about 350 MB on one thread."""
 RESOURCES: dict[str, dict[str, int]] = {"deep": {"CPU": 2, "memory": 2**30}}
-"""What runs of another kind are given. The PPO family computes on two threads, always (`deep/update.py`), and steps
+"""What runs of another kind are given. The PPO family computes on two threads, always (`deep/improve.py`), and steps
 EnvPool's environments on as many as it is given; 64 copies of HalfCheetah take 840 MB."""
 
 
@@ -438,9 +438,9 @@ def there(
 
 def _on(cores: int) -> AbstractContextManager[None]:
     """The environments of EnvPool on so many cores: without that they take all of the machine's."""
-    from vpac.deep.vector import on
+    from vpac.deep.vector import limit_cores
 
-    return on(cores)
+    return limit_cores(cores)
 
 
 @cache

@@ -1,6 +1,6 @@
-"""A saved agent: agent.json and weights.safetensors, which hold numbers and words and no code.
+"""Saved agents and checkpoints: agent.json and weights.safetensors, which hold numbers and words and no code.
 
-Everything that decides how it goes on is in it: networks, optimisers, normalisers, random streams, traces and counters.
+Everything that decides how an agent goes on is in them: networks, optimisers, normalisers, random streams, traces, counters.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from vpac.deep.estimators import Trace
-from vpac.deep.logs import History
+from vpac.deep.collect import Episode
+from vpac.deep.logs import MetricsHistory
 from vpac.deep.normaliser import RunningMoments
-from vpac.deep.rollout import Episode
 from vpac.envs.make import env_from_record, env_to_record
 from vpac.errors import Newer, UserError
 from vpac.files import make_folder, sync_folder, unwritable
@@ -29,9 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="PPO")
 
-
-BEFORE = {"time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0}
+EARLIER_DEFAULTS = {"time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0}
 """Settings that agents of formats 1 and 2 do not name, as they were then."""
+KEPT = 2
+"""Checkpoints that are kept: should the last be damaged, there is one before it."""
 
 
 def save(agent: PPO, folder: Path) -> Path:
@@ -52,56 +50,59 @@ def save(agent: PPO, folder: Path) -> Path:
         "recent": [list(episode) for episode in agent.recent],
         "history": {name: [row.get(name, math.nan) for row in agent.history] for name in names},
         "every": agent.history.every,
+        "sha256": "",  # `write_agent` knows it
     }  # fmt: skip
-    if agent.holder is not None:
-        data["multiplier"] = agent.holder.state._asdict()
+    if agent.controller is not None:
+        data["multiplier"] = agent.controller.state._asdict()
     agent.policy().save(folder)
-    return write_agent(folder, data, _numbers(agent))
+    return write_agent(folder, data, _arrays(agent))
 
 
-def _numbers(agent: PPO) -> dict[str, Any]:
+def _arrays(agent: PPO) -> dict[str, Any]:
+    import jax
+
     found = {f"networks.{i}": leaf for i, leaf in enumerate(jax.tree.leaves(agent.networks))}
     found |= {f"trace.{name}": value for name, value in agent.trace._asdict().items()}
-    found |= {f"seen.{name}": value for name, value in agent.seen.as_arrays().items()}
-    found |= {f"rewards.{name}": value for name, value in agent.rewards.moments.as_arrays().items()}
-    found |= {f"context.{name}": value for name, value in agent.context.moments.as_arrays().items()}
-    found |= {"rewards.sums": agent.rewards.sums, "drift": agent.drift.sums, "ledger": agent.ledger.sums}
-    return found
+    found |= agent.observation_moments.as_arrays("seen")
+    found |= agent.reward_scale.moments.as_arrays("rewards")
+    found |= agent.context.moments.as_arrays("context")
+    return found | {"rewards.sums": agent.reward_scale.sums, "drift": agent.drift.sums, "ledger": agent.window.sums}
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:
     """An agent of this kind."""
     saved = SavedAgent.read(folder)
     saved.check_class(kind.__name__)
-    data, numbers = saved.data, saved.weights()
+    data, arrays = saved.data, saved.weights()
     with reading(folder):
         made, arguments = env_from_record(data, env, folder, kind.__name__)
-        agent = kind(made, seed=data["seed"], arguments=arguments or None, **(BEFORE | data["options"]))
+        agent = kind(made, seed=data["seed"], arguments=arguments or None, **(EARLIER_DEFAULTS | data["options"]))
         agent.preset = str(data.get("preset"))
-        _restore(agent, data, numbers, folder)
+        _restore(agent, data, arrays, folder)
     return agent
 
 
-def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:
+def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: Path) -> None:
+    import jax
+    import jax.numpy as jnp
+
     leaves, shape = jax.tree.flatten(agent.networks)
     for i, mine in enumerate(leaves):
-        found = numbers[f"networks.{i}"]
+        found = arrays[f"networks.{i}"]
         if found.shape != mine.shape or found.dtype != mine.dtype:
             raise UserError(
                 f"{folder}: network {i} has shape {list(found.shape)}, the environment needs {list(mine.shape)}"
             )
-    agent.brain.networks = jax.tree.unflatten(
-        shape, [jnp.asarray(numbers[f"networks.{i}"]) for i in range(len(leaves))]
-    )
-    begun = Trace.first(agent.environments.n)._asdict()  # what an earlier version did not have
-    agent.trace = Trace(**{name: jnp.asarray(numbers.get(f"trace.{name}", x)) for name, x in begun.items()})
-    agent.seen = RunningMoments.read({name: numbers[f"seen.{name}"] for name in ("mean", "variance", "count")})
-    agent.rewards.moments = RunningMoments.read({n: numbers[f"rewards.{n}"] for n in ("mean", "variance", "count")})
-    agent.rewards.sums = np.array(numbers["rewards.sums"])
-    if "drift" in numbers:
-        parts = {name: numbers[f"context.{name}"] for name in ("mean", "variance", "count")}
-        agent.context.moments = RunningMoments.read(parts)
-        agent.drift.sums, agent.ledger.sums = np.array(numbers["drift"]), np.array(numbers["ledger"])
+        leaves[i] = jnp.asarray(found)
+    agent.updater.networks = jax.tree.unflatten(shape, leaves)
+    first = agent.trace._asdict()  # earlier versions carried less
+    agent.trace = type(agent.trace)(**{n: jnp.asarray(arrays.get(f"trace.{n}", x)) for n, x in first.items()})
+    agent.observation_moments = RunningMoments.read(arrays, "seen")
+    agent.reward_scale.moments = RunningMoments.read(arrays, "rewards")
+    agent.reward_scale.sums = np.array(arrays["rewards.sums"])
+    if "drift" in arrays:
+        agent.context.moments = RunningMoments.read(arrays, "context")
+        agent.drift.sums, agent.window.sums = np.array(arrays["drift"]), np.array(arrays["ledger"])
     counters = data["counters"]
     agent.timesteps, agent.iteration, agent.episodes = (
         int(counters[n]) for n in ("timesteps", "iteration", "episodes")
@@ -109,22 +110,17 @@ def _restore(agent: PPO, data: dict[str, Any], numbers: dict[str, Any], folder: 
     agent.span = (int(counters["span"][0]), int(counters["span"][1]))
     for name, generator in agent.generators.items():
         generator.bit_generator.state = data["generators"][name]
-    if agent.holder is not None:
-        agent.holder.state = Multiplier.read(data["multiplier"])
+    if agent.controller is not None:
+        agent.controller.state = Multiplier.read(data["multiplier"])
     columns = data["history"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    agent.history = History.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
+    agent.history = MetricsHistory.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
     for score, discounted, length, *priced in data["recent"]:  # once the third was the last
         agent.recent.append(Episode(*(float(x) for x in (score, discounted, length, *(priced or [discounted])))))
 
 
-KEPT = 2
-"""How many: should the last be damaged, there is one before it."""
-
-
 def write_checkpoint(agent: PPO, folder: Path) -> Path:
-    """Write a checkpoint, then drop old ones."""
-
+    """Write a checkpoint, then remove old ones."""
     make_folder(folder)
     name = f"{agent.iteration:08d}"
     part, place = folder / f".{name}.part", folder / name
@@ -161,7 +157,7 @@ def has_checkpoint(folder: Path) -> bool:
 def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T | None, list[str]] | None:
     """The agent of the last good checkpoint, or None, and what was wrong with later ones; None if there is none at all.
 
-    One that a later version of vpac wrote is a `Newer`.
+    A checkpoint of a later version of vpac raises `Newer`.
     """
     damaged: list[str] = []
     for place in reversed(_all(folder)):

@@ -1,11 +1,7 @@
-"""How JAX computes for us: on two threads of its own, with the same rounding on any number of cores, compiled once.
+"""Gradient steps on policy and critics, from the estimates of a rollout.
 
-XLA splits sums among its threads, so its last digits depend on how many there are, and by itself it has one for each core.
-With two, always, results do not depend on the machine's cores. Two are enough for what is to be done at a time: the policy
-beside a critic, or a critic beside the environments, which are stepped on the other cores.
-
-The three networks learn apart from one another, each in one compiled scan over its minibatches. Only the policy is needed to
-act, so critics may still be learning while the environments are stepped again.
+Each network learns apart from the others, in one compiled scan over its minibatches. Only the policy is needed to act, so the
+critics learn in a thread of their own, also while the environments are stepped again.
 """
 
 from __future__ import annotations
@@ -23,20 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from vpac.deep.assessment import Scene
+from vpac.deep.estimate import Batch
 from vpac.deep.networks import Critic, Policy, make_critic, make_policy
 from vpac.deep.options import Options
 from vpac.deep.spaces import Interface
 
-__all__ = ["Brain", "Lesson", "Networks", "Optimiser", "improve_policy", "policy_gradient", "prepare", "regress"]
+Array = jax.Array
 
 
 @cache
-def prepare() -> None:
-    """Tell JAX, before it first computes; what it was told already stays."""
-    os.environ.setdefault("PJRT_NPROC", "2")
-    import jax
+def configure_jax() -> None:
+    """Configure JAX before its first computation: two threads, a compilation cache. What is configured already stays.
 
+    XLA splits sums among its threads, so the last digits depend on their number. With two, always, results do not depend on
+    the machine's cores, and two are enough: the policy beside a critic, or a critic beside the environments.
+    """
+    os.environ.setdefault("PJRT_NPROC", "2")
     config: Any = jax.config
     config.update("jax_cpu_enable_async_dispatch", False)
     if config.jax_compilation_cache_dir or "JAX_COMPILATION_CACHE_DIR" in os.environ:
@@ -44,9 +42,6 @@ def prepare() -> None:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     config.update("jax_compilation_cache_dir", str(base / "vpac" / "jax"))
     config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-Array = jax.Array
 
 
 class Optimiser(NamedTuple):
@@ -57,7 +52,7 @@ class Optimiser(NamedTuple):
     adam_eps: float
 
     def chain(self) -> optax.GradientTransformation:
-        """As Optax writes it, but for the step size."""
+        """The Optax transformation, but for the step size."""
         parts = [] if self.max_grad_norm is None else [optax.clip_by_global_norm(self.max_grad_norm)]
         parts.append(optax.scale_by_adam(eps=self.adam_eps))
         return optax.chain(*parts, *([optax.add_decayed_weights(self.weight_decay)] if self.weight_decay else []))
@@ -72,8 +67,8 @@ class Optimiser(NamedTuple):
         return jax.tree.map(lambda p, d: p - rate * d, network, direction), state
 
 
-class Lesson(NamedTuple):
-    """What the policy learns from: one row for each step."""
+class Samples(NamedTuple):
+    """What the policy learns from, one row for each step."""
 
     observations: Array
     actions: Array
@@ -82,31 +77,31 @@ class Lesson(NamedTuple):
     valid: Array
 
 
-def surrogate(policy: Policy, lesson: Lesson, clip: float, entropy: Array | float) -> tuple[Array, tuple[Array, ...]]:
-    """−E[min(ρ w, clip(ρ) w)] − c·H, ρ = π/π_old; with KL(π_old‖π), the share of clipped ratios and the entropy."""
-    log_ratio = policy.log_prob(lesson.observations, lesson.actions) - lesson.log_probs
+def surrogate(policy: Policy, samples: Samples, clip: float, entropy: Array | float) -> tuple[Array, tuple[Array, ...]]:
+    """−J_VPAC − c·H with J = E[min(ρ w, clip(ρ, 1−ε, 1+ε) w)], ρ = π/π_old (Appendix E); KL(π_old‖π), clipped share, H."""
+    log_ratio = policy.log_prob(samples.observations, samples.actions) - samples.log_probs
     ratio = jnp.exp(log_ratio)
-    gain = jnp.minimum(ratio * lesson.weights, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * lesson.weights)
-    count = jnp.maximum(lesson.valid.sum(), 1.0)
+    gain = jnp.minimum(ratio * samples.weights, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * samples.weights)
+    count = jnp.maximum(samples.valid.sum(), 1.0)
 
     def mean(rows: Array) -> Array:
-        return (lesson.valid * rows).sum() / count
+        return (samples.valid * rows).sum() / count
 
-    spread = mean(policy.entropy(lesson.observations))
+    spread = mean(policy.entropy(samples.observations))
     loss = -mean(gain) - entropy * spread
     return loss, (mean(ratio - 1.0 - log_ratio), mean(1.0 * (jnp.abs(ratio - 1.0) > clip)), spread)
 
 
-def policy_gradient(policy: Policy, lesson: Lesson) -> Any:
-    """The gradient of the surrogate at the policy that acted: E[w ∇log π], what the oracle judges."""
-    return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, lesson, jnp.inf, 0.0)[0])(policy))
+def policy_gradient(policy: Policy, samples: Samples) -> Any:
+    """The gradient of the surrogate at the policy that acted, E[w ∇log π]: what the oracle judges."""
+    return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, samples, jnp.inf, 0.0)[0])(policy))
 
 
 @partial(jax.jit, static_argnames=("optimiser", "clip", "target_kl", "normalise"))
 def improve_policy(
     policy: Policy,
     state: Any,
-    lesson: Lesson,
+    samples: Samples,
     rows: Array,
     rate: Array,
     entropy: Array,
@@ -116,19 +111,20 @@ def improve_policy(
     target_kl: float | None,
     normalise: bool,
 ) -> tuple[Policy, Any, dict[str, Array]]:
-    """Climb the surrogate on the minibatches `rows`, one after the other; stop early once the KL passes `target_kl`."""
-    weights = lesson.weights
+    """Climb the surrogate on the minibatches `rows`, one after the other; stop once the KL passes 1.5 · `target_kl`."""
+    weights = samples.weights
     if normalise:
-        count = jnp.maximum(lesson.valid.sum(), 1.0)
-        mean = (lesson.valid * weights).sum() / count
-        std = jnp.sqrt((lesson.valid * (weights - mean) ** 2).sum() / count)
+        count = jnp.maximum(samples.valid.sum(), 1.0)
+        mean = (samples.valid * weights).sum() / count
+        std = jnp.sqrt((samples.valid * (weights - mean) ** 2).sum() / count)
         weights = (weights - mean) / (std + 1e-8)
-    lesson = lesson._replace(weights=weights, log_probs=policy.log_prob(lesson.observations, lesson.actions))
+    samples = samples._replace(weights=weights, log_probs=policy.log_prob(samples.observations, samples.actions))
     slope = jax.value_and_grad(surrogate, has_aux=True)
 
     def step(carry: tuple[Policy, Any, Array], which: Array) -> tuple[Any, tuple[Array, ...]]:
         policy, state, going = carry
-        (loss, (kl, clipped, spread)), gradient = slope(policy, jax.tree.map(lambda x: x[which], lesson), clip, entropy)
+        minibatch = jax.tree.map(lambda x: x[which], samples)
+        (loss, (kl, clipped, spread)), gradient = slope(policy, minibatch, clip, entropy)
         norm = optax.tree.norm(gradient)
         if target_kl is None:
             policy, state = optimiser.step(policy, state, gradient, rate)
@@ -140,13 +136,13 @@ def improve_policy(
 
     (policy, state, _), columns = jax.lax.scan(step, (policy, state, jnp.array(True)), rows)
     names = ("policy_loss", "kl", "clip_fraction", "entropy", "policy_gradient", "updates")
-    found = {name: column.mean() for name, column in zip(names, columns, strict=True)}
-    found |= {"kl": columns[1][-1], "updates": columns[5].sum(), "policy_weights": optax.tree.norm(policy)}
-    return policy, state, found
+    metrics = {name: column.mean() for name, column in zip(names, columns, strict=True)}
+    metrics |= {"kl": columns[1][-1], "updates": columns[5].sum(), "policy_weights": optax.tree.norm(policy)}
+    return policy, state, metrics
 
 
 @partial(jax.jit, static_argnames=("optimiser",))
-def regress(
+def fit_critic(
     critic: Critic,
     state: Any,
     observations: Array,
@@ -174,7 +170,7 @@ def regress(
 
 
 class Networks(NamedTuple):
-    """Everything that learns, with the optimisers' states. A new one is made in each iteration; old ones stay as they were."""
+    """Everything that learns, with the optimisers' states. Each iteration makes a new one; old ones stay as they were."""
 
     policy: Policy
     value: Critic
@@ -190,15 +186,14 @@ class Networks(NamedTuple):
     luck_state: Any = None
 
 
-class Brain:
-    """The networks. Only the policy is needed to act, so the critics learn in a thread of their own, one after the other: the
-    first beside the policy, the second while the environments are stepped again.
+class Updater:
+    """Makes the networks and improves them: the policy at once, the critics one after the other in a thread of their own.
 
     Args:
-        interface: what they see and say.
+        interface: sizes of observations and actions.
         options: the settings.
-        generators: random streams: "policy weights", "value weights" and "spread weights" for the first networks, "policy",
-            "value" and "spread" for their minibatches; likewise for the critics below.
+        generators: random streams by name: "policy weights" and "policy" for the policy's first weights and its minibatches,
+            likewise "value", "spread", "score" and "luck".
         critics: those beside the value's: "spread", "score" and "luck".
         context: numbers that critics see and the policy does not.
     """
@@ -212,74 +207,72 @@ class Brain:
         context: int = 0,
     ) -> None:
         self.options, self._generators = options, generators
-        self._actor = Optimiser(options.max_grad_norm, options.weight_decay, options.adam_eps)
-        self._critic = Optimiser(options.critic_max_grad_norm, options.weight_decay, options.adam_eps)
+        self.actor_optimiser = Optimiser(options.max_grad_norm, options.weight_decay, options.adam_eps)
+        self.critic_optimiser = Optimiser(options.critic_max_grad_norm, options.weight_decay, options.adam_eps)
         policy = make_policy(generators["policy weights"], interface, options)
         self._columns = policy.net.weights[0].shape[0]
         made: dict[str, Any] = {"spread": None, "spread_state": None}
         for name in ("value", *critics):
             critic = make_critic(generators[f"{name} weights"], interface, options, name == "spread", context)
-            made |= {name: critic, f"{name}_state": self._critic.start(critic)}
-        self.networks = Networks(policy=policy, policy_state=self._actor.start(policy), **made)
+            made |= {name: critic, f"{name}_state": self.critic_optimiser.start(critic)}
+        self.networks = Networks(policy=policy, policy_state=self.actor_optimiser.start(policy), **made)
         self._before = self.networks
         rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
-        self._entropy = (
-            (0.1 if interface.discrete_observations else 0.0) if options.entropy is None else options.entropy
-        )
         self._rates = rate, options.critic_learning_rate or rate
+        default = 0.1 if interface.discrete_observations else 0.0
+        self._entropy = default if options.entropy is None else options.entropy
         self._thread = ThreadPoolExecutor(1, "critics")
         self._learning: dict[str, Future[Any]] = {}
 
     def improve(
-        self, actions: Any, scene: Scene, weights: Any, targets: dict[str, Any], share: float
+        self, actions: Any, batch: Batch, weights: Any, targets: dict[str, Any], share: float
     ) -> dict[str, Any]:
-        """Teach the policy, and let the critics begin to learn their `targets`; `share` is what is left of the rates.
+        """Improve the policy and let the critics begin to learn their `targets`; returns metrics of the policy's update.
 
-        Returns the numbers of the policy's update.
+        Learning rates are multiplied by `share`, the entropy bonus by its square.
         """
         o, old = self.options, self.networks
-        seen, valid = _flat(scene.observations[:-1]), _flat(scene.valid)
-        lesson = Lesson(
-            seen[:, : self._columns], _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid
-        )
+        observations, valid = _flat(batch.observations[:-1]), _flat(batch.valid)
+        seen = observations[:, : self._columns]
+        samples = Samples(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
         rate, critic_rate = (jnp.float32(rate * share) for rate in self._rates)
-        learn = partial(
-            self._thread.submit, regress, observations=seen, valid=valid, rate=critic_rate, optimiser=self._critic
-        )
         for name, target in targets.items():
-            critic, state = getattr(old, name), getattr(old, f"{name}_state")
-            self._learning[name] = learn(critic, state, targets=_flat(target), rows=self._rows(name, len(valid)))
-        policy, policy_state, told = improve_policy(
-            old.policy, old.policy_state, lesson, self._rows("policy", len(valid)), rate, jnp.float32(self._entropy * share**2),
-            optimiser=self._actor, clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages,
+            self._learning[name] = self._thread.submit(
+                fit_critic, getattr(old, name), getattr(old, f"{name}_state"), observations=observations,
+                targets=_flat(target), valid=valid, rows=self._minibatches(name, len(valid)), rate=critic_rate,
+                optimiser=self.critic_optimiser,
+            )  # fmt: skip
+        policy, policy_state, metrics = improve_policy(
+            old.policy, old.policy_state, samples, self._minibatches("policy", len(valid)), rate,
+            jnp.float32(self._entropy * share**2), optimiser=self.actor_optimiser, clip=o.clip, target_kl=o.target_kl,
+            normalise=o.normalise_advantages,
         )  # fmt: skip
         self._before = old
         self.networks = old._replace(policy=policy, policy_state=policy_state)
-        return {**told, "learning_rate": rate}
+        return {**metrics, "learning_rate": rate}
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the critics; returns the numbers of their updates."""
-        told: dict[str, Any] = {}
+        """Wait for the critics; returns metrics of their updates."""
+        found: dict[str, Any] = {}
         for name, learning in self._learning.items():
-            critic, state, said = learning.result()
+            critic, state, metrics = learning.result()
             self.networks = self.networks._replace(**{name: critic, f"{name}_state": state})
-            told |= {f"{name}_{what}": number for what, number in said.items()}
+            found |= {f"{name}_{what}": number for what, number in metrics.items()}
         self._learning = {}
-        return told
+        return found
 
     def revert(self) -> None:
-        """Be as before the last `improve`."""
+        """Restore the networks from before the last `improve`."""
         self.finish()
         self.networks = self._before
 
-    def _rows(self, name: str, samples: int) -> Any:
-        """Minibatches of this iteration, [gradient step, sample], from the network's own stream."""
+    def _minibatches(self, name: str, samples: int) -> Any:
+        """Rows of this iteration's minibatches, [gradient step, sample], from the network's own stream."""
         o, rng = self.options, self._generators[name]
         size = min(o.minibatch, samples)
         count = samples // size if o.minibatches is None else min(o.minibatches, samples // size)
-        return jnp.asarray(
-            np.concatenate([rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)])
-        )
+        epochs = [rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)]
+        return jnp.asarray(np.concatenate(epochs))
 
 
 def _flat(rows: Any) -> Any:

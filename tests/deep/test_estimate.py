@@ -11,7 +11,7 @@ from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.assessment import Ledger, Scene, assess_spread, assess_value  # noqa: E402
+from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
@@ -47,7 +47,7 @@ class Piece:
         self.here = np.arange(12).reshape(6, 2)
         self.after = 12 + np.arange(10).reshape(5, 2) if same_step else self.here[1:]
         eye = np.eye(rows, dtype=np.float32)
-        self.scene = Scene(
+        self.batch = Batch(
             jnp.asarray(eye[self.here]), jnp.asarray(eye[self.after]) if same_step else None,
             jnp.asarray(self.rewards * self.valid), *(jnp.asarray(x) for x in (self.continues, self.running, self.valid)),
         )  # fmt: skip
@@ -63,18 +63,21 @@ class Piece:
 
 def found_of(pieces, kind, form, weighting, variance_of, target_lam, with_luck, front):
     """What the code makes of the pieces, one after the other."""
-    trace, before, found = Trace.first(2), Ledger(*(np.float32(x) for x in BEFORE)), []
+    trace, before, found = Trace.first(2), EpisodeSums(*(np.float32(x) for x in BEFORE)), []
     how = {"gamma": GAMMA, "lam": LAM, "target_lam": target_lam}
     for piece in pieces:
-        values = assess_value(table(piece.value_of), piece.scene, **how)
+        values = estimate_value(table(piece.value_of), piece.batch, **how)
         advantage = values.advantage if front is None else jnp.asarray(front)
-        said = assess_spread(
-            table(piece.spread_of, True), piece.scene, advantage, values, trace, before, jnp.float32(PSI),
+        estimate = estimate_spread(
+            table(piece.spread_of, True), piece.batch, advantage, values, trace, before, jnp.float32(PSI),
             jnp.float32(piece.scale), table(piece.luck_of) if with_luck else None, kind=kind, form=form, weighting=weighting,
             variance_of=variance_of, **how,
         )  # fmt: skip
-        trace, before = said.trace, Ledger(*(0.9 * x + y for x, y in zip(before, said.ledger, strict=True)))
-        found.append((values, said))
+        trace, before = (
+            estimate.trace,
+            EpisodeSums(*(0.9 * x + y for x, y in zip(before, estimate.episodes, strict=True))),
+        )
+        found.append((values, estimate))
     return found
 
 
@@ -115,7 +118,7 @@ def close(found, expected):
 
 
 def compare(pieces, *how):
-    for piece, (values, said), (answers, sums) in zip(
+    for piece, (values, estimate), (answers, sums) in zip(
         pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True
     ):
         rows = {
@@ -126,20 +129,20 @@ def compare(pieces, *how):
             rows[name][t, env] = 0.0 if answers[env][t] is None else answers[env][t][name]
         valid = piece.valid > 0.0
         close(np.asarray(values.target)[valid], rows["value_target"][valid])
-        close(np.asarray(said.weights)[valid], rows["weight"][valid])
-        close(np.asarray(said.target)[valid], rows["target"][valid])
-        close(np.asarray(said.luck)[valid], rows["luck"][valid])
-        close([float(x) for x in said.ledger], sums)
+        close(np.asarray(estimate.weights)[valid], rows["weight"][valid])
+        close(np.asarray(estimate.target)[valid], rows["target"][valid])
+        close(np.asarray(estimate.luck)[valid], rows["luck"][valid])
+        close([float(x) for x in estimate.episodes], sums)
         size = rows["advantage"][valid].std()
-        close(float(said.numbers["penalty_share"]), rows["penalty"][valid].std() / size)
-        close(float(said.numbers["weight_share"]), rows["weight"][valid].std() / size)
-        close(float(said.numbers["reversed_share"]), rows["reversed"][valid].mean())
+        close(float(estimate.metrics["penalty_share"]), rows["penalty"][valid].std() / size)
+        close(float(estimate.metrics["weight_share"]), rows["weight"][valid].std() / size)
+        close(float(estimate.metrics["reversed_share"]), rows["reversed"][valid].mean())
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])
 @pytest.mark.parametrize(("form", "weighting", "variance_of"), FORMS)
 @pytest.mark.parametrize("target_lam", [0.5, 1.0])
-def test_weights_targets_luck_and_ledger_of_two_rollouts(kind, form, weighting, variance_of, target_lam):
+def test_weights_targets_luck_and_sums_of_two_rollouts(kind, form, weighting, variance_of, target_lam):
     """The scale of rewards moves between them, and an episode goes on from one to the other."""
     pieces = [Piece(number, same_step=False) for number in range(2)]
     compare(pieces, kind, form, weighting, variance_of, target_lam, False, None)
@@ -157,7 +160,7 @@ def test_the_mean_luck_of_a_critic_and_the_advantage_of_another_discount(kind, f
 def test_what_is_carried_is_in_raw_units():
     """After the first rollout the first environment is two steps into an episode, the second begins one."""
     piece = Piece(0, same_step=False)
-    _, said = found_of([piece], "variance", "corrected", "start", "state", LAM, False, None)[0]
+    _, estimate = found_of([piece], "variance", "corrected", "start", "state", LAM, False, None)[0]
     rows = piece.rows(0)
     one, two = (delta_of(rows[t], GAMMA) / piece.scale for t in (3, 4))
     expected = {
@@ -170,15 +173,15 @@ def test_what_is_carried_is_in_raw_units():
         "start_value": rows[3].value / piece.scale,
         "begun": 1.0,
     }
-    assert {name: float(x[0]) for name, x in said.trace._asdict().items()} == pytest.approx(expected, rel=1e-5)
-    assert [float(x[1]) for x in said.trace] == [float(x[0]) for x in Trace.first(1)]
+    assert {name: float(x[0]) for name, x in estimate.trace._asdict().items()} == pytest.approx(expected, rel=1e-5)
+    assert [float(x[1]) for x in estimate.trace] == [float(x[0]) for x in Trace.first(1)]
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])
 def test_predicted_and_measured_variance(kind):
     """(G − V)², and behind a cut γ^2L times the variance that is predicted there."""
     piece = Piece(1, same_step=False)
-    _, said = found_of([piece], kind, "corrected", "start", "state", LAM, False, None)[0]
+    _, estimate = found_of([piece], kind, "corrected", "start", "state", LAM, False, None)[0]
     predicted, measured = [], []
     for rows in (piece.rows(0), piece.rows(1)):
         deltas = [delta_of(row, GAMMA) for row in rows]
@@ -193,14 +196,14 @@ def test_predicted_and_measured_variance(kind):
             predicted.append(of[0])
             behind = GAMMA ** (2 * (last - t + 1)) * there.continues * of[1]
             measured.append(ahead(rows, deltas, t, GAMMA, 1.0) ** 2 + behind)
-    close(float(said.numbers["predicted_variance"]), np.mean(predicted) / piece.scale**2)
-    close(float(said.numbers["measured_variance"]), np.mean(measured) / piece.scale**2)
+    close(float(estimate.metrics["predicted_variance"]), np.mean(predicted) / piece.scale**2)
+    close(float(estimate.metrics["measured_variance"]), np.mean(measured) / piece.scale**2)
 
 
 def test_explained_variance():
     """1 − Var(target − V) / Var(target), of the steps that count."""
     piece = Piece(0, same_step=False)
-    values = assess_value(table(piece.value_of), piece.scene, gamma=GAMMA, lam=LAM, target_lam=0.5)
+    values = estimate_value(table(piece.value_of), piece.batch, gamma=GAMMA, lam=LAM, target_lam=0.5)
     valid = piece.valid > 0.0
     target, value = np.asarray(values.target)[valid], np.asarray(values.value)[valid]
     close(float(values.explained), 1.0 - (target - value).var() / target.var())

@@ -1,0 +1,257 @@
+"""Collect: a policy acts in the environments for an iteration, and what happens is written into a `Rollout`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vpac.deep.diagnostics import NotFinite
+from vpac.deep.policy import NumpyPolicy
+from vpac.deep.price import EpisodePrices
+from vpac.deep.spaces import Interface
+from vpac.deep.vector import Environments
+from vpac.liveness import advance, watched
+from vpac.risk.volatility import augmented
+from vpac.typing import BoolArray, Numbers
+
+
+class Rollout(NamedTuple):
+    """An iteration's steps, [time, environment, …]. What is seen has one row more than there are steps, the last state."""
+
+    observations: Numbers
+    """Normalised, float32, of a conditioned policy with the price behind them."""
+    successors: Numbers | None
+    """Where each step led, if that is not the next row of `observations`."""
+    actions: Any
+    rewards: Numbers
+    """As the environments gave them."""
+    continues: Numbers
+    """0 where the episode terminated."""
+    running: Numbers
+    """0 where it terminated or was cut off."""
+    valid: Numbers
+    """0 on steps that only began an episode."""
+    raw: Numbers
+    """Observations before normalising."""
+    prices: Numbers | None = None
+    """The price of variance of each step's episode, of a conditioned policy."""
+    elapsed: Numbers = np.zeros(())
+    """Steps of the episode before each row."""
+    extras: Numbers | None = None
+    """What the environment shows to critics alone."""
+    successor_extras: Numbers | None = None
+    """The same of `successors`."""
+
+    @classmethod
+    def blank(cls, steps: int, envs: Environments, interface: Interface, priced: bool) -> Rollout:
+        """Room for so many steps."""
+        n, extras = envs.n, envs.critic_inputs
+        seen = np.empty((steps + 1, n, interface.inputs + priced), np.float32)
+        choice = np.empty((steps, n), np.int64)
+        return cls(
+            observations=seen,
+            successors=np.empty_like(seen[1:]) if envs.same_step else None,
+            actions=choice if interface.discrete_actions else np.empty((steps, n, interface.actions), np.float32),
+            rewards=np.empty((steps, n)),
+            continues=np.empty((steps, n), np.float32),
+            running=np.empty((steps, n), np.float32),
+            valid=np.empty((steps, n), np.float32),
+            raw=np.empty((steps + 1, n, interface.inputs), np.float32),
+            prices=np.empty((steps, n)) if priced else None,
+            elapsed=np.empty((steps + 1, n)),
+            extras=np.empty((steps + 1, n, extras)) if extras else None,
+            successor_extras=np.empty((steps, n, extras)) if extras and envs.same_step else None,
+        )
+
+    def count_steps(self, first: Numbers) -> None:
+        """Fill `elapsed`, from that of the first row; the row after an episode's last step shows where that step led."""
+        self.elapsed[0] = first
+        begins = self.valid == 0.0 if self.successors is None else self.running == 0.0
+        for t, begun in enumerate(begins):
+            self.elapsed[t + 1] = np.where(begun, 0.0, self.elapsed[t] + 1.0)
+
+    def training_rewards(self, floor: float | None, price: float) -> Numbers:
+        """Rewards raised to the floor and, in MVPI, reduced by `price` times their spread over steps.
+
+        y, the mean reward of a step of the present policy, is that of these steps.
+        """
+        rewards = self.rewards if floor is None else np.maximum(self.rewards, floor)
+        if price == 0.0:
+            return rewards
+        return augmented(rewards, price, float(rewards[self.valid > 0.0].mean()))
+
+
+class Episode(NamedTuple):
+    """An episode that has ended."""
+
+    score: float
+    """Undiscounted return."""
+    discounted: float
+    """Return with the discount of the mean."""
+    length: float
+    priced: float
+    """Return with the discount of the variance."""
+
+
+@dataclass
+class EpisodeTracker:
+    """Returns of the episodes underway in each environment, and the episodes that have ended."""
+
+    gamma: float
+    score: Numbers
+    sums: Numbers
+    """Discounted."""
+    lengths: Numbers
+    variance_gamma: float
+    priced: Numbers
+    """With the discount of the variance."""
+    ended: list[Episode] = field(default_factory=list)
+    """Those that have ended since `take`."""
+
+    @classmethod
+    def of(cls, n: int, gamma: float, variance_gamma: float | None = None) -> EpisodeTracker:
+        """Of `n` environments."""
+        other = gamma if variance_gamma is None else variance_gamma
+        return cls(gamma, np.zeros(n), np.zeros(n), np.zeros(n), other, np.zeros(n))
+
+    def add(self, rewards: Numbers, over: BoolArray, valid: Numbers) -> None:
+        """A step of each environment."""
+        self.score += rewards * valid
+        self.sums += self.gamma**self.lengths * rewards * valid
+        self.priced += self.variance_gamma**self.lengths * rewards * valid
+        self.lengths += valid
+        if over.any():
+            for i in np.flatnonzero(over):
+                found = (self.score[i], self.sums[i], self.lengths[i], self.priced[i])
+                self.ended.append(Episode(*(float(x) for x in found)))
+            self.restart(over)
+
+    def restart(self, which: Any = slice(None)) -> None:
+        """Forget what is underway."""
+        self.score[which] = self.sums[which] = self.lengths[which] = self.priced[which] = 0.0
+
+    def take(self) -> list[Episode]:
+        """The episodes that have ended since the last call."""
+        found, self.ended = self.ended, []
+        return found
+
+
+def episode_metrics(ended: Collection[Episode]) -> dict[str, float]:
+    """Mean and variance of episodes; NaN of none."""
+    score, sums, lengths, priced = np.array(list(ended)).reshape(-1, 4).T if ended else np.full((4, 1), np.nan)
+    return {
+        "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
+        "return_variance": float(sums.var()), "length_mean": float(lengths.mean()), "priced_variance": float(priced.var()),
+    }  # fmt: skip
+
+
+class Collector:
+    """Steps the environments with a policy, from one rollout to the next.
+
+    Args:
+        envs: the environments.
+        interface: how their observations are written as numbers.
+        gamma: discount of the returns that it keeps.
+        prices: of a conditioned policy; every episode has its own.
+        variance_gamma: discount of the returns whose variance has a price; default: `gamma`.
+    """
+
+    def __init__(
+        self,
+        envs: Environments,
+        interface: Interface,
+        gamma: float,
+        prices: EpisodePrices | None = None,
+        variance_gamma: float | None = None,
+    ) -> None:
+        self.envs, self.interface, self.prices = envs, interface, prices
+        self.episodes = EpisodeTracker.of(envs.n, gamma, variance_gamma)
+        self._rows = np.zeros((envs.n, interface.inputs), np.float32)
+        self._over = np.zeros(envs.n, bool)
+        self._extras = np.zeros((envs.n, envs.critic_inputs))
+
+    def restart(self, seeds: Any) -> None:
+        """Reset all environments; episodes underway are forgotten."""
+        self._rows = self.interface.rows(self.envs.reset(seeds))
+        if self.envs.critic_inputs:
+            self._extras = self.envs.first_extras()
+        self._over = np.zeros(self.envs.n, bool)
+        self.episodes.restart()
+        if self.prices is not None:
+            self.prices.draw(np.ones(self.envs.n, bool))
+
+    @watched()
+    def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
+        """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages.
+
+        While one group of environments is stepped, the actions of the next group are computed.
+        """
+        n, groups = self.envs.n, list(enumerate(self.envs.groups))
+        noise = policy.noise(generator, (steps, n))
+        rollout = Rollout.blank(steps, self.envs, self.interface, self.prices is not None)
+        rollout.raw[0] = self._rows
+        if rollout.extras is not None:
+            rollout.extras[0] = self._extras
+        self._check_finite(self._rows, np.zeros(n), slice(None), done)
+        for t in range(steps):
+            for k, group in groups:
+                if t > 0:
+                    self._receive(policy, rollout, t - 1, k, group, done)
+                rollout.observations[t, group] = self._view(policy, rollout.raw[t, group], group)
+                action = policy.sample(policy.outputs(rollout.observations[t, group]), noise[t, group])
+                rollout.actions[t, group] = action
+                self.envs.send(k, self.interface.commands(action))
+        for k, group in groups:
+            self._receive(policy, rollout, steps - 1, k, group, done)
+            rollout.observations[steps, group] = self._view(policy, rollout.raw[steps, group], group)
+        self._rows = rollout.raw[steps]
+        if rollout.extras is not None:
+            self._extras = rollout.extras[steps]
+        rollout.count_steps(self.episodes.lengths)
+        for t in range(steps):
+            self.episodes.add(rollout.rewards[t], rollout.running[t] == 0.0, rollout.valid[t])
+        return rollout
+
+    def _view(self, policy: NumpyPolicy, rows: Numbers, group: slice) -> Numbers:
+        """Rows as the networks see them, with the price of each episode."""
+        seen = policy.normalise(rows)
+        return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now[group])
+
+    def _receive(self, policy: NumpyPolicy, rollout: Rollout, t: int, k: int, group: slice, done: int) -> None:
+        """Write down what step t of a group returned."""
+        step = self.envs.receive(k)
+        advance()
+        rows, over, valid = self.interface.rows(step.observations), step.terminated | step.truncated, ~self._over[group]
+        self._check_finite(rows, step.rewards, group, done + t * self.envs.n)
+        rollout.raw[t + 1, group], rollout.rewards[t, group] = rows, step.rewards
+        rollout.continues[t, group], rollout.running[t, group] = 1.0 - step.terminated, 1.0 - over
+        rollout.valid[t, group] = valid
+        if rollout.extras is not None:
+            rollout.extras[t + 1, group] = step.extras
+        if rollout.successor_extras is not None:
+            rollout.successor_extras[t, group] = step.successor_extras
+        if rollout.successors is None:
+            self._over[group] = over
+        else:
+            after = self.interface.rows(step.successors)  # ends of episodes are seen here alone
+            self._check_finite(after, step.rewards, group, done + t * self.envs.n)
+            rollout.successors[t, group] = self._view(policy, after, group)
+        if self.prices is not None and rollout.prices is not None:
+            rollout.prices[t, group] = self.prices.now[group]
+            begun = np.zeros(self.envs.n, bool)  # an episode's last state is still seen at its price
+            begun[group] = over if self.envs.same_step else ~valid
+            self.prices.draw(begun)
+
+    def _check_finite(self, observations: Numbers, rewards: Numbers, group: slice, step: int) -> None:
+        """Stop if something is not finite, and name it."""
+        if math.isfinite(float(rewards.sum()) + float(observations.sum())):
+            return
+        for name, rows in (("observation", observations), ("reward", rewards[:, None])):
+            bad = ~np.isfinite(rows).all(axis=1)
+            if bad.any():
+                env = int(np.flatnonzero(bad)[0]) + (group.start or 0)
+                raise NotFinite(f"the {name} of environment {env} of {self.envs.name} is not finite at step {step}")

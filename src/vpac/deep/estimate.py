@@ -1,0 +1,243 @@
+"""Estimates from a rollout: advantages and targets of every critic, and the weights that the policy learns with.
+
+The error, the advantage and the trace of one step are in `estimators`, the penalties in `penalties`. Here they are put
+together for a whole rollout, in two compiled functions: `estimate_value` for PPO and `estimate_spread` for its variants.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vpac.deep import estimators, penalties
+from vpac.deep.collect import Rollout
+from vpac.deep.estimators import Trace
+from vpac.deep.networks import Critic
+from vpac.typing import Numbers
+
+Array = jax.Array
+
+
+class Batch(NamedTuple):
+    """A rollout on the device, [time, environment, …], with scaled rewards; see `collect.Rollout`."""
+
+    observations: Array
+    successors: Array | None
+    rewards: Array
+    continues: Array
+    running: Array
+    valid: Array
+
+    @staticmethod
+    def of(rollout: Rollout, rewards: Numbers) -> Batch:
+        """A rollout with these rewards in place of its own."""
+        with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is reported later
+            rewards = (rewards * rollout.valid).astype(np.float32)
+        return Batch(
+            jnp.asarray(rollout.observations),
+            None if rollout.successors is None else jnp.asarray(rollout.successors),
+            *(jnp.asarray(x) for x in (rewards, rollout.continues, rollout.running, rollout.valid)),
+        )
+
+    def values(self, critic: Critic) -> tuple[Array, Array]:
+        """The critic's values where each step began and where it led."""
+        if self.successors is None:
+            both = critic(self.observations)
+            return both[:-1], both[1:]
+        return critic(self.observations[:-1]), critic(self.successors)
+
+    def advantages(self, error: Array, discount: float, lam: float) -> Array:
+        """GAE of these errors."""
+        return estimators.advantages(error, self.running, self.valid, discount, lam)
+
+    def mean(self, rows: Array) -> Array:
+        """Mean over the steps that count."""
+        return (self.valid * rows).sum() / jnp.maximum(self.valid.sum(), 1.0)
+
+    def variance(self, rows: Array) -> Array:
+        """Variance over the steps that count."""
+        return self.mean((rows - self.mean(rows)) ** 2)
+
+
+class ValueEstimate(NamedTuple):
+    """What a critic of the value makes of a batch."""
+
+    value: Array
+    next_value: Array
+    delta: Array
+    advantage: Array
+    target: Array
+    explained: Array
+    """Share of the targets' variance that the critic explains."""
+
+
+class EpisodeSums(NamedTuple):
+    """How many episodes began and ended, and sums over them in units of the raw reward."""
+
+    begun: Array
+    value: Array
+    """V(S_0) of those that began."""
+    variance: Array
+    """σ(S_0) of those that began."""
+    ended: Array
+    total: Array
+    """G of those that ended; V stands for what lies behind a cut."""
+    expected: Array
+    """V(S_0) of those that ended."""
+
+    def means(self) -> tuple[Array, Array]:
+        """J = E[G], and the mean V(S_0) of the same episodes; while none has ended, the mean V(S_0) of those that began."""
+        first = self.value / jnp.maximum(self.begun, 1e-6)
+        count = jnp.maximum(self.ended, 1e-6)
+        some = self.ended > 1e-3
+        return jnp.where(some, self.total / count, first), jnp.where(some, self.expected / count, first)
+
+
+class SpreadEstimate(NamedTuple):
+    """What the critic of the spread makes of a batch."""
+
+    weights: Array
+    """A_V − ψ · penalty, for the policy."""
+    target: Array
+    """Of the critic of the spread."""
+    luck: Array
+    """The sampled luck, target of the critic of luck."""
+    luck_before: Array
+    """D_k before each step, in units of the raw reward."""
+    luck_after: Array
+    """D_{k+1}, after it."""
+    trace: Trace
+    """Carried into the next rollout."""
+    episodes: EpisodeSums
+    """Of the episodes that began or ended here."""
+    metrics: dict[str, Array]
+
+
+@partial(jax.jit, static_argnames=("gamma", "lam", "target_lam"))
+def estimate_value(critic: Critic, batch: Batch, *, gamma: float, lam: float, target_lam: float) -> ValueEstimate:
+    """A_V = GAE(γ, λ) of δ_t, and the λ-targets of V."""
+    value, next_value = batch.values(critic)
+    delta = batch.valid * estimators.td_error(batch.rewards, value, next_value, batch.continues, gamma)
+    advantage = batch.advantages(delta, gamma, lam)
+    error = advantage if lam == target_lam else batch.advantages(delta, gamma, target_lam)
+    target = error + value
+    explained = 1.0 - batch.variance(error) / jnp.maximum(batch.variance(target), 1e-12)
+    return ValueEstimate(value, next_value, delta, advantage, target, explained)
+
+
+@partial(jax.jit, static_argnames=("kind", "form", "weighting", "variance_of", "gamma", "lam", "target_lam"))
+def estimate_spread(
+    critic: Critic,
+    batch: Batch,
+    advantage: Array,
+    values: ValueEstimate,
+    trace: Trace,
+    earlier: EpisodeSums,
+    psi: Array,
+    scale: Array,
+    luck_critic: Critic | None = None,
+    *,
+    kind: Literal["variance", "moment"],
+    form: str,
+    weighting: str,
+    variance_of: str,
+    gamma: float,
+    lam: float,
+    target_lam: float,
+) -> SpreadEstimate:
+    """The policy's weights A_V − ψ · penalty, and the targets of the critics of the spread and of luck.
+
+    Args:
+        critic: of the spread.
+        batch: the rollout; its episodes end where the variance ends.
+        advantage: A_V with the discount of the mean.
+        values: of the value critic with the discount of the variance, `gamma`.
+        trace: carried from the rollout before.
+        earlier: episodes of earlier rollouts, older ones with less weight; with those of this one they give J.
+        psi: price of variance per unit of the scaled reward.
+        scale: of the reward.
+        luck_critic: E[luck | state], used in place of the sampled luck.
+        kind: what the critic of the spread learns.
+        form: "corrected" or "published".
+        weighting: "uniform" or "start".
+        variance_of: with "start": "return" counts the start state as luck, "state" does not.
+        gamma: discount of the variance.
+        lam: λ of advantages.
+        target_lam: λ of targets.
+    """
+    spread, next_spread = batch.values(critic)
+    value, direct = values.value, kind == "variance"
+    rows, carried = estimators.traces(
+        trace.times(scale), values.delta, batch.rewards, value, batch.running, batch.valid, gamma
+    )
+    predicted, next_predicted = (
+        (spread, next_spread) if direct else (spread - value**2, next_spread - values.next_value**2)
+    )
+    luck_after = rows.luck + rows.discount * values.delta
+
+    episodes = _episode_sums(batch, value, predicted, rows, luck_after, scale)
+    mean, expected = EpisodeSums(*(old + new for old, new in zip(earlier, episodes, strict=True))).means()
+    stale = 0.0 if variance_of == "return" else rows.start_value - scale * expected
+    luck, share = penalties.luck_and_share(rows, weighting, scale * mean + stale)
+
+    if direct:
+        error = estimators.variance_error(values.delta, spread, next_spread, batch.continues, gamma)
+        spread_advantage = variance_advantage = batch.advantages(error, gamma**2, lam)
+    else:
+        error = estimators.moment_error(batch.rewards, values.next_value, spread, next_spread, batch.continues, gamma)
+        spread_advantage = batch.advantages(error, gamma**2, lam)
+        variance_advantage = penalties.variance_advantage(spread_advantage, value, values.advantage)
+    target = batch.advantages(error, gamma**2, target_lam) + spread
+
+    used = luck if luck_critic is None else luck_critic(batch.observations[:-1])
+    if form == "corrected":
+        penalty = penalties.corrected(values.advantage, variance_advantage, used, share)
+    elif direct:
+        penalty = spread_advantage
+    else:
+        penalty = penalties.published_vaac(values.advantage, spread_advantage, rows, gamma)
+        target = (batch.advantages(values.delta, gamma, 1.0) + value) ** 2
+    weights = advantage - psi * penalty
+
+    metrics = _calibration(batch, values, predicted, next_predicted, scale, gamma)
+    metrics |= _shares(batch, advantage, psi * penalty, weights, psi * used * (form == "corrected"))
+    return SpreadEstimate(
+        weights, target, luck, rows.luck / scale, luck_after / scale, carried.times(1.0 / scale), episodes, metrics
+    )
+
+
+def _episode_sums(batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, scale: Array) -> EpisodeSums:
+    """Of the episodes that began or ended in a batch; `luck` is that after each step."""
+    first, last = batch.valid * (1.0 - rows.begun), batch.valid * (1.0 - batch.running)
+    return EpisodeSums(
+        first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2, last.sum(),
+        (last * (rows.start_value + luck)).sum() / scale, (last * rows.start_value).sum() / scale,
+    )  # fmt: skip
+
+
+def _shares(batch: Batch, advantage: Array, penalty: Array, weights: Array, luck: Array) -> dict[str, Array]:
+    """Size of the penalty and of the weights against A_V, and the share of steps on which luck changes the sign of A_V."""
+    size = jnp.maximum(jnp.sqrt(batch.variance(advantage)), 1e-12)
+    return {
+        "penalty_share": jnp.sqrt(batch.variance(penalty)) / size,
+        "weight_share": jnp.sqrt(batch.variance(weights)) / size,
+        "reversed_share": batch.mean(2.0 * luck > 1.0),
+    }
+
+
+def _calibration(
+    batch: Batch, values: ValueEstimate, predicted: Array, next_predicted: Array, scale: Array, gamma: float
+) -> dict[str, Array]:
+    """Mean predicted variance and mean (G − V)²; behind a cut the prediction stands for what is not seen."""
+    cut = (1.0 - batch.running).at[-1].set(1.0)
+    behind = batch.advantages(gamma**2 * cut * batch.continues * next_predicted, gamma**2, 1.0)
+    error = batch.advantages(values.delta, gamma, 1.0)
+    count = jnp.maximum(batch.valid.sum(), 1.0) * scale**2
+    return {
+        "predicted_variance": (batch.valid * predicted).sum() / count,
+        "measured_variance": (batch.valid * (error**2 + behind)).sum() / count,
+    }
