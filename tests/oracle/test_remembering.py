@@ -63,7 +63,7 @@ def test_a_grid_brackets_the_optimum(psi):
 
 def test_too_many_returns_are_put_on_a_grid(monkeypatch):
     exact = oracle.best_remembering(shop(), 0.05, 1.0, horizon=4)
-    monkeypatch.setattr(remembering, "MOST_TRANSITIONS", 1000)
+    monkeypatch.setattr(remembering, "MOST_ENUMERATED", 1000)
     found = oracle.best_remembering(shop(), 0.05, 1.0, horizon=4)
     assert not found.exact
     assert found.objective == pytest.approx(exact.objective, abs=1e-2)

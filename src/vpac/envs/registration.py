@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class World:
+class RegisteredWorld:
     """A world of ours: its Gymnasium id, where its class lives, its step limit and a line about it."""
 
     id: str
@@ -17,14 +17,14 @@ class World:
 
 
 WORLDS = (
-    World("vpac/FourRooms-v0", "vpac.envs.four_rooms:FourRooms", 500, "104 cells, noisy ice on the short way"),
-    World("vpac/PuddleWorld-v0", "vpac.envs.puddle_world:PuddleWorld", 500, "100 cells, 8 moves, a noisy puddle"),
-    World(
+    RegisteredWorld("vpac/FourRooms-v0", "vpac.envs.four_rooms:FourRooms", 500, "104 cells, noisy ice on the short way"),
+    RegisteredWorld("vpac/PuddleWorld-v0", "vpac.envs.puddle_world:PuddleWorld", 500, "100 cells, 8 moves, a noisy puddle"),
+    RegisteredWorld(
         "vpac/ContinuousPuddleWorld-v0", "vpac.envs.continuous_puddle_world:ContinuousPuddleWorld", 5000,
         "the unit square, 4 moves, a noisy puddle",
     ),
-    World("vpac/RiskyShortcut-v0", "vpac.envs.risky_shortcut:RiskyShortcut", 200, "a short way may throw you back"),
-    World("vpac/CatchUp-v0", "vpac.envs.catch_up:CatchUp", 200, "luck first, then the choice of pace"),
+    RegisteredWorld("vpac/RiskyShortcut-v0", "vpac.envs.risky_shortcut:RiskyShortcut", 200, "a short way may throw you back"),
+    RegisteredWorld("vpac/CatchUp-v0", "vpac.envs.catch_up:CatchUp", 200, "luck first, then the choice of pace"),
 )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def _averages(values: FloatArray, weight: FloatArray, first: IntArray) -> FloatA
     return np.clip(np.add.reduceat(weight * values, first), low, high)
 
 
-TOLERANCE = 1e-8
+SUM_TOLERANCE = 1e-8
 """How far the probabilities of a state and action may be from adding up to one."""
 
 Entries = tuple[IntArray, IntArray, FloatArray, tuple[int, int]]
@@ -123,7 +123,7 @@ def finite(
 def rows_sum_to_one(indptr: IntArray, probability: FloatArray, terminal: BoolArray, n_actions: int) -> None:
     """The probabilities of each action in each non-terminal state add up to one."""
     sums = row_sums(indptr, probability)
-    bad = (np.abs(sums - 1.0) > TOLERANCE) & ~np.repeat(terminal, n_actions)
+    bad = (np.abs(sums - 1.0) > SUM_TOLERANCE) & ~np.repeat(terminal, n_actions)
     if bad.any():
         first = int(np.argmax(bad))
         state, action = divmod(first, n_actions)
@@ -149,7 +149,7 @@ def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArr
             f"start probability of state {state} is {distribution[state]:g}: "
             "expected a finite number that is not negative"
         )
-    if abs(float(distribution.sum()) - 1.0) > TOLERANCE:
+    if abs(float(distribution.sum()) - 1.0) > SUM_TOLERANCE:
         raise UserError(f"start probabilities sum to {distribution.sum():.10g}, expected 1")
     on_terminal = (distribution > 0.0) & terminal
     if on_terminal.any():

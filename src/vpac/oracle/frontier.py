@@ -102,37 +102,19 @@ def frontier(
         raise UserError(f"restarts and seed must be whole numbers from 0 up, got {restarts!r} and {seed!r}")
     if gamma == 1.0:
         mdp = _that_ends(mdp)
+    random, ladder = np.random.default_rng(seed), _ladder(prices)
     with one_blas_thread():
-        chosen = _search(mdp, prices, gamma, variance_of, restarts, np.random.default_rng(seed), progress)
+        search = _Search(mdp, gamma, variance_of)
+        for done, psi in enumerate(ladder):
+            search.iterate(psi)
+            search.climb(psi, [search.best(psi)])
+            if psi in prices:
+                search.improve(psi, random, restarts)
+            progress((done + 1) / len(ladder))
+    chosen = [search.best(psi) for psi in prices]
     moments = [evaluate(mdp, policy, gamma) for policy in chosen]
-    return Frontier(
-        prices,
-        np.array([float(m.mean) for m in moments]),
-        np.array([float(m.variance_of(variance_of)) for m in moments]),
-        np.stack(chosen),
-        variance_of,
-    )
-
-
-def _search(
-    mdp: FiniteMDP,
-    prices: FloatArray,
-    gamma: float,
-    variance_of: VarianceOf,
-    restarts: int,
-    random: np.random.Generator,
-    progress: Callable[[float], None],
-) -> list[FloatArray]:
-    """The best policy for each price, up the ladder."""
-    search = _Search(mdp, gamma, variance_of)
-    ladder = _ladder(prices)
-    for done, psi in enumerate(ladder):
-        search.iterate(psi)
-        search.climb(psi, [search.best(psi)])
-        if psi in prices:
-            search.improve(psi, random, restarts)
-        progress((done + 1) / len(ladder))
-    return [search.best(psi) for psi in prices]
+    means, variances = [float(m.mean) for m in moments], [float(m.variance_of(variance_of)) for m in moments]
+    return Frontier(prices, np.array(means), np.array(variances), np.stack(chosen), variance_of)
 
 
 def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:

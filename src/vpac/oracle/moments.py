@@ -9,7 +9,14 @@ E[δ² | s,a] is an average over the next state and action. The action's part is
 
     E[δ²] = E[(R + γ V(S') − Q(s,a))² + γ² Σ_a' π(a'|S') (Q(S',a') − V(S'))²]
 
-and both equations become linear systems over states.
+and both equations become linear systems over states. If episodes are cut off after H steps the recursion goes backwards: with
+h steps to go, V_0 = 0, Var_0 = 0, M_0 = 0 and
+
+    V_h(s)   = E[R + γ V_{h−1}(S')]
+    Var_h(s) = E[(R + γ V_{h−1}(S') − V_h(s))² + γ² Var_{h−1}(S')]
+    M_h(s)   = E[R² + 2γ R V_{h−1}(S') + γ² M_{h−1}(S')]
+
+The last step of the recursion is also taken given the action, which gives Q, σ and M by state and action.
 """
 
 from __future__ import annotations
@@ -22,15 +29,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.validation import row_sums
 from vpac.errors import UserError, one_of
 from vpac.oracle import occupancy
-from vpac.oracle.horizon import action_moments_to_go, action_second_moment_to_go, check_horizon
 from vpac.oracle.linear import Chain, backup, look_ahead
 from vpac.oracle.policies import check_policy
 from vpac.typing import BoolArray, FloatArray
 
 VarianceOf = Literal["action", "state", "return"]
 VARIANCES: tuple[VarianceOf, ...] = ("action", "state", "return")
+LONGEST_HORIZON = 100_000
+"""Steps of a horizon, each of which is computed."""
 
 
 @dataclass(frozen=True)
@@ -145,31 +154,17 @@ def evaluate(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | Non
         action_value, action_variance = action_moments_to_go(mdp, policy, gamma, check_horizon(horizon))
         return Moments(mdp, policy, gamma, horizon, average(policy, action_value), action_value, action_variance)
     kept = _defined(mdp, policy, gamma)
-    value, action_value, action_variance = weighted_moments(mdp, policy, policy, gamma, kept)
+    reward, chain = backup(mdp, mdp.reward), Chain(mdp, policy)
+    value = chain.accumulate(gamma, average(policy, reward, kept), kept)
+    action_value = reward + gamma * look_ahead(mdp, value)
+    surprise = mean_squared_error(mdp, policy, policy, value, action_value, gamma)
+    variance = chain.accumulate(gamma**2, average(policy, surprise, kept), kept)
+    action_variance = surprise + gamma**2 * look_ahead(mdp, variance)
     if kept is not None and not kept.all():
         value = np.where(kept, value, np.nan)
         lost = backup(mdp, (~kept[..., mdp.successor]).astype(np.float64)) > 0.0
         action_value, action_variance = (np.where(lost, np.nan, x) for x in (action_value, action_variance))
     return Moments(mdp, policy, gamma, None, value, action_value, action_variance)
-
-
-def weighted_moments(
-    mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: float, kept: BoolArray | None = None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """U, Q and σ of Q = E[R + γ U(S')] and σ = E[δ² + γ² Σ_a' w₂(S',a') σ(S',a')] with U(s) = Σ_a w₁(s,a) Q(s,a).
-
-    On-policy both weights are π. Off-policy w₁ = b·ρ and w₂ = b·ρ² (Theorem 3).
-    """
-    reward = backup(mdp, mdp.reward)
-    chain = Chain(mdp, first)
-    value = chain.accumulate(gamma, average(first, reward, kept), kept)
-    action_value = reward + gamma * look_ahead(mdp, value)
-
-    surprise = mean_squared_error(mdp, first, second, value, action_value, gamma)
-    if second is not first:
-        chain = Chain(mdp, second)
-    variance = chain.accumulate(gamma**2, average(second, surprise, kept), kept)
-    return value, action_value, surprise + gamma**2 * look_ahead(mdp, variance)
 
 
 def mean_squared_error(
@@ -183,6 +178,15 @@ def mean_squared_error(
     here = action_value.reshape(*action_value.shape[:-2], -1)[..., mdp.row]
     error = mdp.reward + gamma * value[..., mdp.successor] - here
     return backup(mdp, error**2 + mdp.noise) + gamma**2 * look_ahead(mdp, spread)
+
+
+def check_horizon(horizon: int) -> int:
+    """A whole number of steps, at least one."""
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or not 1 <= horizon <= LONGEST_HORIZON:
+        raise UserError(
+            f"horizon must be a whole number from 1 to {LONGEST_HORIZON:,}, got {horizon!r}; without one it has no end"
+        )
+    return int(horizon)
 
 
 def check_gamma(gamma: float) -> float:
@@ -202,3 +206,44 @@ def average(weights: FloatArray, by_action: FloatArray, kept: BoolArray | None =
     counted = np.multiply(weights, by_action, out=np.zeros(np.broadcast(weights, by_action).shape), where=weights > 0.0)
     by_state = counted.sum(axis=-1)
     return np.asarray(by_state if kept is None else np.where(kept, by_state, 0.0), np.float64)
+
+
+def action_moments_to_go(
+    mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int
+) -> tuple[FloatArray, FloatArray]:
+    """Q[..., S, A] and σ[..., S, A] of the return of the next `horizon` steps."""
+    value, variance = _zeros(mdp, policy), _zeros(mdp, policy)
+    for _ in range(horizon - 1):
+        target = mdp.reward + gamma * value[..., mdp.successor]
+        value = _under(mdp, policy, target)
+        error = target - value[..., mdp.row // mdp.n_actions]
+        variance = _under(mdp, policy, error**2 + mdp.noise + gamma**2 * variance[..., mdp.successor])
+    target = mdp.reward + gamma * value[..., mdp.successor]
+    action_value = backup(mdp, target)
+    error = target - action_value.reshape(*action_value.shape[:-2], -1)[..., mdp.row]
+    return action_value, backup(mdp, error**2 + mdp.noise + gamma**2 * variance[..., mdp.successor])
+
+
+def action_second_moment_to_go(mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int) -> FloatArray:
+    """M[..., S, A] of the return of the next `horizon` steps."""
+
+    def target() -> FloatArray:
+        ahead, square = value[..., mdp.successor], moment[..., mdp.successor]
+        return mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * ahead + gamma**2 * square
+
+    value, moment = _zeros(mdp, policy), _zeros(mdp, policy)
+    for _ in range(horizon - 1):
+        new_moment = _under(mdp, policy, target())
+        value = _under(mdp, policy, mdp.reward + gamma * value[..., mdp.successor])
+        moment = new_moment
+    return backup(mdp, target())
+
+
+def _zeros(mdp: FiniteMDP, policy: FloatArray) -> FloatArray:
+    return np.zeros((*policy.shape[:-2], mdp.n_states))
+
+
+def _under(mdp: FiniteMDP, policy: FloatArray, entries: FloatArray) -> FloatArray:
+    """The mean over actions and transitions of each state, [..., S]."""
+    share = policy.reshape(*policy.shape[:-2], -1)[..., mdp.row] * mdp.probability
+    return row_sums(mdp.indptr[:: mdp.n_actions], share * entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
@@ -70,20 +70,11 @@ BATCH = 4096
 def deterministic_policies(mdp: FiniteMDP) -> Iterator[IntArray]:
     """Every deterministic policy, in batches of action choices [N, S]; states that are never entered keep action 0."""
     free: IntArray = np.flatnonzero(reachable(mdp) & ~mdp.terminal)
-    batch: list[tuple[int, ...]] = []
-    for choice in product(range(mdp.n_actions), repeat=len(free)):
-        batch.append(choice)
-        if len(batch) == BATCH:
-            yield _spread(mdp, free, batch)
-            batch = []
-    if batch:
-        yield _spread(mdp, free, batch)
-
-
-def _spread(mdp: FiniteMDP, free: IntArray, batch: list[tuple[int, ...]]) -> IntArray:
-    actions = np.zeros((len(batch), mdp.n_states), np.int64)
-    actions[:, free] = batch
-    return actions
+    choices = product(range(mdp.n_actions), repeat=len(free))
+    while batch := list(islice(choices, BATCH)):
+        actions = np.zeros((len(batch), mdp.n_states), np.int64)
+        actions[:, free] = batch
+        yield actions
 
 
 def every_deterministic(

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 
 from vpac.checks import not_negative
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.validation import SUM_TOLERANCE
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
-
-TOLERANCE = 1e-8
 
 
 def uniform(mdp: FiniteMDP) -> FloatArray:
@@ -85,7 +84,7 @@ def check_policy(mdp: FiniteMDP, policy: ArrayLike, name: str = "policy") -> Flo
         *_, state, action = (int(i) for i in np.argwhere(bad)[0])
         raise UserError(f"{name} gives action {action} in state {state} a probability that is negative or not finite")
     sums = found.sum(axis=-1)
-    wrong = (np.abs(sums - 1.0) > TOLERANCE) & alive
+    wrong = (np.abs(sums - 1.0) > SUM_TOLERANCE) & alive
     if wrong.any():
         where = tuple(np.argwhere(wrong)[0])
         raise UserError(f"{name} probabilities of state {int(where[-1])} sum to {sums[where]:.10g}, expected 1")

@@ -25,20 +25,19 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
-from vpac.oracle.horizon import check_horizon
-from vpac.oracle.moments import check_gamma
+from vpac.oracle.moments import check_gamma, check_horizon
 from vpac.oracle.policies import check_price
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 EQUAL = 1e-9
 """Returns that differ by less are the same node."""
-MOST_TRANSITIONS = 12_000_000
+MOST_ENUMERATED = 12_000_000
 """Processes that need more are put on a grid."""
 MOST_ON_GRID = 40_000_000
 """More are refused: they would take gigabytes."""
 POINTS = 401
 """Points of that grid in each layer."""
-TOLERANCE, MOST_SPLITS = 1e-9, 500
+BOUND_TOLERANCE, MOST_SPLITS = 1e-9, 500
 """The search of the reference ends when the bound is this near, relatively, or after so many dynamic programs."""
 
 
@@ -132,16 +131,8 @@ def best_remembering(
     mean, variance = _moments(layers, actions, mdp.start[layers[0].state])
     objective = mean - psi * variance
     return Remembering(
-        mean,
-        variance,
-        objective,
-        max(bound, objective),
-        exact,
-        reference,
-        len(layers) - 1,
-        tuple(layers),
-        tuple(actions),
-    )
+        mean, variance, objective, max(bound, objective), exact, reference, len(layers) - 1, tuple(layers), tuple(actions)
+    )  # fmt: skip
 
 
 def _sure_end(mdp: FiniteMDP) -> int:
@@ -169,7 +160,7 @@ def _unroll(mdp: FiniteMDP, gamma: float, horizon: int, grid: int | None) -> lis
         rows = (state[:, None] * count + np.arange(count)).reshape(-1)
         size = np.where(np.repeat(leaf, count), 0, np.diff(mdp.indptr)[rows])
         total += int(size.sum())
-        if grid is None and total > MOST_TRANSITIONS:
+        if grid is None and total > MOST_ENUMERATED:
             return None
         if total > MOST_ON_GRID:
             raise UserError(
@@ -276,7 +267,7 @@ def _search(layers: list[_Layer], start: FloatArray, psi: float) -> tuple[float,
     pieces = [bounded(low, high, convex(low), convex(high))]
     for _ in range(MOST_SPLITS):
         bound, c, a, b, at_a, at_b = max(pieces)
-        if bound - best <= TOLERANCE * max(1.0, abs(best)):
+        if bound - best <= BOUND_TOLERANCE * max(1.0, abs(best)):
             break
         pieces.remove((bound, c, a, b, at_a, at_b))
         if min(c - a, b - c) <= 1e-3 * (b - a):

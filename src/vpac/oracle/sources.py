@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.oracle.horizon import check_horizon
 from vpac.oracle.linear import Chain, backup
-from vpac.oracle.moments import average, check_gamma, evaluate
+from vpac.oracle.moments import average, check_gamma, check_horizon, evaluate
 from vpac.oracle.occupancy import visits
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray

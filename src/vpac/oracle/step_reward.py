@@ -43,9 +43,8 @@ def step_reward(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> StepReward:
         raise UserError("the reward of a step has no distribution with gamma = 1: use gamma below 1")
     pi = check_policy(mdp, policy)
     often = (1.0 - gamma) * visits(mdp, pi, gamma, None)
-    weight = (often[:, None] * pi).reshape(-1)[
-        mdp.row
-    ] * mdp.probability  # of transitions: none begins in a terminal state
+    by_action = (often[:, None] * pi).reshape(-1)
+    weight = by_action[mdp.row] * mdp.probability  # of transitions: none begins in a terminal state
     mean = float((weight * mdp.reward).sum())
     after = max(0.0, 1.0 - float(weight.sum()))
     variance = float((weight * ((mdp.reward - mean) ** 2 + mdp.noise)).sum()) + after * mean**2

@@ -1,6 +1,6 @@
 """Exact mean and variance of the return of many policies, with a horizon: what learning curves are drawn from.
 
-The recursion of `vpac.oracle.horizon`, for many policies side by side so that one instruction serves several of them:
+The recursion of `vpac.oracle.moments`, for many policies side by side so that one instruction serves several of them:
 
     V_h(s) = E[R + γ V_{h−1}(S')]        M_h(s) = E[R² + 2γ R V_{h−1}(S') + γ² M_{h−1}(S')]
 
