@@ -1,6 +1,6 @@
 """What an environment answers to reset and step, read strictly; an `InvalidAnswer` says what to change.
 
-Gymnasium's own checker stops at an assertion that does not say what to change, and does not look at every step of a loop.
+Gymnasium's own checker stops at an assertion that does not say what to change, and checks only the first step.
 """
 
 from __future__ import annotations

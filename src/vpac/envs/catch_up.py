@@ -27,7 +27,7 @@ class CatchUp(FiniteMDPEnv):
         walk_cost: cost of walking and of waiting.
         run_cost: cost of running.
         render_mode: "ansi" or "rgb_array".
-        trajectory: draw the way walked, too.
+        trajectory: also draw the path.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
         goal_distance: L1 distance below which the goal counts as reached.
         goal_reward: reward for reaching the goal.
         render_mode: "ansi" or "rgb_array".
-        trajectory: draw the way moved, too.
+        trajectory: also draw the path.
     """
 
     metadata = METADATA
@@ -107,7 +107,7 @@ class ContinuousPuddleWorld(gymnasium.Env[FloatArray, np.int64]):
         return bool(np.all((low <= position) & (position <= high)))
 
     def render(self) -> Any:
-        """Draw the square, the puddle, the goal, the agent and, with `trajectory`, its way."""
+        """Draw the square, the puddle, the goal, the agent and, with `trajectory`, its path."""
         from vpac.envs import picture
 
         way = self._walked if self.trajectory else self._walked[-1:]

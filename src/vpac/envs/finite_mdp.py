@@ -1,8 +1,8 @@
 """A finite Markov decision process: what the oracle solves, and what a learner samples.
 
-Transitions are stored as one list sorted by (state, action), so that a world of ten states and one of a million are the
-same thing. Rewards are described by their mean and variance on each transition, which is all that the mean and the
-variance of the return depend on; `sample` draws them from the normal distribution with that mean and variance.
+Transitions are one list sorted by (state, action), for ten states as for a million. Rewards are described by their mean and
+variance on each transition, which is all that the mean and the variance of the return depend on; `sample` draws them from the
+normal distribution with that mean and variance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vpac.envs.maps import GridMap
 
 FEW = 2000
-"""Up to this many nodes."""
+"""Up to this many nodes reachability is computed without SciPy's graph library."""
 
 
 def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
@@ -47,7 +47,7 @@ def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
 
 
 def _spread(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
-    """The same, one step of all paths at a time: for few nodes this is quicker than to load a graph library."""
+    """`reached`, one step of all paths at a time: for few nodes quicker than loading a graph library."""
     found = sources.copy()
     while True:
         before = int(found.sum())
@@ -155,7 +155,7 @@ class FiniteMDP:
 
     @classmethod
     def from_gymnasium(cls, env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
-        """Build from a Gymnasium environment (or its id) that knows its transitions.
+        """Build from a Gymnasium environment (or its id) with known transitions.
 
         That is one of ours, or one with a transition table `P[state][action] = [(probability, next state, reward,
         terminated), …]` such as FrozenLake, CliffWalking and Taxi. Time limits are not part of the process: pass them

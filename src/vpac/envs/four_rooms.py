@@ -39,7 +39,7 @@ class FourRooms(FiniteMDPEnv):
         goal_reward: reward for entering the goal.
         frozen_std: standard deviation of the reward for leaving a frozen cell.
         render_mode: "ansi" or "rgb_array".
-        trajectory: draw the way walked, too.
+        trajectory: also draw the path.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
     Args:
         mdp: the process.
         render_mode: "ansi" (text) or "rgb_array" (a picture).
-        trajectory: draw the way walked since the last reset, too.
+        trajectory: also draw the path since the last reset.
     """
 
     metadata = METADATA
@@ -67,7 +67,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
         return np.int64(state), reward, terminated, False, {}
 
     def render(self) -> Any:
-        """Draw the world, the agent in it and, with `trajectory`, its way."""
+        """Draw the world, the agent in it and, with `trajectory`, its path."""
         from vpac.envs import picture
 
         layout = self.mdp.layout or GridMap.strip(self.mdp.n_states)

@@ -22,6 +22,7 @@ from typing import Any, Self
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
+from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.observations import flattened
 from vpac.errors import UserError, suggestion
@@ -135,16 +136,11 @@ def spec_of(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> EnvSpec
     spec = deepcopy(found)
     given = dict(arguments)
     if "max_episode_steps" in given:
-        spec.max_episode_steps = _limit(given.pop("max_episode_steps"))
+        limit = given.pop("max_episode_steps")
+        spec.max_episode_steps = None if limit is None else whole(limit, "max_episode_steps", 1)
     spec.kwargs = {**spec.kwargs, **given}
     spec.additional_wrappers += tuple(_wrapper_specs(wrap))
     return spec
-
-
-def _limit(steps: Any) -> int | None:
-    if steps is None or (isinstance(steps, int) and steps >= 1):
-        return steps
-    raise UserError(f"max_episode_steps must be a whole number from 1 up, got {steps!r}")
 
 
 def _spec_by_name(name: str) -> EnvSpec:

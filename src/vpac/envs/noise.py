@@ -119,7 +119,7 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
 
     def step(self, action: Any) -> Step:
         """Take an action; `info["noisy"]` says whether the reward got noise. The noise is drawn anyway, so that the same seed
-        gives two policies the same luck."""
+        gives two policies the same noise."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         noise = self.std * self.np_random.standard_normal()
         noisy = self.noisy(observation, info)

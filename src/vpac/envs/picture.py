@@ -1,4 +1,4 @@
-"""Pictures of worlds: dark walls, blue frozen cells with snow crosses, orange treacherous cells with a ×, a green G."""
+"""Pictures of worlds: dark walls, blue frozen cells with crosses, orange treacherous cells with a ×, a green G."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Environments that remember their return: the step k and the discounted return collected so far, G_{0:k}, are observed, too.
+"""Environments whose observations include the step k and the discounted return collected so far, G_{0:k}.
 
 Mean − ψ · variance is not time-consistent: the best policy depends on both. `RememberReturn` adds them to the observations of
 an environment, `remembering` to the states of a finite process. On a grid both round the return at random to one of two
-neighbouring points and go on from there: they are the same process. Away from the edges of the grid this keeps the mean of
+neighbouring points and continue from there: they are the same process. Away from the edges of the grid this keeps the mean of
 G_{0:k}. Rewards are not touched, so the moments of the return are those of the process itself.
 """
 
@@ -24,7 +24,7 @@ from vpac.typing import FloatArray, IntArray
 
 AnyEnv = gymnasium.Env[Any, Any]
 MOST_TRANSITIONS = 10_000_000
-"""A process that remembers and would have more is refused: it would take gigabytes."""
+"""Larger processes are refused: they would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ReturnGrid:
 
     @property
     def points(self) -> FloatArray:
-        """The returns that are told apart."""
+        """The returns of the grid."""
         return np.linspace(self.low, self.high, self.bins)
 
     def below(self, collected: Any) -> tuple[IntArray, FloatArray]:
@@ -66,7 +66,7 @@ class ReturnGrid:
 def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: float, bins: int) -> FiniteMDP:
     """The process whose states are (k, s, point of G_{0:k}); state (k·S + s)·bins + point.
 
-    Noise of rewards stays in the rewards, but the return that is remembered adds up mean rewards.
+    Noise of rewards stays in the rewards; the return in the state is a sum of mean rewards.
 
     Args:
         mdp: the process; it is not cut off at the horizon.
@@ -156,7 +156,7 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         if bins is None:
             if (low, high, horizon) != (None, None, None):
                 raise UserError("low, high and horizon describe a grid of returns: give bins, too")
-            ReturnGrid(gamma, 1, -1.0, 1.0, 2)  # looks at gamma
+            ReturnGrid(gamma, 1, -1.0, 1.0, 2)  # checks gamma
             flat: Any = spaces.flatten_space(seen)
             ends = np.append(flat.low, [-np.inf, 0.0]), np.append(flat.high, [np.inf, 1.0 if limit else np.inf])
             dtype: Any = np.result_type(flat.dtype, np.float32)

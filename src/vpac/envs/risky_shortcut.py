@@ -31,7 +31,7 @@ class RiskyShortcut(FiniteMDPEnv):
         goal_reward: reward for entering the goal.
         step_reward: reward for any other move.
         render_mode: "ansi" or "rgb_array".
-        trajectory: draw the way walked, too.
+        trajectory: also draw the path.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def _from_entries(
     probability, reward = (np.array(column, np.float64) for column in columns[3:5])
     ends = np.array(columns[5], bool)
 
-    lost = n_states  # where terminating transitions lead while we look at which states are entered how
+    lost = n_states  # terminating transitions lead here until it is known how each state is entered
     walk = FiniteMDP.from_transitions(
         n_states + 1, n_actions, state, action, np.where(ends, lost, successor), probability,
         start=np.append(start, 0.0), terminal=np.arange(n_states + 1) == lost,

@@ -126,25 +126,25 @@ def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
 def _corrected(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
     """Corrected, with a baseline: γ^k A_k − ψ [γ^{2k} (σ_k + A_k²) + 2 γ^k (D_k + V(S_0) − c) A_k].
 
-    D_k = Σ_{t<k} γ^t δ^V_t is the luck so far; the reference c says which variance is meant. For "action" c is
+    D_k = Σ_{t<k} γ^t δ^V_t is the sum of TD errors so far; the reference c says which variance is meant. For "action" c is
     Q(S_0, A_0), and the penalty at k = 0 is σ_0 alone.
     """
     mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
     value, advantage = moments.value, moments.action_value - moments.value[:, None]
     visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
     error = mdp.reward + gamma * value[mdp.successor] - value[mdp.row // mdp.n_actions]
-    luck = gamma * chain.push(visits_bar[:, None] * chain.weights, error)
+    past_errors = gamma * chain.push(visits_bar[:, None] * chain.weights, error)
     later_visits = visits_bar
     if variance_of == "action":
-        luck = luck - gamma * chain.push(start[:, None] * chain.weights * advantage)
+        past_errors = past_errors - gamma * chain.push(start[:, None] * chain.weights * advantage)
         later_visits = visits_bar - start
     elif variance_of == "return":
-        luck = luck + start * (value - moments.mean)
-    luck = chain.flow(gamma, luck)
+        past_errors = past_errors + start * (value - moments.mean)
+    past_errors = chain.flow(gamma, past_errors)
     penalty = (
         visits_bar[:, None] * moments.action_variance
         + later_visits[:, None] * advantage**2
-        + 2.0 * luck[:, None] * advantage
+        + 2.0 * past_errors[:, None] * advantage
     )
     return chain.weights * (visits[:, None] * advantage - psi * penalty)
 

@@ -76,8 +76,8 @@ def state_critic_gradient(
         price = psi / (1.0 + gamma)
     penalty = visits_bar[:, None] * variance_advantage
     if form == "exact":
-        luck = chain.flow(gamma, gamma * chain.push(visits_bar[:, None] * policy, error))
-        penalty = penalty + 2.0 * luck[:, None] * advantage
+        past_errors = chain.flow(gamma, gamma * chain.push(visits_bar[:, None] * policy, error))
+        penalty = penalty + 2.0 * past_errors[:, None] * advantage
     total = policy * (visits[:, None] * advantage - price * penalty)
     return np.asarray((total - policy * total.sum(axis=-1, keepdims=True)) / temperature, np.float64)
 

@@ -1,16 +1,16 @@
-"""A budget for variance: the largest mean whose variance is at most V, held by a price ψ that is steered.
+"""A budget for variance: the largest mean whose variance is at most V, kept by a controller of the price ψ.
 
-The price is the multiplier of the constraint: mean − ψ · (variance − V). A PID controller looks at the variance now and then
-and says what ψ is next. All it computes with is free of units, so that its gains do not depend on the size of rewards:
+The price is the multiplier of the constraint: mean − ψ · (variance − V). A PID controller measures the variance now and
+then and sets ψ. Its quantities have no units, so its gains do not depend on the size of rewards:
 
     excess   x = (variance − V) / max(variance, V)                  from −1 (no variance) to 1 (far too much)
     control  u = K_p x + I + K_d ẋ,   kept in [0, log(1 + largest)]
     price    ψ = (exp(u) − 1) / √V                                   in units of 1/reward
 
-Small prices move in straight lines and large ones by factors. Time is counted in samples: a look at which a quarter of the
-sample is new advances it by ¼. Derivatives are of what was measured, and smoothed. The integral I stays between the least and
-the greatest u, does not grow beyond what brings u to its limit, and waits while the variance is on its way to the budget
-already, as policies learn more slowly than numbers are added up (anti-windup).
+Small prices move in straight lines and large ones by factors. Time is counted in samples: a look (one measurement) at which a
+quarter of the sample is new advances it by ¼. Derivatives are of what was measured, and smoothed. The integral I stays between
+the least and the greatest u, does not grow beyond what brings u to its limit, and waits while the variance is on its way to
+the budget already, as policies learn more slowly than numbers are added up (anti-windup).
 
 The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
 drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
@@ -32,11 +32,11 @@ from vpac.typing import FloatArray
 SMOOTHING = 0.5
 """Share of a new slope in the smoothed one."""
 SETTLING_TIME = 200.0
-"""Samples within which a variance that moves towards its budget is left to get there."""
+"""While a variance would reach its budget within this many samples, the integral stays."""
 
 
 class Multiplier(NamedTuple):
-    """What the controller remembers from one look to the next; plain numbers, to be saved with whatever it steers."""
+    """The state of the controller, as plain numbers."""
 
     psi: float = 0.0
     """The price now, in units of 1/reward."""
@@ -113,7 +113,7 @@ class Budget:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def step(self, state: Multiplier, variance: float, share: float = 1.0) -> Multiplier:
-        """The price after a look at the variance.
+        """The state after a measurement of the variance.
 
         Args:
             state: before.
@@ -170,7 +170,7 @@ LEEWAY = 0.05
 
 
 class PricePath(NamedTuple):
-    """The way of the multiplier, one row a look."""
+    """The history of the multiplier, one row a look."""
 
     at: FloatArray
     """Episodes, or steps of the PPO family, that were behind it."""
@@ -189,7 +189,7 @@ class PricePath(NamedTuple):
     def smallest(self, level: float = 0.95) -> tuple[Interval, float, int]:
         """The smallest variance of all looks, when that was, and how many looks there were.
 
-        The lowest of many estimates is low by luck, too. So its interval, s² exp(± z e), has the confidence
+        The lowest of many estimates is low partly by chance. So its interval, s² exp(± z e), has the confidence
         1 − (1 − level) / looks: that of all looks together holds with confidence `level`.
         """
         looks = int(np.isfinite(self.variance).sum())
@@ -227,7 +227,7 @@ class BudgetReport:
     psi: float
     """The price in the end."""
     smallest: Interval
-    """The smallest variance that was measured, on the way or in the end; its interval knows of how many looks."""
+    """The smallest variance that was measured, on the way or in the end; its interval allows for the number of looks."""
     smallest_at: float
     """When that was."""
     counted: str
@@ -239,7 +239,7 @@ class BudgetReport:
 
     @property
     def met(self) -> bool:
-        """Whether the variance is at most its budget, as far as its interval can tell; an exact one has 5 % of leeway."""
+        """Whether the variance is at most its budget, judged by its interval; an exact variance may exceed it by 5 %."""
         if self.episodes is None:
             return self.variance.estimate <= self.budget.variance * (1.0 + LEEWAY)
         low = self.variance.low if math.isfinite(self.variance.low) else self.variance.estimate
@@ -257,10 +257,10 @@ class BudgetReport:
             price = f"at ψ = {self.psi:.4g}" if self.psi > 0.0 else "and no price is needed (ψ = 0)"
             return f"The budget, {self.budget.in_words}, is met{within}: {found} ({how}), {price}."
         least = f"{self._shown(self.smallest, unit)}, after {self.smallest_at:,.0f} {self.counted}"
-        luck = f", the lowest of {self.looks:,} looks" if self.episodes is not None and self.looks > 1 else ""
+        among = f", the lowest of {self.looks:,} looks" if self.episodes is not None and self.looks > 1 else ""
         return (
             f"The budget, {self.budget.in_words}, is not met: {found} ({how}). The smallest {what} that was reached is "
-            f"{least}{luck}. {self._advice()}"
+            f"{least}{among}. {self._advice()}"
         )
 
     def _advice(self) -> str:

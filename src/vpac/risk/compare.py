@@ -112,7 +112,7 @@ def difference_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> I
 def ratio_of_variances(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interval:
     """sₓ²/s_y² · exp(± z · √(eₓ² + e_y²)), where e is the standard error of log s² (`log_variance_error`).
 
-    Like `variance_interval` it asks the samples for their kurtosis. The ends are unknown if a sample has fewer than five
+    Like `variance_interval` it estimates the kurtosis of each sample. The ends are unknown if a sample has fewer than five
     numbers or does not vary.
     """
     first, second = one_sample(x), one_sample(y)
@@ -126,7 +126,7 @@ def ratio_of_variances(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> In
 
 
 def first_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
-    """Fₓ ≤ F_y everywhere and somewhere less: preferred by everyone who prefers more to less (first-order dominance).
+    """Fₓ ≤ F_y everywhere and somewhere less: first-order dominance, x is preferred if more is better.
 
     F are the samples' own distribution functions, compared as whole numbers at every observation.
     """

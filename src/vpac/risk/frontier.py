@@ -1,4 +1,4 @@
-"""The trade-off between mean and spread, in numbers: which prices of variance are worth paying, and where to look next.
+"""The trade-off between mean and spread: which prices of variance are worth paying, and which to try next.
 
 ψ is a price in units of 1/reward: the objective is mean − ψ · variance, and a variance has the unit of a squared reward. The
 risk aversion R = ψ · (standard deviation of the risk-neutral policy's return) has no unit; R = 1 means that the risk-neutral
@@ -219,7 +219,7 @@ FIRST_AVERSIONS = (0.1, 0.5, 2.5)
 PRICE_STEP = 4.0
 """How far a step below the smallest price, or beyond the largest one, goes."""
 LEAST_RATIO = 1.1
-"""Prices that are nearer to each other than this ratio are not told apart."""
+"""Prices nearer to each other than this ratio count as the same."""
 LARGEST_AVERSION = 1000.0
 """The largest risk aversion that is tried."""
 

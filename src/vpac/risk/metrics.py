@@ -51,7 +51,7 @@ def sharpe(sample: ArrayLike) -> FloatArray:
 
 
 def quantile(sample: ArrayLike, share: float = 0.5) -> FloatArray:
-    """min {x : F(x) ≥ share}, F the sample's distribution function, so an observation; the median unless told."""
+    """min {x : F(x) ≥ share}, F the sample's distribution function, so an observation; by default the median."""
     return _quantile(_checked(sample), _share(share, "share"))
 
 

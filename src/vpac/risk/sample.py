@@ -1,13 +1,14 @@
-"""Returns of episodes of one policy, and what they are worth.
+"""A sample of returns, one an episode of a fixed policy, and its metrics.
 
-The variance is a sum of squared distances d² from the mean, its error one of their squares. Two numbers say who carries them:
+The variance is a sum of squared distances d² from the mean, its error one of their squares. Two numbers say how many episodes
+they rest on:
 
     N = (Σ d²)² / Σ d⁴ = n / kurtosis     on how many episodes the variance rests
     T = max d⁴ / Σ d⁴                     how much of its error is one episode's
 
-N is a third of the episodes for a normal distribution and a ninth for an exponential one; below ten an interval knows too
-little. T falls with the number of episodes unless the fourth moment is infinite: where the kurtosis is above 15 and one episode
-has more than 0.3 of it, the next one as large will move the variance beyond any interval. docs/measuring.md has the coverage
+N is a third of the episodes for a normal distribution and a ninth for an exponential one; below ten an interval is unreliable.
+T falls with the number of episodes unless the fourth moment is infinite: where the kurtosis is above 15 and one episode has
+more than 0.3 of it, the next one as large will move the variance beyond any interval. docs/measuring.md has the coverage
 beside the share of samples with that note. A tail that is not in the sample cannot be noted.
 """
 
@@ -100,7 +101,7 @@ MEASURES = (
     "mean", "variance", "std", "semivariance", "sharpe", "quantile", "value_at_risk", "cvar", "gini_deviation", "minimum",
     "maximum", "length",
 )  # fmt: skip
-"""What `ReturnSample.interval` knows."""
+"""Metrics of `ReturnSample.interval`."""
 SKEWED: dict[str, Callable[..., Interval]] = {
     "mean": intervals.skewed_mean_interval, "variance": intervals.skewed_variance_interval,
     "semivariance": intervals.semivariance_interval, "sharpe": intervals.sharpe_interval,
@@ -256,7 +257,7 @@ class ReturnSample:
         Args:
             metric: one of `MEASURES`.
             level: the confidence.
-            alpha: the share that "value_at_risk" and "cvar" look at.
+            alpha: the share of "value_at_risk" and "cvar".
             share: which "quantile".
         """
         x = self.returns
