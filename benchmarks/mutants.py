@@ -81,7 +81,7 @@ LEARNER = Tests(("tests/deep/test_learner.py",))
 UPDATES = Tests(("tests/deep/test_learner.py", "-k", "rate_and_of or its_own_target or asked_for"))
 CONTEXT = Tests(("tests/deep/test_context.py",))
 GUARDS = Tests(("tests/deep/test_guards.py",))
-SPECS = Tests(("tests/experiments/test_specs.py",))
+SPECS = Tests(("tests/lab/test_experiments.py",))
 
 TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("tabular/update.py", BY_HAND): (

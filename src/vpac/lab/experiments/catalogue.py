@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ from vpac.lab.experiments import (
     puddle_world,
     sensitivity,
     theorems,
-)
+)  # fmt: skip
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
-
-__all__ = ["EXPERIMENTS", "chosen", "read_experiment"]
 
 THEOREMS = Experiment(
     name="theorems",
@@ -114,9 +113,7 @@ def _arms(path: Path, grid: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
         raise UserError(f"{path}: give either arms or a grid, not both")
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()) or not grid:
         raise UserError(f"{path}: grid must hold a list of values for each setting, e.g. psi = [0.0, 0.01]")
-    count = 1
-    for values in grid.values():
-        count *= len(values)
+    count = prod(len(values) for values in grid.values())
     if count > MOST_ARMS:
         raise UserError(f"{path}: the grid has {count:,} points, expected at most {MOST_ARMS:,}")
     try:
@@ -132,15 +129,11 @@ def _name(path: Path) -> str:
 def _first(error: ValidationError) -> str:
     """The first mistake in words: where, what was expected, the nearest right spelling."""
     mistakes = error.errors(include_url=False)
-    mistake = next(
-        (m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0]
-    )  # a slip explains what is missing
+    mistake = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])  # often why one is missing
     where = ".".join(str(part) for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {"arms": Arm, "figures": Figure, "claims": Claim}
-        model: type[BaseModel] = (
-            models.get(str(mistake["loc"][0]), Experiment) if len(mistake["loc"]) > 1 else Experiment
-        )
+        model = models.get(str(mistake["loc"][0]), Experiment) if len(mistake["loc"]) > 1 else Experiment
         known = list(model.model_fields) + (["grid"] if model is Experiment else [])
         word = str(mistake["loc"][-1])
         return f"unknown field {where!r}{suggestion(word, known) or ': expected one of ' + ', '.join(known)}"

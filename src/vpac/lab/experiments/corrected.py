@@ -7,8 +7,6 @@ from typing import Any
 from vpac.lab.experiments import four_rooms, puddle_world, sensitivity
 from vpac.lab.experiments.spec import Arm, Claim, Experiment
 
-__all__ = ["EXPERIMENTS", "corrected"]
-
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
 OFF_POLICY: dict[str, Any] = {**ON_POLICY, "critics": "expected", "ratios": "clipped"}
 WHOLE_RETURNS: dict[str, Any] = {"critics": "clipped", "variance_of": "action"}

@@ -10,8 +10,6 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS"]
-
 WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
     "four rooms": (
         "vpac/FourRooms-v0", {}, {"gamma": 0.99, "greed": 0.9, "max_episode_steps": 500, "steps": 300_000}, 0.5,

@@ -6,8 +6,6 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS"]
-
 EVEN: dict[str, Any] = {"baseline": True, "variance_of": "return", "start_policy": "zero", "start_critics": "zero"}
 
 

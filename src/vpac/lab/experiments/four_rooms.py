@@ -6,8 +6,6 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS", "LIMIT", "PUBLISHED", "ROOMS"]
-
 PUBLISHED: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform",
     "start_critics": "uniform", "gamma": 0.99, "temperature": 1.0, "alpha_theta": 0.01, "alpha_w": 0.5, "alpha_z": 0.5,
@@ -51,13 +49,11 @@ PERFORMANCE = Experiment(
             arm="VPAC", against="AC", below=1.0,
         ),
         Claim(
-            of="paper",
-            text="VPAC's return varies less than VAAC_TD's", where="Figure 2", paper="60 / 140 = 0.43",
+            of="paper", text="VPAC's return varies less than VAAC_TD's", where="Figure 2", paper="60 / 140 = 0.43",
             quantity="variance", arm="VPAC", against="VAAC_TD", below=1.0,
         ),
         Claim(
-            of="paper",
-            text="VPAC's return varies less than VAAC's", where="Figure 2", paper="60 / 450 = 0.13",
+            of="paper", text="VPAC's return varies less than VAAC's", where="Figure 2", paper="60 / 450 = 0.13",
             quantity="variance", arm="VPAC", against="VAAC", below=1.0,
         ),
         Claim(
@@ -73,8 +69,7 @@ PERFORMANCE = Experiment(
             arm="VPAC", against="VAAC", by="difference", above=0.0,
         ),
         Claim(
-            of="paper",
-            text="VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", where="Figure 2",
+            of="paper", text="VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", where="Figure 2",
             paper="43 − 41 = 2", quantity="mean", arm="VPAC", against="VAAC_TD", by="difference", above=-1.0,
         ),
     ),
@@ -105,13 +100,11 @@ PSI_CURVES = Experiment(
     ),
     claims=(
         Claim(
-            of="paper",
-            text="a price of ψ = 0.01 lowers the variance", where="Figure 3", paper="77 / 253 = 0.30",
+            of="paper", text="a price of ψ = 0.01 lowers the variance", where="Figure 3", paper="77 / 253 = 0.30",
             quantity="variance", arm="ψ = 0.01", against="ψ = 0", below=1.0,
         ),
         Claim(
-            of="paper",
-            text="a higher price, ψ = 0.03, lowers it further", where="Figure 3", paper="62 / 77 = 0.81",
+            of="paper", text="a higher price, ψ = 0.03, lowers it further", where="Figure 3", paper="62 / 77 = 0.81",
             quantity="variance", arm="ψ = 0.03", against="ψ = 0.01", below=1.0,
             explanation="Between 0.01 and 0.03 the variance is flat (four-rooms/psi-effect): what the higher price avoids on "
             "the ice it loses to policies that learned less. The paper's 77 and 62 are read off a plot.",
@@ -122,8 +115,7 @@ PSI_CURVES = Experiment(
             quantity="mean", arm="ψ = 0.03", against="ψ = 0", by="difference", above=-1.0,
         ),
         Claim(
-            of="paper",
-            text="a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)",
+            of="paper", text="a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)",
             where="Figure 3", paper="19 − 43 = −24", quantity="mean", arm="ψ = 0.05", against="ψ = 0", by="difference",
             below=-10.0,
         ),
@@ -154,8 +146,7 @@ QUALITATIVE = Experiment(
     ),
     claims=(
         Claim(
-            of="paper",
-            text="VPAC avoids the frozen region: its share of steps there is below AC's", where="Figure 1",
+            of="paper", text="VPAC avoids the frozen region: its share of steps there is below AC's", where="Figure 1",
             paper="seen in a map", quantity="risky", arm="VPAC", against="AC", below=1.0,
         ),
         Claim(
@@ -184,8 +175,7 @@ START_CELLS = Experiment(
     ),
     claims=(
         Claim(
-            of="paper",
-            text="VPAC's return varies less than VAAC_TD's from the average start cell", where="Figure 4",
+            of="paper", text="VPAC's return varies less than VAAC_TD's from the average start cell", where="Figure 4",
             paper="seen in a map", quantity="within", arm="VPAC", against="VAAC_TD", below=1.0,
         ),
     ),

@@ -10,8 +10,6 @@ from typing import Any
 from vpac.lab.experiments import four_rooms, puddle_world
 from vpac.lab.experiments.spec import Arm, Experiment, Figure, arms_of_grid
 
-__all__ = ["EXPERIMENTS"]
-
 RULE = (
     "The best mean wins; among means within two standard errors of the best, the least variance. The values that the paper "
     "tried are not published."

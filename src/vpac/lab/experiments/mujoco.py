@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS"]
-
 MILLION = 1_000_000
 PER_ITERATION = 8 * 2048
 TASKS: tuple[tuple[str, str, int, float, dict[str, tuple[float, float]]], ...] = (

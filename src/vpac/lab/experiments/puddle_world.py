@@ -6,8 +6,6 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS", "PUDDLE"]
-
 CLIPPED: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform", "start_critics": "zero",
     "gamma": 0.99, "behaviour": "uniform", "critics": "clipped",
@@ -66,8 +64,7 @@ DISCRETE = Experiment(
             quantity="variance", arm="VPAC", against="VAAC", below=1.0,
         ),
         Claim(
-            of="paper",
-            text="off-policy, the mean is not sacrificed (not lower by 1 or more)", where="Figure 6 (a)",
+            of="paper", text="off-policy, the mean is not sacrificed (not lower by 1 or more)", where="Figure 6 (a)",
             paper="44 − 44 = 0", quantity="mean", arm="VPAC", against="AC", by="difference", above=-1.0,
             explanation="It is lower by a little less than 1, too close to the bound to tell; the plot cannot show it.",
         ),
@@ -149,8 +146,7 @@ CONTINUOUS = Experiment(
             explanation="Ten of the fifty runs are too few to tell; `vpac reproduce --full` carries out all of them.",
         ),
         Claim(
-            of="paper",
-            text="with tile coding, VPAC (ψ = 0.001) varies less than VAAC", where="Figure 6 (b)",
+            of="paper", text="with tile coding, VPAC (ψ = 0.001) varies less than VAAC", where="Figure 6 (b)",
             paper="480 / 640 = 0.75", quantity="variance", arm="VPAC ψ = 0.001", against="VAAC", below=1.0,
         ),
         Claim(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from vpac.lab.experiments.four_rooms import LIMIT, ROOMS
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
 
-__all__ = ["EXPERIMENTS"]
-
 BOTH = (("VPAC", "vpac", 0.015), ("VAAC_TD", "vaac-td", 0.01))
 """The algorithms whose sensitivity the paper studies, with their prices."""
 

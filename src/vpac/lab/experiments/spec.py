@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from vpac.errors import suggestion
 
-__all__ = ["Arm", "Claim", "Experiment", "Figure", "Plain", "arms_of_grid"]
-
 Plain = bool | int | float | str | None | list[float]
 """What a setting may be: something that JSON and TOML can write."""
 Settings = dict[str, Plain]
