@@ -15,38 +15,29 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 32_000, "files": 192, "files in one folder": 24}
+CEILING = {"lines": 30_200, "files": 182, "files in one folder": 20}
 SLACK = 1.0
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
     "agents",
     "budget",
     "check",
-    "deep_training",
     "four_rooms",
     "frontier",
-    "measuring",
     "options",
+    "prediction",
     "puddle_world",
     "sources",
-    "storage",
     "theorems",
-    "training",
 }
 """Modules of different packages that are the same idea."""
 REPEATED_CLASSES = {
-    "Curve",
-    "Display",
+    "BudgetController",
     "Estimate",
     "Frontier",
-    "History",
-    "BudgetController",
     "Options",
     "Runs",
-    "Spread",
-    "Step",
     "Trace",
-    "World",
 }
 """Public classes of different modules that are the same idea."""
 
