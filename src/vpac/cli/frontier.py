@@ -46,7 +46,7 @@ class Frontier:
     seeds: int = 3
     """Independent runs of each price."""
     steps: Count = None
-    """EnvOptions steps of a run of the PPO family. Default: 200000."""
+    """Environment steps of a run of the PPO family. Default: 200000."""
     episodes: Count = None
     """Episodes of a run of the tabular and linear learners. Default: 5000."""
     measure: int = 1000

@@ -53,7 +53,7 @@ class PPOTraining:
     """Only for the PPO family."""
 
     steps: Count = None
-    """EnvOptions steps. Default: a million; with --resume: as first asked for."""
+    """Environment steps. Default: a million; with --resume: as first asked for."""
     preset: Annotated[str | None, tyro.conf.arg(metavar="default|paper")] = None
     """Settings: today's good practice, or the paper's."""
     resume: Folder = None
