@@ -8,7 +8,7 @@ import pytest
 
 import vpac.tabular
 from cli.test_cli import run
-from vpac.algorithms import ALGORITHMS
+from vpac.algorithms import ALGORITHMS, option_docs
 from vpac.tabular import AC, VPAC, Diverged
 
 
@@ -148,3 +148,53 @@ def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):
 def test_every_algorithm_has_a_name(capsys):
     listed = json.loads(run(capsys, "list", "algorithms", "--json")[1])["algorithms"]
     assert {row["name"] for row in listed} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=lambda algorithm: algorithm.name)
+def test_help_shows_the_options_of_the_learner_with_their_docstrings(capsys, monkeypatch, algorithm):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run(capsys, "train", algorithm.name, "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert code == 0
+    assert f"Options of {algorithm.class_name}" in text
+    for name, words in option_docs(algorithm.load_options()).items():
+        if name != "steps":
+            assert f"--{name.replace('_', '-')} " in text
+            assert words in text
+    assert ("--behaviour " in text) == algorithm.off_policy
+    assert ("--alpha-z VALUE Step size of the critic of the spread. (default: 0.005)" in text) == (
+        algorithm.name == "vaac"
+    )
+
+
+def test_every_option_of_the_learner_is_an_option_of_the_command(capsys, tmp_path):
+    words = ("train", "off-policy-vpac", "vpac/CatchUp-v0", "--episodes", 5, "--json", "--out")
+    named = ("--temperature", 2, "--critics", "importance", "--baseline", "false", "--hash-size", "null")
+    code, out, _ = run(capsys, *words, tmp_path / "x", *named)
+    assert code == 0
+    options = json.loads(out)["options"]
+    assert [options[name] for name in ("temperature", "critics", "baseline", "hash_size")] == [
+        2,
+        "importance",
+        False,
+        None,
+    ]
+    pairs = ("--option", "temperature=2", "critics=importance", "baseline=false", "hash_size=null")
+    assert run(capsys, *words, tmp_path / "y", *pairs)[1] == out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["vpac", "--epochs", "3"], "--epochs is an option of the PPO family, not of vpac"),
+        (["vpac", "--epsilon", "0.1"], "--epsilon is an option of the off-policy learners, not of vpac"),
+        (["ppo", "--max-episode-steps", "9"], "not of ppo: use --set max_episode_steps=N"),
+        (["vpac", "--form", "publishd"], "did you mean 'published'?"),
+        (["vpac", "--temprature", "2"], "--temperature"),
+    ],
+)
+def test_an_option_of_another_learner_is_named(capsys, tmp_path, words, message):
+    algorithm, *rest = words
+    code, out, err = run(capsys, "train", algorithm, "vpac/CatchUp-v0", "--out", tmp_path / "x", *rest)
+    assert code == 2
+    assert message in out + err

@@ -22,6 +22,8 @@ from vpac.interruption import patient, stop_if_asked
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
+    from vpac.lab.report.chart import Summary
+    from vpac.risk.budget import BudgetReport
 
 STEPS, EPISODES = 1_000_000, 1000
 """Default length of training."""
@@ -115,10 +117,17 @@ class Train:
         folder = (
             self.ppo.resume or self.out or Path("results/train") / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
         )
-        code = (_train_deep if algorithm.deep else _train_tabular)(self, algorithm.load(), env, folder, settings)
+        train = _train_deep if algorithm.deep else _train_tabular
+        summary, budgets, diverged = train(self, algorithm.load(), env, folder, settings)
+        show_summary(summary, self.json)
+        for budget in budgets:
+            say(budget.words, quiet=self.json)
+        say(f"wrote {folder}", quiet=self.json)
         prices = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
         next_step(self.json, "evaluate", folder, *prices, env=self.env)
-        return code
+        for error in diverged:
+            refuse(f"a run is missing: {error}")
+        return 2 if diverged else 0
 
     def _settings(self, algorithm: Algorithm) -> dict[str, Any]:
         """What the learner gets; options that the algorithm does not have are mistakes."""
@@ -226,35 +235,31 @@ def _metavar(option: Field[Any]) -> str:
     return "true|false" if kind == "bool" else "VALUE"
 
 
-def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> int:
-    """Train all runs, write and show them; 2 if one diverged."""
+Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
+"""What to show, what came of budgets, and why runs are missing."""
+
+
+def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
+    """Train all runs and write them."""
     from vpac.files import hold
     from vpac.lab.kinds.tabular import train
     from vpac.lab.report.training import TrainingSummary
     from vpac.progress import Bar
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
-    episodes, runs = (
-        EPISODES if verb.tabular.episodes is None else verb.tabular.episodes,
-        1 if verb.tabular.runs is None else verb.tabular.runs,
-    )
+    episodes = EPISODES if verb.tabular.episodes is None else verb.tabular.episodes
+    runs = 1 if verb.tabular.runs is None else verb.tabular.runs
     with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
         result = train(
             kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.tell, **settings
         )  # fmt: skip
         summary = TrainingSummary(result)
         summary.write(folder)
-    show_summary(summary, verb.json)
-    for budget in result.budgets:
-        say(budget.words, quiet=verb.json)
-    say(f"wrote {folder}", quiet=verb.json)
-    for error in result.diverged:
-        refuse(f"a run is missing: {error}")
-    return 2 if result.diverged else 0
+    return summary, result.budgets, result.diverged
 
 
-def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> int:
-    """Train from the beginning, or continue from the last checkpoint; then save, draw and show."""
+def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
+    """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.measure import budget_report
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
@@ -275,11 +280,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     held = None
     if agent.controller is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
-    show_summary(DeepTrainingSummary(agent, held), verb.json)
-    if held is not None:
-        say(held.words, quiet=verb.json)
-    say(f"wrote {folder}", quiet=verb.json)
-    return 0
+    return DeepTrainingSummary(agent, held), [held] if held else [], []
 
 
 def _refuse_run(folder: Path) -> None:
