@@ -105,7 +105,7 @@ def test_a_vector_environment_that_shows_images_is_refused():
 
 
 def test_what_is_wrong_with_an_environment_is_said_before_or_where_it_shows():
-    from envs.test_checking import Right, Unseeded
+    from envs.test_check import Right, Unseeded
 
     with pytest.raises(UserError, match=r"cannot be learned from yet:\n  1. reset ignores its seed"):
         PPO(Unseeded)

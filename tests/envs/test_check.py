@@ -115,7 +115,7 @@ DICT = spaces.Dict(a=spaces.Discrete(2), b=BOX)
         (Unseeded(), "reset ignores its seed"),
         (SeededStartOnly(), "step 1 differs though seed and actions were the same: draw everything random from"),
         (Forgetful(), "let reset set every attribute that step changes"),
-        (Crashing(), "step with action .* raised ZeroDivisionError: division by zero .*test_checking.py, line"),
+        (Crashing(), "step with action .* raised ZeroDivisionError: division by zero .*test_check.py, line"),
     ],
 )  # fmt: skip
 def test_each_mistake_has_its_word(env, message):

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 import vpac
-from envs.test_checking import Forgetful, Old, Right, SeededStartOnly, Unseeded
+from envs.test_check import Forgetful, Old, Right, SeededStartOnly, Unseeded
 from vpac.envs import check
 from vpac.errors import UserError
 
