@@ -201,6 +201,13 @@ def test_the_command_line_imports_no_numba_to_answer_questions(words):
     assert found.stdout.splitlines()[-1].split() == ["heavy:"]
 
 
+def test_ppo_and_evaluation_import_no_numba():
+    code = "import sys, vpac; vpac.VPACPPO, vpac.risk.Budget, vpac.oracle.evaluate; "
+    code += "vpac.evaluate(lambda observation: 0, 'CartPole-v1', 2); print('numba' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.splitlines()[-1] == "False"
+
+
 def test_the_worlds_are_registered_by_importing_vpac():
     code = "import gymnasium, vpac; print(gymnasium.make('vpac/FourRooms-v0').observation_space.n)"
     found = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)
