@@ -35,7 +35,7 @@ from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.experiments.spec import Arm, Experiment
 from vpac.lab.kinds.perform import perform
 from vpac.lab.store import store as storing
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Processes
@@ -121,7 +121,6 @@ def many_runs(count: int, folder: Path) -> bool:
     spec, store, out = fill(folder, count), str(folder / "store"), str(folder / "out")
     console.print(f"{count:,} runs written in {time.perf_counter() - begun:.0f} s")
     commands = {
-        "vpac runs, without an index": ("runs", "--store", store),
         "vpac runs": ("runs", "--store", store),
         "vpac runs --json": ("runs", "--store", store, "--json"),
         "vpac sweep, nothing to do, first page": ("sweep", str(spec), "--store", store, "--out", out, "--json"),

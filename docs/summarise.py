@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from vpac.lab.store.index import studies
 from vpac.lab.store.store import Store
-from vpac.lab.workers.study import studies
 from vpac.risk import mean_interval
 
 OUT = Path(__file__).parent / "data" / "mujoco.json"

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from forging import forge
-from vpac.errors import UserError
+from vpac.errors import Newer, UserError
 from vpac.evaluation.actors import load_agent
-from vpac.lab.store.index import index
-from vpac.lab.store.store import Newer, Store
-from vpac.lab.workers.study import read_study, studies
+from vpac.lab.store.index import index, read_study, studies
+from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed
 from vpac.tabular import VPAC
@@ -32,15 +31,16 @@ def formats(what: str) -> list:
 def test_there_is_a_fixture_of_every_format():
     from vpac import saved
     from vpac.deep import policy
-    from vpac.lab.store import notes, run
+    from vpac.lab.store import index as notes
+    from vpac.lab.store import run
     from vpac.risk import sample as samples
 
     newest = {"learner": saved.TABULAR_FORMAT, "agent": saved.DEEP_FORMAT}
-    newest |= {"sample.json": samples.FORMAT, "store": notes.FORMAT}
+    newest |= {"sample.json": samples.FORMAT, "store": notes.NOTE_FORMAT}
     assert policy.FORMAT == saved.DEEP_FORMAT
     for what, number in newest.items():
         assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n + 1}" for n in range(number)]
-    for number in range(1, notes.FORMAT + 1):
+    for number in range(1, notes.NOTE_FORMAT + 1):
         (note,) = (FIXTURES / f"format-{number}" / "store" / "studies").iterdir()
         assert json.loads(note.read_text(encoding="utf-8")).get("format", 1) == number
     assert run.FORMAT == 1  # a change of it needs a fixture with the runs of the format before

@@ -66,7 +66,7 @@ psi = [0.0, 0.1]
 def contents(store: Store) -> dict[str, bytes]:
     """What was measured and learned, byte for byte."""
     return {
-        f"{name}/{file}": store.place.read(f"runs/{name}/{file}")
+        f"{name}/{file}": store.backend.read(f"runs/{name}/{file}")
         for name in store.names()
         for file in ("metrics.parquet", "policy.safetensors")
     }

@@ -13,12 +13,13 @@ from tiny import contents, little
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.build import document_of
-from vpac.lab.store.index import index
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
+from vpac.lab.store.index import damaged_notes, read_study
+from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Damaged, Store
+from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, damaged_notes, plan, read_study
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
 from vpac.tabular import VPAC
 
@@ -86,7 +87,6 @@ def whole(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("whole"))
     arms = (*little().arms, Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}))
     carry_out_studies([plan(little(runs=1, arms=arms))], store, Serial())
-    index(store)
     return store
 
 
@@ -108,28 +108,18 @@ def test_the_note_of_a_study(store):
     assert "damaged" in failure.message
 
 
-def test_the_note_of_a_failure_and_the_index(store):
-    rows = index(store)
+def test_the_note_of_a_failure(store):
     (name,) = store.failures()
     for place in damages(store.root / "failed" / f"{name}.json"):
         with pytest.raises(Damaged, match=f"{name}.json is not what was written"):
             pytest.fail(f"{place}: {store.failure(name)}")
     assert "psi must be" in store.failure(name)["error"]
-    for file in ("index.parquet", "index.sha256"):
-        good = (store.root / file).read_bytes()
-        for _ in damages(store.root / file, flips=6):
-            assert index(store) == rows
-            for other in ("index.parquet", "index.sha256"):
-                assert (store.root / other).stat().st_size
-        assert good
 
 
 def test_any_file_of_a_store_and_the_study_ends_the_same(whole, store):
     """Whichever file is hit, carrying out the study again brings back the bytes that were there."""
     arms = (*little().arms, Arm(label="bad", algorithm="vpac", settings={"psi": -1.0}))
-    files = [
-        p for p in store.root.rglob("*") if p.is_file() and p.name not in (".locks", "index.parquet", "index.sha256")
-    ]
+    files = [p for p in store.root.rglob("*") if p.is_file() and p.name != ".locks"]
     assert len(files) >= 8
     rng = np.random.default_rng(1)
     for path in files:

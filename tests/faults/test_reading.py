@@ -9,13 +9,13 @@ import pytest
 
 from tiny import contents, little
 from vpac.cli import main
-from vpac.lab.store import place
-from vpac.lab.store.bucket import Objects
-from vpac.lab.store.index import index
-from vpac.lab.store.place import Unreadable
+from vpac.lab.store import backend
+from vpac.lab.store.backend import Unreadable
+from vpac.lab.store.bucket import BucketBackend
+from vpac.lab.store.index import index, read_study
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, plan, read_study
+from vpac.lab.workers.study import carry_out_studies, plan
 
 FILES = ("run.json", "metrics.parquet", "policy.safetensors")
 
@@ -27,7 +27,7 @@ class Flaky:
         self.left, self.name, self.number = times, name, number
         self.real = {"open": os.open, "read": os.read}
         self.handles = set()
-        monkeypatch.setattr(place, "PAUSES", (0.0, 0.001, 0.001))
+        monkeypatch.setattr(backend, "DELAYS", (0.0, 0.001, 0.001))
         monkeypatch.setattr(os, "open", self.open)
         if call == "read":
             monkeypatch.setattr(os, "read", self.read)
@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_looked_at_is_not_taken_for_none(store, monkeypa
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         return real(path, **how)
 
-    monkeypatch.setattr(place, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(backend, "DELAYS", (0.0, 0.0))
     monkeypatch.setattr(os, "stat", stale)
     assert store.has(name)
     left[0] = 10**9
@@ -121,7 +121,7 @@ def test_a_bucket_that_does_not_answer_is_no_damage(store, monkeypatch):
         def get(self, key):
             if key.endswith("metrics.parquet"):
                 raise GenericError("connection reset by peer")
-            return self.Answer(store.place.read(key))
+            return self.Answer(store.backend.read(key))
 
         def list(self, folder):
             return [[{"path": f"{folder}/{name}/run.json", "last_modified": self} for name in store.names()]]
@@ -133,8 +133,8 @@ def test_a_bucket_that_does_not_answer_is_no_damage(store, monkeypatch):
             def __init__(self, content):
                 self.meta, self.stream = {"size": len(content)}, lambda: iter([content])
 
-    assert isinstance(bucket.place, Objects)
-    monkeypatch.setattr(bucket.place, "_store", Silent())
+    assert isinstance(bucket.backend, BucketBackend)
+    monkeypatch.setattr(bucket.backend, "_store", Silent())
     with pytest.raises(Unreadable, match=r"cannot read s3://vpac/x.*: connection reset by peer"):
         carry_out_studies([plan(little(runs=1))], bucket, Serial())
     assert contents(store) == good

@@ -17,10 +17,11 @@ from vpac import files
 from vpac.cli import main
 from vpac.files import Unwritable, hold
 from vpac.lab.store import folder as store_folder
+from vpac.lab.store.index import read_study
 from vpac.lab.store.run import runs_of
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, plan, read_study
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
 from vpac.tabular import VPAC
 
@@ -248,7 +249,7 @@ def test_what_must_not_be_there_yet_is_there_whole_or_not_at_all(tmp_path, monke
         assert [p for p in tmp_path.rglob("*") if p.is_file() and p.read_bytes() != b"word"] == []
         assert hidden(tmp_path) == []
 
-    assert every_failure(monkeypatch, lambda: store.place.create(f"x/{next(names)}", b"word"), check) >= 6
+    assert every_failure(monkeypatch, lambda: store.backend.create(f"x/{next(names)}", b"word"), check) >= 6
 
 
 @pytest.mark.parametrize("name", ["returns", "curves", "training", "agent", "out"])

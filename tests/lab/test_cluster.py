@@ -139,7 +139,7 @@ def test_a_ppo_run_whose_worker_is_killed_goes_on_from_its_checkpoint_and_on_a_s
 
     with s3_server() as url:
         store, hands = Store(f"s3://vpac/ppo?endpoint={url}"), OnRay(cluster.address, 1)
-        thread = threading.Thread(target=disturb, args=(store.place,))
+        thread = threading.Thread(target=disturb, args=(store.backend,))
         thread.start()
         try:
             (outcome,) = hands.run(store, [run])
@@ -150,7 +150,7 @@ def test_a_ppo_run_whose_worker_is_killed_goes_on_from_its_checkpoint_and_on_a_s
             cluster.add_node(num_cpus=2, **LOOPBACK)
         assert errors == []
         assert (outcome.status, outcome.error) == ("finished", "")
-        assert store.place.keys("checkpoints") == []
+        assert store.backend.keys("checkpoints") == []
     assert min(free) == 1.0  # of three cores: it computes on two threads
     steps = {int(path.name): path.stat().st_size for path in log.iterdir()}
     first = steps.pop(killed[0])

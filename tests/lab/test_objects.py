@@ -14,8 +14,9 @@ from vpac.errors import UserError
 from vpac.lab.kinds import perform
 from vpac.lab.report.build import build
 from vpac.lab.store.index import index
+from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Damaged, Result, Store
+from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import carry_out
@@ -60,18 +61,18 @@ def test_damage_in_a_bucket_is_found_set_aside_and_mended(bucket):
     flipped = bytearray(good[f"{name}/metrics.parquet"])
     flipped[7] ^= 1
     record = Store(bucket).read(name)
-    Store(bucket).place.write(key, bytes(flipped))
+    Store(bucket).backend.write(key, bytes(flipped))
     with pytest.raises(Damaged, match=r"metrics\.parquet is not what was written"):
         record.metrics()
     tally = carry_out_studies(plans, Store(bucket), Serial())["little"]
     assert (tally.kept, tally.done, len(tally.damaged)) == (1, 1, 1)
-    assert Store(bucket).place.read(f"damaged/{name}.1/metrics.parquet") == bytes(flipped)
+    assert Store(bucket).backend.read(f"damaged/{name}.1/metrics.parquet") == bytes(flipped)
     assert contents(Store(bucket)) == good
 
 
 def test_a_run_without_its_record_is_not_finished_and_the_first_record_wins(bucket):
     store = Store(bucket)
-    store.place.write(f"runs/{RUN.name}/metrics.parquet", b"half")
+    store.backend.write(f"runs/{RUN.name}/metrics.parquet", b"half")
     assert not store.finished(RUN)
     assert store.names() == []
     store.write(RUN, RESULT, {"seconds": 1.0})
@@ -100,14 +101,14 @@ def test_a_run_goes_on_from_its_last_checkpoint(where, bucket, tmp_path, monkeyp
     address = tmp_path if where == "folder" else bucket
     assert carry_out(Store(address), RUN).status == "failed"
     dies_at.pop(0)
-    assert Store(address).place.files(f"checkpoints/{RUN.name}") == ["step.txt"]
+    assert Store(address).backend.files(f"checkpoints/{RUN.name}") == ["step.txt"]
     Store(address).tidy()
     assert carry_out(Store(address), RUN).status == "finished"
     assert begun == [0, 3]
-    assert Store(address).place.files(f"checkpoints/{RUN.name}") == []
-    Store(address).place.write(f"checkpoints/{RUN.name}/late.txt", b"left by a process that was killed")
+    assert Store(address).backend.files(f"checkpoints/{RUN.name}") == []
+    Store(address).backend.write(f"checkpoints/{RUN.name}/late.txt", b"left by a process that was killed")
     Store(address).tidy()
-    assert Store(address).place.files(f"checkpoints/{RUN.name}") == []
+    assert Store(address).backend.files(f"checkpoints/{RUN.name}") == []
     assert [entry for entry in os.listdir(tmp_path) if entry.startswith("vpac-")] == []
 
 
@@ -143,7 +144,7 @@ def test_a_ppo_run_in_a_bucket_goes_on_from_its_last_whole_checkpoint(bucket, tm
 
     monkeypatch.setattr(deep, "stop_if_asked", dies)
     monkeypatch.setattr(deep, "_agent", noted)
-    place = Store(bucket).place
+    place = Store(bucket).backend
     assert carry_out(Store(bucket), run).status == "failed"
     assert whole_checkpoints(place, run) == ["00000006", "00000008"]
     place.remove(f"checkpoints/{run.name}/00000008/agent.json")  # as if the worker had died while it was copied
@@ -157,7 +158,7 @@ def test_a_ppo_run_in_a_bucket_goes_on_from_its_last_whole_checkpoint(bucket, tm
 
 
 def test_what_makes_a_checkpoint_whole_is_copied_last_and_deleted_first(bucket, monkeypatch):
-    place, done = Store(bucket).place, []
+    place, done = Store(bucket).backend, []
     for name in ("write", "remove"):
         real = getattr(type(place), name)
         monkeypatch.setattr(
@@ -182,9 +183,9 @@ def test_what_makes_a_checkpoint_whole_is_copied_last_and_deleted_first(bucket, 
 def test_the_endpoint_may_come_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     store = Store("s3://vpac/from-environment")
-    store.place.prepare()
-    store.place.write("studies/a.json", b"{}")
-    assert store.place.files("studies") == ["a.json"]
+    store.backend.prepare()
+    store.backend.write("studies/a.json", b"{}")
+    assert store.backend.files("studies") == ["a.json"]
     assert store.identity() == Store("s3://vpac/from-environment").identity()
 
 
@@ -214,7 +215,7 @@ def test_what_cannot_be_a_store_is_named(server, tmp_path):
     with pytest.raises(UserError, match="file: a store is a folder, which this is not"):
         Store(tmp_path / "file")
     with pytest.raises(UserError, match=r"cannot use s3://nowhere/x.*bucket does not exist"):
-        Store(f"s3://nowhere/x?endpoint={server}").place.prepare()
+        Store(f"s3://nowhere/x?endpoint={server}").backend.prepare()
 
 
 @pytest.mark.parametrize("verb", ["runs", "report"])
@@ -233,7 +234,7 @@ def test_a_bucket_that_cannot_be_read_is_not_said_to_be_written(server, verb, mo
 
 
 def test_no_more_is_read_from_a_bucket_than_a_file_may_have(bucket):
-    place, content = Store(bucket).place, os.urandom(3_000_000)
+    place, content = Store(bucket).backend, os.urandom(3_000_000)
     place.write("runs/x", content)
     place.write("runs/empty", b"")
     assert place.read("runs/x") == place.read("runs/x", len(content)) == content

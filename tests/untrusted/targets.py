@@ -18,11 +18,11 @@ from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.report.build import build
-from vpac.lab.store.index import index
-from vpac.lab.store.place import place_at
+from vpac.lab.store.backend import backend_at
+from vpac.lab.store.index import index, read_study, studies
+from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Damaged, Store
-from vpac.lab.workers.study import read_study, studies
+from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
 from vpac.risk.schedules import as_schedule
 from vpac.sealing import sealed
@@ -40,7 +40,6 @@ class Readers:
         shutil.copytree(self.folder / "agent", self.folder / "checkpoints" / "00000003")
         (self.run,) = (self.folder / "store" / "runs").glob("ac-*")
         (self.failed,) = (self.folder / "store" / "failed").iterdir()
-        index(Store(self.folder / "store"))
         self.mdp = RiskyShortcut().mdp
         self.good = {name: self.file(name).read_bytes() for name in (*FILES, *DEEP)}
 
@@ -58,8 +57,6 @@ class Readers:
             note = json.loads(self.good[NOTES[name]]) | digest
             note.pop("checksum")
             self.file(NOTES[name]).write_text(sealed(note))
-        elif name == "store/index.parquet":
-            self.file("store/index.sha256").write_text(digest["sha256"])
         elif name.startswith("run/") and name != "run/run.json":
             record = json.loads(self.good["run/run.json"])
             record["files"][path.name] = digest | {"bytes": len(content)}
@@ -113,7 +110,7 @@ class Readers:
         elif name.startswith("store/studies/"):
             list(studies(Store(self.folder / "store")))
             read_study(Store(self.folder / "store"), "little")
-        elif name in ("failed.json", "store/index.parquet"):
+        elif name == "failed.json":
             store = Store(self.folder / "store")
             rows = index(store)
             assert len(rows) == 3
@@ -143,7 +140,7 @@ class Readers:
 FILES = (
     "learner/agent.json", "learner/weights.safetensors", "agent/agent.json", "agent/policy.json", "agent/policy.safetensors",
     "run/run.json", "run/metrics.parquet", "run/policy.safetensors", "store/studies/little.json",
-    "sample.json", "sample.parquet", "failed.json", "store/index.parquet",
+    "sample.json", "sample.parquet", "failed.json",
 )  # fmt: skip
 DEEP = ("agent/weights.safetensors", "checkpoints/00000003/agent.json", "checkpoints/00000003/weights.safetensors")
 """These need JAX, and are slow."""
@@ -194,8 +191,8 @@ TEXTS = {
         wrappers(text.split("\n")),
         gather(text.split("\n")),
     ),
-    "an address": lambda text: place_at(f"s3://{text}"),
-    "a place": lambda text: place_at(text),
+    "an address": lambda text: backend_at(f"s3://{text}"),
+    "a place": lambda text: backend_at(text),
     "policy.json": _policy("json"),
     "policy.csv": _policy("csv"),
     "policy.npy": _policy("npy"),

@@ -27,10 +27,11 @@ from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.report.build import build
-from vpac.lab.store.index import index
-from vpac.lab.store.store import Damaged, Store
+from vpac.lab.store.index import damaged_notes, index, read_study
+from vpac.lab.store.records import Damaged
+from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, damaged_notes, plan, read_study
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed
 from vpac.tabular import VPAC
@@ -338,7 +339,7 @@ def test_names_do_not_lead_out_of_a_store(tmp_path, name):
     with pytest.raises((Damaged, OSError)):
         store.read(name)
     with pytest.raises(OSError, match="no name of something in a store"):
-        store.place.write(f"runs/{name}/x", b"")
+        store.backend.write(f"runs/{name}/x", b"")
     assert [p.name for p in tmp_path.iterdir()] == ["outside"]
 
 

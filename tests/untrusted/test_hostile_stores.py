@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -206,22 +205,6 @@ def test_notes_of_failures_that_no_run_leaves(copy, capsys, change):
     (note,) = (copy / "s" / "failed").iterdir()
     forge(note, change)
     listed(capsys, copy, note)
-
-
-@pytest.mark.parametrize("change", ["words for numbers", "nothing", "a settings list"])
-def test_an_index_that_was_not_written_by_us_is_made_anew(copy, capsys, change):
-    code, before = told(capsys, "runs", "--store", str(copy / "s"), "--json")
-    path = copy / "s" / "index.parquet"
-    frame = pl.read_parquet(path)
-    column = {"words for numbers": "mean", "nothing": "env", "a settings list": "settings"}[change]
-    value = {"words for numbers": "much", "nothing": None, "a settings list": "[1]"}[change]
-    file = io.BytesIO()
-    frame.with_columns(pl.lit(value, pl.String).alias(column)).select(frame.columns).write_parquet(file)
-    path.write_bytes(file.getvalue())
-    (copy / "s" / "index.sha256").write_text(hashlib.sha256(file.getvalue()).hexdigest())
-    code, after = told(capsys, "runs", "--store", str(copy / "s"), "--json")
-    assert code == 0
-    assert json.loads(after) == json.loads(before)
 
 
 def with_metrics(run: Path, frame: pl.DataFrame) -> None:

@@ -29,7 +29,7 @@ from vpac.cli.watch import Watch
 from vpac.errors import UserError, suggestion
 from vpac.files import Unwritable
 from vpac.interruption import Terminated, handled, stopped_by
-from vpac.lab.store.place import Unreadable
+from vpac.lab.store.backend import Unreadable
 
 VERBS: dict[str, type] = {
     kind.__name__.lower(): kind

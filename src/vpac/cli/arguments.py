@@ -99,7 +99,7 @@ class Execution:
         store = Store(self.store)
         one_of(self.executor, EXECUTORS, "executor")
         executor = make_executor(self.executor, self.jobs, self.address, self.time_limit)
-        store.place.prepare()
+        store.backend.prepare()
         return store, executor
 
 

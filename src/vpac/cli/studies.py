@@ -200,8 +200,8 @@ class Report:
         from vpac.lab.store.store import Store
 
         store = Store(self.store)
-        store.place.prepare(reading=True)
-        if not store.place.files("studies"):
+        store.backend.prepare(reading=True)
+        if not store.backend.files("studies"):
             raise UserError(
                 f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names another"
             )
@@ -253,7 +253,7 @@ class Runs:
         if "://" not in self.store and not Path(self.store).is_dir():
             raise UserError(f"there is no store {self.store}: `vpac reproduce` makes one, --store names another")
         wanted, store = key_values(self.where), Store(self.store)
-        store.place.prepare(reading=True)
+        store.backend.prepare(reading=True)
         found = index(store)
         rows = [
             row

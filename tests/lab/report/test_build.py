@@ -19,10 +19,10 @@ from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, wi
 from vpac.lab.report.policy_maps import stored_learner
 from vpac.lab.report.results import read_results
 from vpac.lab.report.style import NAMES
-from vpac.lab.store.notes import key_of
+from vpac.lab.store.index import note_key, studies
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, plan, studies
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.intervals import Interval
 
 GROUPS = {
@@ -62,7 +62,7 @@ def test_every_experiment_runs_and_every_figure_draws(group, tmp_path):
     drawn = [one for one in plans if as_published(one.experiment.name) is None]
     for one in plans:
         if one not in drawn:
-            store.place.remove(key_of(one.experiment.name))
+            store.backend.remove(note_key(one.experiment.name))
     page, _ = build(store, quiet=True)
     text = page.read_text(encoding="utf-8")
     for one in plans:

@@ -11,9 +11,10 @@ from vpac.lab.report.draw import static_svg
 from vpac.lab.report.figures import chart_of
 from vpac.lab.report.page import render
 from vpac.lab.report.results import read_results
+from vpac.lab.store.index import studies
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
-from vpac.lab.workers.study import carry_out_studies, plan, studies
+from vpac.lab.workers.study import carry_out_studies, plan
 
 SPREAD = {"PPO": 4.0e5, "VAAC": 4.0e5, "VPAC": 1.0e5, "VPAC corrected": 9.0e5}
 

@@ -14,7 +14,8 @@ from vpac.lab.kinds.tabular import Training
 from vpac.lab.report import results
 from vpac.lab.report.results import ArmCurve, RunMoments, moments_over_runs, over_runs
 from vpac.lab.report.training import band
-from vpac.lab.store.store import Damaged, Store, as_parquet, columns_of
+from vpac.lab.store.records import Damaged
+from vpac.lab.store.store import Store, as_parquet, columns_of
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 

@@ -15,7 +15,8 @@ from vpac.errors import UserError, suggestion
 from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
 from vpac.lab.kinds.task import learner_of, task_recipe
-from vpac.lab.store.store import Damaged, Record, Store
+from vpac.lab.store.records import Damaged
+from vpac.lab.store.store import Record, Store
 from vpac.saved import AGENT, SavedAgent
 
 if TYPE_CHECKING:

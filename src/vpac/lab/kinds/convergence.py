@@ -23,7 +23,7 @@ from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.lab.kinds.task import process_of
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
 from vpac.oracle import evaluate, gradient, softmax

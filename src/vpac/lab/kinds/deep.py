@@ -11,7 +11,7 @@ from vpac import algorithms
 from vpac.evaluation.play import Played, play_policy
 from vpac.interruption import patient, stop_if_asked
 from vpac.lab.kinds.task import task_recipe
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run, canonical
 from vpac.lab.store.store import Result
 from vpac.risk import metrics as risk

@@ -11,7 +11,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.lab.kinds.task import learner_of, process_of, world_of
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Record, Result
 from vpac.oracle import evaluate, frontier, softmax, step_reward

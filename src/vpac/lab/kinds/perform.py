@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from vpac.envs.check import skip_checks
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
 

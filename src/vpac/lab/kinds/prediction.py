@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vpac.lab.kinds.task import process_of
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
 from vpac.oracle import optimal_policy, uniform

@@ -16,7 +16,7 @@ from vpac.errors import UserError, one_of
 from vpac.evaluation.measure import budget_report, measure
 from vpac.evaluation.play import discounted
 from vpac.lab.kinds.task import learner_of, task_recipe
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
 from vpac.oracle.occupancy import visits

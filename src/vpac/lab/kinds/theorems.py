@@ -12,7 +12,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.lab.experiments.theorems import SEED, WORLDS, TrialWorld
-from vpac.lab.store.place import Scratch
+from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
 from vpac.oracle import (

@@ -15,7 +15,7 @@ from vpac.lab.report.judge import winner
 from vpac.lab.report.policy_maps import map_panels, plane_panels
 from vpac.lab.report.results import Results, label_of, over_runs
 from vpac.lab.report.style import LIGHT, NAMES
-from vpac.lab.store.place import Unreadable
+from vpac.lab.store.backend import Unreadable
 from vpac.risk.compare import share_of_wins
 from vpac.risk.intervals import Interval
 from vpac.risk.metrics import interquartile_mean

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from vpac.envs.make import is_named_by_user
-from vpac.errors import UserError
+from vpac.errors import Newer, UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.chart import Line, Style
 from vpac.lab.report.document import Failure
+from vpac.lab.store.index import Study
+from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import METRICS, Damaged, Newer, Record, Store, columns_of, many
-from vpac.lab.workers.study import Study
+from vpac.lab.store.store import METRICS, Record, Store, columns_of
 from vpac.risk.intervals import Interval, mean_interval, not_negative, student_quantile
 from vpac.typing import FloatArray
 
@@ -161,23 +162,22 @@ def read_results(
     records: dict[str, list[Record]] = {}
     failures: dict[str, Failure] = {}
     missing, count = 0, 0
-    store.read_ahead(dict.fromkeys(name for names in study.runs.values() for name in names if name not in known))
-    with many():
-        for label, names in study.runs.items():
-            found = records[label] = []
-            for name in names:
-                count += 1
-                if count % STEP == 0:
-                    step()
-                if name not in known and (record := _read(store, name, study.command)) is not None:
-                    known[name] = record
-                match known.get(name):
-                    case Record() as record:
-                        found.append(record)
-                    case Failure() as failure:
-                        failures[name] = failure
-                    case None:
-                        missing += 1
+    store.prefetch(dict.fromkeys(name for names in study.runs.values() for name in names if name not in known))
+    for label, names in study.runs.items():
+        found = records[label] = []
+        for name in names:
+            count += 1
+            if count % STEP == 0:
+                step()
+            if name not in known and (record := _read(store, name, study.command)) is not None:
+                known[name] = record
+            match known.get(name):
+                case Record() as record:
+                    found.append(record)
+                case Failure() as failure:
+                    failures[name] = failure
+                case None:
+                    missing += 1
     listed, more = list(failures.values())[:LISTED], len(failures) - LISTED
     for number, words in ((more, "more runs failed or diverged"), (missing, "runs are still to be carried out")):
         if number > 0:

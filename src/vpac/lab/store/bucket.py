@@ -1,13 +1,13 @@
-"""Runs in object storage: `s3://BUCKET/PREFIX`, at Amazon or at any server that speaks its language.
+"""A store in object storage: `s3://BUCKET/PREFIX`, at Amazon or at any server with the same API.
 
-Credentials, region and endpoint come from the usual variables (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …);
-region and endpoint may also stand in the address: `s3://BUCKET/PREFIX?endpoint=http://127.0.0.1:9000&region=us-east-1`.
+Credentials, region and endpoint come from the usual variables (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …).
+Region and endpoint may also be in the address: `s3://BUCKET/PREFIX?endpoint=http://127.0.0.1:9000&region=us-east-1`.
 
-There is no rename and no lock there. A run's data is put first and its record last, under the condition that there is none:
-where the record is, the run is whole. Two that carry out the same run write the same bytes, so the first record holds for both.
+A bucket has neither rename nor lock. A run's data is put first and its record last, on condition that there is none: a run
+with a record is complete. Two workers at the same run write the same bytes, so the first record is valid for both.
 
-A checkpoint may be a folder of files. The one that says what the others are, `agent.json`, is copied last and deleted first: a
-folder that has none was not copied whole, or was about to go, and is not looked at.
+A checkpoint may be a folder. Its `agent.json` is copied last and deleted first: a folder without it is incomplete and is
+ignored.
 """
 
 from __future__ import annotations
@@ -28,21 +28,19 @@ from urllib.parse import parse_qsl, urlsplit
 
 from vpac.errors import UserError, one_of
 from vpac.files import LARGEST, Unwritable
-from vpac.lab.store.place import RECORD, Scratch, Unreadable
+from vpac.lab.store.backend import RECORD, Scratch, Unreadable
 from vpac.saved import AGENT
 
-__all__ = ["Copied", "Objects"]
-
-RETRIES, PATIENCE = 5, timedelta(seconds=90)
-"""How often, and for how long, a request is tried that the network lost or the server was too busy for."""
-
+RETRIES, RETRY_TIMEOUT = 5, timedelta(seconds=90)
+"""How often, and for how long, the client retries a request that was lost or refused by a busy server."""
 KEY = "AWS_ACCESS_KEY_ID"
+ENDPOINT = r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?"
 
 
-class Objects:
+class BucketBackend:
     """A bucket, or the part of it below a prefix."""
 
-    readers = 16
+    parallel_reads = 16
 
     def __init__(self, address: str) -> None:
         try:
@@ -63,20 +61,20 @@ class Objects:
                 f"cannot read {address}: expected s3://BUCKET/PREFIX; credentials come from the environment"
             )
         endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        more: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
+        options: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
         if endpoint:
             _check_endpoint(address, endpoint)
-            more |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
+            options |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
         try:
             self._store = S3Store(
                 parts.netloc, prefix=parts.path.strip("/") or None,
-                retry_config={"max_retries": RETRIES, "retry_timeout": PATIENCE}, **more,
+                retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT}, **options,
             )  # fmt: skip
         except (ValueError, TypeError, BaseError) as error:
             raise UserError(f"cannot use {address}: {str(error).splitlines()[0]:.200}") from None
 
     def prepare(self, reading: bool = False) -> None:
-        """Look whether the bucket answers."""
+        """Check that the bucket answers."""
         try:
             self.files("studies")
         except OSError as error:
@@ -86,7 +84,7 @@ class Objects:
             raise UserError(f"cannot {'read' if reading else 'use'} {self.address}: {words}") from None
 
     def read(self, key: str, most: int = LARGEST) -> bytes:
-        """Get. What the network loses is asked for again by the client itself; a server may say anything of the size."""
+        """Get; the client itself retries. The stream is counted, because the server may report a wrong size."""
         with self._errors():
             found = self._store.get(key)
             parts, size = [], int(found.meta["size"])
@@ -99,15 +97,15 @@ class Objects:
                     parts.append(bytes(part))
             if size > most:
                 raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, more than {most:,}", key)
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return b"".join(parts)
 
     def write(self, key: str, content: bytes) -> None:
-        """Put: an object is there whole or not at all."""
+        """Put, which is atomic."""
         with self._errors("write"):
             self._store.put(key, content)
 
     def create(self, key: str, content: bytes) -> bool:
-        """Put under the condition that there is none."""
+        """Put on condition that the key does not exist."""
         from obstore.exceptions import AlreadyExistsError
 
         with self._errors("write"):
@@ -118,20 +116,20 @@ class Objects:
             return True
 
     def remove(self, key: str) -> None:
-        """Delete, which is no error if there is none."""
+        """Delete; a missing key is no error."""
         with self._errors("write"):
             self._store.delete(key)
 
     def files(self, folder: str) -> list[str]:
-        """Names right below a prefix."""
+        """Names directly below a prefix."""
         with self._errors():
             found = self._store.list_with_delimiter(folder)["objects"]
             return sorted(entry["path"].rpartition("/")[2] for entry in found)
 
     def folders(self, folder: str) -> dict[str, int]:
-        """Those that have a record, from one listing."""
+        """The folders that have a record, from one listing."""
         found = {}
-        for entry in self._all(folder):
+        for entry in self._list(folder):
             path = str(entry["path"])
             if path.endswith(f"/{RECORD}"):
                 name = path.removeprefix(f"{folder}/").removesuffix(f"/{RECORD}")
@@ -148,7 +146,7 @@ class Objects:
             return True
 
     def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
-        """Data first, the record last and only once."""
+        """Data first, the record last; an existing record stays."""
         for folder, files in folders.items():
             for name, content in files.items():
                 if name != RECORD:
@@ -156,7 +154,7 @@ class Objects:
             self.create(f"{folder}/{RECORD}", files[RECORD])
 
     def move(self, folder: str, target: str) -> None:
-        """Copy all, then delete, the record first: what is stopped in the middle is a run that is not whole."""
+        """Copy all, then delete, the record first: if this is interrupted, the run is incomplete."""
         keys = self.keys(folder)
         with self._errors("write"):
             for key in keys:
@@ -165,52 +163,51 @@ class Objects:
             self.remove(key)
 
     def lock(self, name: str) -> AbstractContextManager[bool]:
-        """Nobody holds anything here: work that is done twice is lost, nothing else."""
+        """No lock: work that is done twice is lost, nothing else."""
         return nullcontext(True)
 
     def scratch(self, folder: str) -> Scratch:
         """A temporary folder of this machine, filled from the bucket and copied to it."""
-        return Copied(self, folder)
+        return CopiedScratch(self, folder)
 
     def tidy(self) -> None:
-        """Checkpoints of runs that are kept. Data without a record is overwritten when its run is carried out."""
+        """Remove checkpoints of stored runs. Data without a record is overwritten when its run is carried out."""
         with self._errors():
             left = [str(path) for path in self._store.list_with_delimiter("checkpoints")["common_prefixes"]]
         for folder in left:
             if self.has(f"runs/{folder.rpartition('/')[2]}"):
                 self.scratch(folder).clear()
 
-    def _all(self, folder: str) -> Iterator[Any]:
+    def keys(self, folder: str) -> list[str]:
+        """All keys below a folder."""
+        return [str(entry["path"]) for entry in self._list(folder)]
+
+    def _list(self, folder: str) -> Iterator[Any]:
         with self._errors():
             for chunk in self._store.list(folder):
                 yield from chunk
 
-    def keys(self, folder: str) -> list[str]:
-        """Of everything below a folder."""
-        return [str(entry["path"]) for entry in self._all(folder)]
-
     @contextmanager
     def _errors(self, verb: str = "read") -> Iterator[None]:
-        """What the client raises, as the errors of a file system, with what could not be done and the server's own words."""
+        """Raise the client's errors as those of a file system, with the server's message."""
         from obstore.exceptions import BaseError, InvalidPathError
 
-        kind = Unreadable if verb == "read" else Unwritable
         try:
             yield
         except FileNotFoundError as error:
-            raise FileNotFoundError(errno.ENOENT, _words(error)) from None
+            raise FileNotFoundError(errno.ENOENT, _message(error)) from None
         except InvalidPathError as error:
-            raise OSError(errno.EINVAL, _words(error)) from None
+            raise OSError(errno.EINVAL, _message(error)) from None
         except BaseError as error:
-            raise kind(errno.EIO, f"cannot {verb} {self.address}: {_words(error)}") from None
+            kind = Unreadable if verb == "read" else Unwritable
+            raise kind(errno.EIO, f"cannot {verb} {self.address}: {_message(error)}") from None
 
 
 def _check_endpoint(address: str, endpoint: str) -> None:
-    """The client would panic at what is no address of a server."""
+    """Refuse what is no address of a server: the client would panic."""
     try:
-        good = re.fullmatch(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?", endpoint)
-        good = good and (urlsplit(endpoint).port or 1)  # type: ignore[assignment]
-    except ValueError:  # a port above 65535, an address that is none
+        good = re.fullmatch(ENDPOINT, endpoint) and (urlsplit(endpoint).port or 1)
+    except ValueError:  # a port above 65535
         good = None
     if not good:
         raise UserError(
@@ -218,71 +215,68 @@ def _check_endpoint(address: str, endpoint: str) -> None:
         )
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     text = str(error)
-    said = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
-    return said[1] if said else text.splitlines()[0][:300]
+    found = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
+    return found[1] if found else text.splitlines()[0][:300]
 
 
-NOT_HERE = (-1, -1)
-"""The state of a copy that this machine has no file of."""
-
-
-class Copied(Scratch):
+class CopiedScratch(Scratch):
     """A folder of this machine with a copy in a bucket."""
 
-    def __init__(self, place: Objects, key: str) -> None:
+    def __init__(self, backend: BucketBackend, key: str) -> None:
         super().__init__(Path())
-        self._place, self._key = place, key
-        self._known: dict[str, tuple[int, int]] = {}
+        self._backend, self._key = backend, key
+        self._copied: dict[str, tuple[int, int] | None] = {}
+        """Size and time of each file when it was last the same here and there; None: only the bucket has it."""
 
     @cached_property
     def folder(self) -> Path:
-        """A temporary one, with what the bucket has and is whole."""
+        """A temporary folder with the bucket's complete checkpoints."""
         folder = Path(tempfile.mkdtemp(prefix="vpac-"))
-        names = [key.removeprefix(f"{self._key}/") for key in self._place.keys(self._key)]
-        whole = {name.rpartition("/")[0] for name in names if name.endswith(f"/{AGENT}")} | {""}
+        names = [key.removeprefix(f"{self._key}/") for key in self._backend.keys(self._key)]
+        complete = {name.rpartition("/")[0] for name in names if _is_last(name)} | {""}
         for name in names:
-            self._known[name] = NOT_HERE
-            if name.rpartition("/")[0] in whole and _is_ours(name):
+            self._copied[name] = None
+            if name.rpartition("/")[0] in complete and _is_visible(name):
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self._place.read(f"{self._key}/{name}"))
-                self._known[name] = _state(path)
+                path.write_bytes(self._backend.read(f"{self._key}/{name}"))
+                self._copied[name] = _state(path)
         return folder
 
     def keep(self) -> None:
-        """Copy what is new, the oldest first, then delete what is gone."""
+        """Copy new files, the oldest first, then delete what is gone."""
         paths = {str(path.relative_to(self.folder)): path for path in self.folder.rglob("*") if path.is_file()}
-        there = {name: path for name, path in paths.items() if _is_ours(name)}
-        for name in sorted(there, key=lambda name: (_is_last(name), there[name].stat().st_mtime_ns)):
-            if self._known.get(name) != _state(there[name]):
-                self._known[name] = _state(there[name])
-                self._place.write(f"{self._key}/{name}", there[name].read_bytes())
-        for name in sorted(self._known.keys() - there.keys(), key=lambda name: not _is_last(name)):
-            self._place.remove(f"{self._key}/{name}")
-            del self._known[name]
+        here = {name: path for name, path in paths.items() if _is_visible(name)}
+        for name in sorted(here, key=lambda name: (_is_last(name), here[name].stat().st_mtime_ns)):
+            if self._copied.get(name) != _state(here[name]):
+                self._copied[name] = _state(here[name])
+                self._backend.write(f"{self._key}/{name}", here[name].read_bytes())
+        for name in sorted(self._copied.keys() - here.keys(), key=lambda name: not _is_last(name)):
+            self._backend.remove(f"{self._key}/{name}")
+            del self._copied[name]
 
     def clear(self) -> None:
         """Delete the copies."""
-        for key in self._place.keys(self._key):
-            self._place.remove(key)
+        for key in self._backend.keys(self._key):
+            self._backend.remove(key)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The temporary folder goes, the copies stay."""
+        """Remove the temporary folder; the copies stay."""
         if "folder" in vars(self):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _is_last(name: str) -> bool:
-    """Whether it is the file of a folder that says what the others are."""
+    """Whether it is the file that makes a checkpoint's folder complete."""
     return name.endswith(f"/{AGENT}")
 
 
-def _is_ours(name: str) -> bool:
-    """Whether it leads to a file below the folder, and none that is still being written."""
+def _is_visible(name: str) -> bool:
+    """Whether it is a file below the folder and not a temporary one."""
     return not any(part.startswith(".") or part == "" or "\0" in part for part in name.split("/"))
 
 

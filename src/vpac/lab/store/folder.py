@@ -1,4 +1,4 @@
-"""Folders that are made, opened, renamed and removed while other processes do the same."""
+"""A store in a folder, which other processes and machines may use at the same time."""
 
 from __future__ import annotations
 
@@ -24,96 +24,68 @@ from vpac.files import (
     write_bytes,
     write_new,
 )
-from vpac.lab.store.place import PART, RECORD, Scratch, Unreadable, patiently
-from vpac.lab.store.run import HASH, is_name
-
-__all__ = ["Local", "discard", "new_folder", "opened", "the_first_one_wins"]
-
-
-def new_folder(path: str) -> None:
-    """A folder with nothing in it; what somebody left there is removed."""
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        discard(path)
-        os.mkdir(path)
-
-
-def discard(path: Path | str) -> None:
-    """Remove a folder with all that is in it; of a link the link alone."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(mode):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-
-
-@contextmanager
-def opened(folder: str) -> Iterator[int]:
-    """A descriptor of a folder."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def the_first_one_wins() -> Iterator[None]:
-    """A folder of that name may be there already: then it stays."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-
+from vpac.lab.store.backend import PART, RECORD, Scratch, Unreadable, retry
+from vpac.lab.store.run import HASH, is_run_name
 
 FOLDERS = ("runs", "failed", "damaged", "checkpoints", "studies", "report", "figures")
 LOCKS = ".locks"
 
 
 class Refused(OSError, UserError):
-    """Something in a store that would lead out of it, or is not what a store has there."""
+    """A path that leads out of a store, or something in a store that does not belong there."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
 
 
-class Local:
-    """A folder. A run is written under a temporary name and renamed: with its final name it is whole.
+class FolderBackend:
+    """A folder. A run is written under a temporary name and then renamed: a folder with its final name is complete.
 
-    On a file system that machines share, its locks must be shared, too (NFS 4; Lustre mounted with `flock`).
+    On a file system that machines share, locks must be shared too (NFS 4; Lustre mounted with `flock`).
     """
 
-    readers = 1
+    parallel_reads = 1
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, os.fspath(root.absolute())
-        self._root = os.fspath(root)
         self._locks: int | None = None
-        self._last = ""
-        self._look()
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        """Refuse a store whose folders are links or files."""
+        if self.root.exists() and not self.root.is_dir():
+            raise Refused(errno.ENOTDIR, "a store is a folder, which this is not", os.fspath(self.root))
+        for name in (*FOLDERS, LOCKS):
+            path = os.fspath(self.root / name)
+            try:
+                mode = os.lstat(path).st_mode
+            except (OSError, ValueError):  # it does not exist
+                continue
+            if stat.S_ISLNK(mode):
+                raise Refused(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
+            if not (stat.S_ISREG(mode) if name == LOCKS else stat.S_ISDIR(mode)):
+                raise Refused(errno.EEXIST, f"a store has a {'file' if name == LOCKS else 'folder'} of that name", path)
 
     def prepare(self, reading: bool = False) -> None:
-        """Make the folder; who only reads finds nothing in one that is not there."""
+        """Create the folder; reading needs none."""
         if not reading:
             make_folder(self.root)
 
     def read(self, key: str, most: int = LARGEST) -> bytes:
-        """A file's content; on a file system that machines share a read may fail once and not again."""
-        return patiently(lambda: self._read(key, most), f"{self.address}/{key}")
+        """A file's content, with retries: network file systems fail now and then."""
+
+        def read() -> bytes:
+            return read_bytes(self._path(key), most, links=False)
+
+        return retry(read, f"{self.address}/{key}")
 
     def write(self, key: str, content: bytes) -> None:
-        """Beside it first, then renamed."""
-        write_bytes(self._at(key), content)
+        """Write atomically."""
+        write_bytes(self._path(key), content)
 
     def create(self, key: str, content: bytes) -> bool:
-        """Beside it first, then linked, which fails if there is one."""
-        target = self._at(key)
+        """Write a temporary file and link it, which fails if the target exists."""
+        target = self._path(key)
         make_folder(target.parent, target, len(content))
         try:
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=PART)
@@ -132,80 +104,86 @@ class Local:
 
     def remove(self, key: str) -> None:
         """Unlink."""
-        path = self._named(key)
+        path = self._path(key)
         try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
+            path.unlink(missing_ok=True)
         except OSError as error:
-            raise cannot_write(Path(path), error) from None
+            raise cannot_write(path, error) from None
 
     def files(self, folder: str) -> list[str]:
-        """As the folder lists them; hidden ones are not ours."""
-        return sorted(
-            e.name for e in self._entries(folder) if not e.name.startswith(".") and e.is_file(follow_symlinks=False)
-        )
+        """The folder's files, except for hidden ones."""
+        return [entry.name for entry in self._entries(folder) if entry.is_file(follow_symlinks=False)]
 
     def folders(self, folder: str) -> dict[str, int]:
-        """With the time of the record, -1 if it is missing."""
-        names = [
-            e.name for e in self._entries(folder) if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)
-        ]
-        return {name: self._stamp(f"{self._root}/{folder}/{name}/{RECORD}") for name in sorted(names)}
+        """The folder's folders, except for hidden ones, with the time of their record; -1 if it is missing."""
+        found = {}
+        for entry in self._entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                try:
+                    found[entry.name] = os.stat(f"{entry.path}/{RECORD}").st_mtime_ns
+                except OSError:
+                    found[entry.name] = -1
+        return found
 
     def has(self, folder: str) -> bool:
-        """Folders get their names only when they are whole."""
+        """Whether the folder exists: it gets its name when it is complete."""
         try:
-            found = patiently(lambda: os.stat(self._named(folder)), f"{self.address}/{folder}")
+            found = retry(lambda: os.stat(self._path(folder)), f"{self.address}/{folder}")
         except Unreadable:
             raise
-        except OSError:  # it is not there, or no name of ours
+        except OSError:  # it does not exist, or is not a valid key
             return False
         return stat.S_ISDIR(found.st_mode)
 
     def commit(self, folders: Mapping[str, dict[str, bytes]]) -> None:
-        """The caller holds the locks, so nobody else writes under the same temporary names.
+        """Write all folders, of one parent, under temporary names; sync them; rename them.
 
-        All are in one folder of the store. Nothing gets its name before it is durable.
+        The caller holds the locks, so that no other process writes under the same temporary names.
         """
-        parts: dict[str, str] = {}
+        parts: dict[str, Path] = {}
         needed = sum(len(content) for files in folders.values() for content in files.values())
-        target = self._named(next(iter(folders)))
-        parent = target.rpartition("/")[0]
+        target = self._path(next(iter(folders)))
+        parent = target.parent
         try:
-            make_folder(Path(parent), Path(target), needed)
-            with opened(parent) as witness:
+            make_folder(parent, target, needed)
+            with _opened(parent) as handle:
                 for folder, files in folders.items():
-                    target = self._named(folder)
-                    parts[temporary := f"{parent}/.{target.rpartition('/')[2]}{PART}"] = target
-                    new_folder(temporary)
+                    target = self._path(folder)
+                    temporary = f"{parent}/.{target.name}{PART}"
+                    parts[temporary] = target
+                    if os.path.lexists(temporary):
+                        _discard(temporary)
+                    os.mkdir(temporary)
                     for file, content in files.items():
                         write_new(f"{temporary}/{file}", content)
-                sync_folders(parts, witness)
+                sync_folders(parts, handle)
             for temporary, target in parts.items():
-                with the_first_one_wins():
+                try:
                     os.rename(temporary, target)
+                except OSError as error:
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # an existing run stays
+                        raise
             sync_folder(parent)
         except OSError as error:
-            raise cannot_write(Path(target), error, needed) from None
+            raise cannot_write(target, error, needed) from None
         finally:
             for temporary in parts:
-                discard(temporary)
+                _discard(temporary)
 
     def move(self, folder: str, target: str) -> None:
         """Rename."""
-        source, place = self._at(folder), self._at(target)
-        make_folder(place.parent, place)
+        source, goal = self._path(folder), self._path(target)
+        make_folder(goal.parent, goal)
         try:
-            source.rename(place)
+            source.rename(goal)
         except OSError as error:
-            raise cannot_write(place, error) from None
+            raise cannot_write(goal, error) from None
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:
-        """One byte of one file is locked, at a place that the hash in the name decides.
+        """Lock one byte of one file, at the offset that the run's hash gives.
 
-        Nothing has to be tidied up: the system releases it when the process ends, however it ends.
+        The system releases the lock when the process ends, for whatever reason.
         """
         if self._locks is None:
             make_folder(self.root)
@@ -213,93 +191,73 @@ class Local:
                 self._locks = os.open(self.root / LOCKS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             except OSError as error:
                 raise cannot_write(self.root / LOCKS, error) from None
-        place = int(name[-HASH:][:15], 16)
+        offset = int(name[-HASH:][:15], 16)
         try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
         except (BlockingIOError, PermissionError):
             yield False
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
+            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, offset)
 
     def scratch(self, folder: str) -> Scratch:
         """A folder of the store itself."""
-        return Scratch(self._at(folder))
+        return Scratch(self._path(folder))
 
     def tidy(self) -> None:
-        """Folders that are not whole, unless somebody is at them, and checkpoints of runs that are; what is not called like
-        a run is not ours to remove."""
+        """Remove incomplete folders that no process holds, and checkpoints of stored runs. Other names are left alone."""
         for part in self._listed("runs"):
             name = part.removeprefix(".").removesuffix(PART)
-            if part == f".{name}{PART}" and is_name(name):
+            if part == f".{name}{PART}" and is_run_name(name):
                 with self.lock(name) as free:
                     if free:
-                        discard(self._at("runs") / part)
-        for left in self._listed("checkpoints"):
-            if is_name(left) and self.has(f"runs/{left}"):
-                discard(self._at("checkpoints") / left)
+                        _discard(self._path("runs") / part)
+        for name in self._listed("checkpoints"):
+            if is_run_name(name) and self.has(f"runs/{name}"):
+                _discard(self._path("checkpoints") / name)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """None of a folder that is not there."""
+        """The visible entries of a folder, sorted by name; none if it does not exist."""
         try:
-            return patiently(lambda: list(os.scandir(self._named(folder))), f"{self.address}/{folder}")
+            entries = retry(lambda: list(os.scandir(self._path(folder))), f"{self.address}/{folder}")
         except FileNotFoundError:
             return []
+        return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
     def _listed(self, folder: str) -> list[str]:
         try:
-            return os.listdir(self._at(folder))
+            return os.listdir(self._path(folder))
         except FileNotFoundError:
             return []
 
-    def _look(self) -> None:
-        """What a store has at its top is a folder or a file of its own; anything else there is refused at once."""
-        if os.path.exists(self._root) and not os.path.isdir(self._root):
-            raise Refused(errno.ENOTDIR, "a store is a folder, which this is not", self._root)
-        for name in (*FOLDERS, LOCKS):
-            path = f"{self._root}/{name}"
-            try:
-                mode = os.lstat(path).st_mode
-            except (OSError, ValueError):  # it is not there
-                continue
-            if stat.S_ISLNK(mode):
-                raise Refused(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
-            if not (stat.S_ISREG(mode) if name == LOCKS else stat.S_ISDIR(mode)):
-                raise Refused(errno.EEXIST, f"a store has a {'file' if name == LOCKS else 'folder'} of that name", path)
-
-    def _at(self, key: str) -> Path:
-        """Where a key is; one that leads out of the folder, by its words or by a symbolic link, is an `OSError`."""
-        return Path(self._named(key))
-
-    def _named(self, key: str) -> str:
-        """The same as text: a store of many runs asks often."""
-        path = self._root
+    def _path(self, key: str) -> Path:
+        """The path of a key; one that leads out of the store, by its parts or by a symbolic link, is `Refused`."""
+        path = os.fspath(self.root)
         for part in key.split("/"):
             path = f"{path}/{part}"
             if part in ("", ".", "..") or "\0" in part:
                 raise Refused(errno.EINVAL, "no name of something in a store", key)
             if os.path.islink(path):
                 raise Refused(errno.ELOOP, "it is a symbolic link, which a store does not follow", path)
-        return path
+        return Path(path)
 
-    def _read(self, key: str, most: int) -> bytes:
-        """A file's content; the folder of the file that was read before need not be looked at once more."""
-        folder, _, file = key.rpartition("/")
-        if folder != self._last or file in ("", ".", "..") or "\0" in file:
-            self._named(key)
-            self._last = folder
-        try:
-            return read_bytes(f"{self._root}/{key}", most, links=False)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                self._named(key)  # which says what is wrong
-            raise
 
-    @staticmethod
-    def _stamp(path: str) -> int:
-        try:
-            return os.stat(path).st_mtime_ns
-        except OSError:
-            return -1
+def _discard(path: Path | str) -> None:
+    """Remove a folder with its content, if it exists; of a link only the link."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,4 +1,4 @@
-"""A run: one arm of an experiment with one seed. Its name is readable, its hash is its content."""
+"""A run: one arm of an experiment with one seed. Its name is readable and ends with the hash of its content."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Experiment
 
-__all__ = ["FORMAT", "HASH", "Run", "Runs", "canonical", "is_name", "runs_of", "seeds"]
-
 FORMAT = 1
-"""Of stored runs; it grows when the meaning of a setting changes, so that old runs are not taken for new ones."""
+"""Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
 LEARNER = 2
 """Of the PPO family: since the second, the corrected form is that of finite episodes and critics see the time."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
 
-def is_name(text: str) -> bool:
-    """Whether a run could be called so."""
+def is_run_name(text: str) -> bool:
+    """Whether a text has the form of a run's name."""
     return re.fullmatch(rf"[A-Za-z0-9.-]{{0,80}}-[0-9a-f]{{{HASH}}}", text) is not None
 
 
@@ -36,14 +34,14 @@ def canonical(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be done, as plain data. Experiments that ask for the same thing share the run."""
+    """What to run, as plain data. Experiments that ask for the same content share the run."""
 
     task: dict[str, Any]
-    """Kind, environment, algorithm, settings: everything that decides the result, but for the seed."""
+    """Kind, environment, algorithm, settings: everything that decides the result, except for the seed."""
     number: int
-    """Which of the arm's runs it is."""
+    """Its index among the arm's runs."""
     seed: int
-    """Of everything random in it."""
+    """Of all randomness in it."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -53,12 +51,16 @@ class Run:
     @property
     def hash(self) -> str:
         """Of the content."""
-        return _hash(canonical(self.task), self.number, self.seed)
+        return hashlib.sha256(canonical(self.content).encode()).hexdigest()
 
     @cached_property
     def name(self) -> str:
-        """Readable, unique, and safe as the name of a folder."""
-        return _name(_words(self.task), self.number, self.hash)
+        """Readable, unique, and safe as a folder name."""
+        psi = self.task.get("settings", {}).get("psi")
+        words = [self.task.get("algorithm") or self.task["kind"], self.task.get("env", "").rpartition("/")[2]]
+        words += ["" if psi is None else f"psi{psi}", f"run{self.number}"]
+        text = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(word for word in words if word))
+        return f"{text[:80].strip('-.')}-{self.hash[:HASH]}"
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> Run:
@@ -66,50 +68,9 @@ class Run:
         return cls(content["task"], content["number"], content["seed"])
 
 
-class Runs:
-    """Makes runs that have few tasks in common: each task is one object, and is spelt out for its runs' names only once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[dict[str, Any], str, str]] = {}
-
-    def read(self, content: dict[str, Any]) -> Run:
-        """The run with this content, parsed from JSON."""
-        task, number, seed = content["task"], content["number"], content["seed"]
-        key = repr(task)
-        if key not in self._known:
-            self._known[key] = task, canonical(task), _words(task)
-        return _named(*self._known[key], number, seed)
-
-
-def _named(task: dict[str, Any], text: str, words: str, number: int, seed: int) -> Run:
-    """A run of a task that was spelt out before."""
-    run = Run(task, number, seed)
-    run.__dict__["name"] = _name(words, number, _hash(text, number, seed))
-    return run
-
-
-def _hash(task: str, number: int, seed: int) -> str:
-    """Of the content: `canonical` of it, with the task as text."""
-    a, b = (str(value) if type(value) is int else canonical(value) for value in (number, seed))  # quicker by far
-    text = f'{{"format":{FORMAT},"number":{a},"seed":{b},"task":{task}}}'
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _words(task: dict[str, Any]) -> str:
-    """What a run's name says of its task."""
-    words = [task.get("algorithm") or task["kind"], task.get("env", "").rpartition("/")[2]]
-    psi = task.get("settings", {}).get("psi")
-    return "-".join(word for word in [*words, "" if psi is None else f"psi{psi}"] if word)
-
-
-def _name(words: str, number: int, digest: str) -> str:
-    text = f"{words}-run{number}" if words else f"run{number}"
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', text)[:80].strip('-.')}-{digest[:HASH]}"
-
-
 @lru_cache(maxsize=4)
 def seeds(seed: int, count: int) -> tuple[int, ...]:
-    """Seeds of runs, spawned from an experiment's; the first ones do not depend on how many there are."""
+    """Seeds of runs, spawned from an experiment's seed; the first ones do not depend on the count."""
     children = np.random.SeedSequence(seed).spawn(count)
     return tuple(int(child.generate_state(1, np.uint64)[0] >> 1) for child in children)
 
@@ -120,13 +81,12 @@ def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) ->
     Args:
         experiment: that the arm belongs to.
         arm: one of its arms.
-        count: how many runs.
-        scale: episodes (or steps) are multiplied by it.
+        count: number of runs.
+        scale: multiplies episodes (or steps).
     """
     task = _task(experiment, arm, scale)
-    text, words = canonical(task), _words(task)
     for number, seed in enumerate(seeds(experiment.seed, count)):
-        yield _named(task, text, words, number, seed)
+        yield Run(task, number, seed)
 
 
 def _task(experiment: Experiment, arm: Arm, scale: float) -> dict[str, Any]:

@@ -1,64 +1,50 @@
-"""Where runs are kept: one folder a run, written whole or not at all, checked whenever it is read.
+"""Stored runs: one folder each, written atomically and checked on every read.
 
     results/runs/NAME/run.json             what was run, where, when, with which versions; checksums of the other files
     results/runs/NAME/metrics.parquet      what was measured along the way
     results/runs/NAME/policy.safetensors   what was learned
     results/failed/NAME.json               a run that failed, with its traceback; it is tried again next time
-    results/damaged/NAME…                  folders that did not pass their checks, set aside
-    results/checkpoints/NAME/…             what a long run that is not finished goes on from
+    results/damaged/NAME…                  folders that did not pass their checks
+    results/checkpoints/NAME/…             checkpoints of an unfinished run
+    results/studies/NAME.json              which runs belong to a study (`index.py`)
 
-Instead of a folder `results` it may be a bucket: how bytes are kept is the business of a place (`places.py`). A run that the
-place has is finished. There is no file that knows about all runs and could ruin them.
+A bucket may take the place of the folder `results` (`backend.py`). A run that has its folder is finished; no other file says
+so, and none can be out of date.
 """
 
 from __future__ import annotations
 
 import errno
-import gc
 import hashlib
 import io
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from vpac.errors import UserError
+from vpac.errors import Newer, UserError
 from vpac.files import LARGEST
-from vpac.interruption import held
-from vpac.lab.store.folder import Local
-from vpac.lab.store.place import RECORD, Place, Scratch, Unreadable, place_at
-from vpac.lab.store.readers import MANY, Ahead, by_processes, by_threads
-from vpac.lab.store.records import FAILED, RUNS, Damaged, Newer, read_failure, read_record, where
-from vpac.lab.store.run import Run, Runs
+from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
+from vpac.lab.store.folder import FolderBackend
+from vpac.lab.store.records import FAILED, RUNS, Damaged, read_failure, read_record
+from vpac.lab.store.run import Run
 from vpac.sealing import sealed
 from vpac.typing import FloatArray
 
-__all__ = [
-    "Damaged",
-    "Newer",
-    "Parts",
-    "Record",
-    "Result",
-    "Store",
-    "arrays_of",
-    "as_parquet",
-    "as_safetensors",
-    "checked",
-    "columns_of",
-    "frame_of",
-    "many",
-]
-
+METRICS, POLICY = "metrics.parquet", "policy.safetensors"
+DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
+IDENTITY = ".identity"
 MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
 
 
-@held()
 def as_parquet(columns: dict[str, Any]) -> bytes:
     """Columns as Parquet."""
     import polars as pl
@@ -82,35 +68,31 @@ def arrays_of(content: bytes) -> dict[str, FloatArray]:
 
     try:
         return dict(load(content))
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:  # its checksum is good, yet it is not ours
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:  # forged, with a good checksum
         raise UserError(f"not arrays that can be read: {error!s:.100}") from None
 
 
-@held()
-def frame_of(content: bytes) -> Any:
-    """Parquet as a data frame. A few bytes can claim to be any number of rows, so these are counted first."""
-    return _read([content])
-
-
-@held()
 def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
-    """The columns of numbers [tables, rows] of tables that were measured at the same places: much quicker than one by one.
+    """The numeric columns [tables, rows] of tables that were measured at the same points, read in one call.
 
-    Columns that not all of them have are left out: another version may have measured more.
+    Columns that not all tables have are left out: another version may have measured more.
     """
-    frame = _read(contents)
+    frame = frame_of(*contents)
     if len(frame) % len(contents):
         raise UserError("the tables have different lengths")
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and not frame[name].null_count()]
     found = {name: frame[name].to_numpy().reshape(len(contents), -1).astype(np.float64) for name in numbers}
-    for places in list(found.values())[:1]:  # the first column says where
-        if not np.array_equal(places, np.broadcast_to(places[0], places.shape), equal_nan=True):
+    for points in list(found.values())[:1]:  # the first column
+        if not np.array_equal(points, np.broadcast_to(points[0], points.shape), equal_nan=True):
             raise UserError("the tables were not measured at the same places")
     return found
 
 
-def _read(contents: Sequence[bytes]) -> Any:
-    """The rows of all tables, one after the other, with the columns of the first; what another does not have is null."""
+def frame_of(*contents: bytes) -> Any:
+    """Parquet files as one data frame, with the columns of the first; missing ones are null.
+
+    A few bytes can claim any number of rows, so these are counted first.
+    """
     import polars as pl
 
     try:
@@ -123,23 +105,16 @@ def _read(contents: Sequence[bytes]) -> Any:
         raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None
 
 
-METRICS, POLICY = "metrics.parquet", "policy.safetensors"
-DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
-IDENTITY = ".identity"
-Parts: TypeAlias = tuple[Run, dict[str, float | None], dict[str, Any], dict[str, Any]]
-"""Of a record: the run, its final numbers, what is known about it, its files."""
-
-
 @dataclass(frozen=True)
 class Result:
-    """What a run brings home."""
+    """The result of a run."""
 
     metrics: dict[str, Any]
     """Columns of what was measured along the way."""
     policy: dict[str, FloatArray]
     """What was learned, as arrays."""
     final: dict[str, float | None]
-    """The numbers that it comes down to."""
+    """Final numbers."""
     damaged: tuple[str, ...] = ()
     """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
@@ -151,13 +126,13 @@ class Record:
     run: Run
     """What was run."""
     final: dict[str, float | None]
-    """The numbers that it comes down to."""
+    """Final numbers."""
     about: dict[str, Any]
     """Seconds, time, versions, machine, commit."""
     files: dict[str, Any]
-    """Size and checksum of each of its files."""
-    place: Place
-    """Where it is kept."""
+    """Size and checksum of each file."""
+    backend: Backend
+    """Where it is stored."""
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
@@ -168,37 +143,48 @@ class Record:
         return arrays_of(self.file(POLICY))
 
     def file(self, name: str) -> bytes:
-        """The content of one of its files, checked."""
-        return checked(self.place, self.run.name, name, self.files)
+        """The content of one of its files; `Damaged` if it is not what the record says."""
+        key = f"{RUNS}/{self.run.name}/{name}"
+        path, expected = f"{self.backend.address}/{key}", self.files.get(name)
+        try:
+            content = self.backend.read(key, _size(expected))
+        except FileNotFoundError:
+            raise Damaged(f"{path} is missing") from None
+        except Unreadable:  # the file itself may be good
+            raise
+        except OSError as error:
+            how = "is not what was written" if error.errno == errno.EFBIG else "cannot be read"
+            raise Damaged(f"{path} {how}: {error.strerror or error}") from None
+        if _fingerprint(content) != expected:
+            raise Damaged(f"{path} is not what was written: its checksum differs")
+        return content
 
 
 class Store:
-    """Runs, in a folder or in a bucket; any number of processes may use it at once."""
+    """Runs in a folder or in a bucket; any number of processes may use it at once."""
 
     def __init__(self, address: Path | str) -> None:
-        self.place = place_at(address)
+        self.backend = backend_at(address)
         self._checked: dict[str, Record] = {}
-        self._ahead: Ahead[Parts] = Ahead([], iter(()))
         self._shared: dict[str, Any] = {}
-        self._runs = Runs()
 
     @property
     def address(self) -> str:
-        """What names it, on this machine and on others."""
-        return self.place.address
+        """Its name, the same on all machines."""
+        return self.backend.address
 
     @property
     def root(self) -> Path:
-        """The folder that it is; a bucket has none."""
-        if not isinstance(self.place, Local):
+        """Its folder; a bucket has none."""
+        if not isinstance(self.backend, FolderBackend):
             raise UserError(f"{self.address} is not a folder")
-        return self.place.root
+        return self.backend.root
 
     def identity(self) -> str:
-        """A word that no other store has, so that a machine can tell whether it sees the same one."""
-        self.place.create(IDENTITY, uuid.uuid4().hex.encode())
+        """A unique word, by which a machine can tell whether it sees the same store."""
+        self.backend.create(IDENTITY, uuid.uuid4().hex.encode())
         try:
-            found = self.place.read(IDENTITY, 32).decode("ascii")
+            found = self.backend.read(IDENTITY, 32).decode("ascii")
         except Unreadable:
             raise
         except (OSError, ValueError):
@@ -208,23 +194,19 @@ class Store:
         return found
 
     def finished(self, run: Run) -> bool:
-        """Whether it was run to its end."""
+        """Whether a run is finished."""
         return self.has(run.name)
 
     def has(self, name: str) -> bool:
         """Whether a run of this name is finished."""
-        return name in self._checked or self._ahead.has(name) or self.place.has(f"{RUNS}/{name}")
+        return name in self._checked or self.backend.has(f"{RUNS}/{name}")
 
     def names(self) -> list[str]:
-        """Of all finished runs."""
-        return list(self.stamps())
-
-    def stamps(self) -> dict[str, int]:
-        """The names of all finished runs, each with a number that changes when its record does."""
-        return self.place.folders(RUNS)
+        """Names of all finished runs."""
+        return list(self.backend.folders(RUNS))
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
-        """Keep a run; the caller holds its lock."""
+        """Store a run; the caller holds its lock."""
         self.keep({run.name: self.pack(run, result, about)})
 
     def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
@@ -235,103 +217,74 @@ class Store:
         return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
 
     def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
-        """Keep runs, by name, durable when it returns; the caller holds their locks."""
-        self.place.commit({f"{RUNS}/{name}": files for name, files in packed.items()})
+        """Store runs, by name; they are durable when this returns. The caller holds their locks."""
+        self.backend.commit({f"{RUNS}/{name}": files for name, files in packed.items()})
         for name in packed:
-            self.place.remove(f"{FAILED}/{name}.json")
+            self.backend.remove(f"{FAILED}/{name}.json")
 
     def read(self, name: str) -> Record:
-        """A finished run, every byte of it checked, once for each `Store`."""
+        """A finished run; all its bytes are checked, once for each `Store`."""
         if name not in self._checked:
-            run, final, about, files = self._ahead.take(name) or self.parts(name)
-            self._checked[name] = Record(run, final, about, files, self.place)
+            record, run = read_record(self.backend, name)
+            about = {key: self._share(value) for key, value in record["about"].items()}
+            found = Record(
+                replace(run, task=self._share(run.task)), record["final"], about, record["files"], self.backend
+            )
+            for file in (METRICS, POLICY):
+                found.file(file)
+            self._checked[name] = found
         return self._checked[name]
 
-    def read_ahead(self, names: Iterable[str]) -> None:
-        """Have finished runs read and checked before they are asked for in this order, where that is quicker."""
-        wanted = [name for name in names if name not in self._checked]
-        if self.place.readers > 1:
-            self._ahead = Ahead(wanted, by_threads(self.parts, wanted, self.place.readers))
-        elif len(wanted) >= MANY:
-            self._ahead = Ahead(wanted, by_processes(self.address, wanted))
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Read finished runs in parallel, where that is faster. Errors are raised by later reads."""
+        if self.backend.parallel_reads > 1:
+            with ThreadPoolExecutor(self.backend.parallel_reads) as threads:
+                deque(threads.map(self._try_to_read, names), maxlen=0)
 
-    def parts(self, name: str) -> Parts:
-        """What a record says, every byte of its run checked now."""
-        record = read_record(self.place, name, self._runs.read)
-        about = {key: self._share(value) for key, value in record["about"].items()}
-        for file in (METRICS, POLICY):
-            checked(self.place, name, file, record["files"])
-        return record["run"], record["final"], about, record["files"]
+    def _try_to_read(self, name: str) -> None:
+        with suppress(Damaged, Newer, Unreadable):
+            self.read(name)
 
     def _share(self, part: Any) -> Any:
-        """The same object for the same content: runs differ in little, and a store may hold a hundred thousand."""
+        """One object for equal content: runs differ in little, and a store may hold many."""
         return part if isinstance(part, float) else self._shared.setdefault(repr(part), part)
 
     def set_aside(self, name: str) -> str:
-        """Move a damaged run out of the way; returns where to."""
+        """Move a damaged run out of the way; returns its new address."""
         number = 1
-        while self.place.has(target := f"{DAMAGED}/{name}.{number}"):
+        while self.backend.has(target := f"{DAMAGED}/{name}.{number}"):
             number += 1
-        self.place.move(f"{RUNS}/{name}", target)
-        return where(self.place, target)
+        self.backend.move(f"{RUNS}/{name}", target)
+        return f"{self.address}/{target}"
 
     def fail(self, run: Run, error: str, about: dict[str, Any]) -> None:
-        """Remember that a run failed, and how."""
+        """Note that a run failed, and how."""
         record = {**run.content, "name": run.name, "error": error, "about": about}
-        self.place.write(f"{FAILED}/{run.name}.json", sealed(record, indent=1).encode())
+        self.backend.write(f"{FAILED}/{run.name}.json", sealed(record, indent=1).encode())
 
     def failure(self, name: str) -> dict[str, Any] | None:
-        """How a run failed last time, if it did; `Damaged` if the note of it is."""
-        return read_failure(self.place, name)
+        """How a run failed last time; None if it did not."""
+        return read_failure(self.backend, name)
 
     def failures(self) -> list[str]:
         """Names of the runs that failed last time."""
-        return [file.removesuffix(".json") for file in self.place.files(FAILED) if file.endswith(".json")]
+        return [file.removesuffix(".json") for file in self.backend.files(FAILED) if file.endswith(".json")]
 
     def lock(self, name: str) -> AbstractContextManager[bool]:
-        """Hold a run, so that no other process runs it, too; yields whether that succeeded."""
-        return self.place.lock(name)
+        """Lock a run against other processes; yields False if one of them holds it."""
+        return self.backend.lock(name)
 
     def scratch(self, run: Run) -> Scratch:
-        """Where a run leaves its checkpoints."""
-        return self.place.scratch(f"{CHECKPOINTS}/{run.name}")
+        """A run's folder for checkpoints."""
+        return self.backend.scratch(f"{CHECKPOINTS}/{run.name}")
 
     def tidy(self) -> None:
         """Remove what killed processes left."""
-        self.place.tidy()
-
-
-@contextmanager
-def many() -> Iterator[None]:
-    """While it lasts very many records are read: Python does not look for circles in them, which there are none of."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def checked(place: Place, run: str, name: str, files: dict[str, Any]) -> bytes:
-    """The content of a file of a run, if it is what the run's record says of its files."""
-    key = f"{RUNS}/{run}/{name}"
-    try:
-        content = place.read(key, _size(files.get(name)))
-    except FileNotFoundError:
-        raise Damaged(f"{where(place, key)} is missing") from None
-    except Unreadable:  # it may be as good as ever
-        raise
-    except OSError as error:
-        how = "is not what was written" if error.errno == errno.EFBIG else "cannot be read"
-        raise Damaged(f"{where(place, key)} {how}: {error.strerror or error}") from None
-    if _fingerprint(content) != files.get(name):
-        raise Damaged(f"{where(place, key)} is not what was written: its checksum differs")
-    return content
+        self.backend.tidy()
 
 
 def _size(fingerprint: Any) -> int:
-    """Bytes of a file, by its fingerprint, which anybody may have written: more need not be read."""
+    """Bytes of a file by its fingerprint, which may be forged; more need not be read."""
     size = fingerprint.get("bytes") if isinstance(fingerprint, dict) else None
     return size if type(size) is int and 0 <= size < LARGEST else LARGEST
 

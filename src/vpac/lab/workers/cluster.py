@@ -30,7 +30,7 @@ from typing import Any
 
 from vpac._version import __version__
 from vpac.errors import UserError
-from vpac.lab.store.place import Unreadable
+from vpac.lab.store.backend import Unreadable
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.worker import Outcome, carry_out
@@ -454,7 +454,7 @@ def _store(address: str, identity: str) -> Store:
     """The driver's store, if this machine sees it."""
     store = Store(address)
     try:
-        same = store.place.read(".identity") == identity.encode()
+        same = store.backend.read(".identity") == identity.encode()
     except Unreadable:
         raise
     except OSError:

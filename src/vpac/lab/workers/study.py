@@ -18,9 +18,10 @@ from vpac.errors import UserError
 from vpac.files import Unwritable
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Experiment, Figure
-from vpac.lab.store.notes import FORMAT, Study, damaged_notes, key_of, read_study, studies
+from vpac.lab.store.index import NOTE_FORMAT, note_key, read_study
+from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run, canonical, runs_of
-from vpac.lab.store.store import Damaged, Store, many
+from vpac.lab.store.store import Store
 from vpac.sealing import sealed
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
     from vpac.lab.workers.worker import Outcome
     from vpac.tabular.agents import Learner
 
-__all__ = ["Plan", "Study", "Tally", "carry_out_studies", "check", "damaged_notes", "plan", "read_study", "studies"]
-
 FEWEST = 5
 """Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
 MOST_RUNS = 1_000_000
 """Of an arm."""
-PATIENCE = 0.2
-"""Seconds between two looks at runs that another process is at."""
+POLL = 0.2
+"""Seconds between two looks at runs that another process carries out."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,13 @@ class Tally:
     begun: float | None = None
     """When its first run started."""
 
-    def tell(self, outcome: Outcome) -> None:
-        """One of its runs is through."""
+    def count(self, outcome: Outcome) -> None:
+        """Add the outcome of one run."""
         now = time.perf_counter()
         self.begun = min(now - outcome.seconds, now if self.begun is None else self.begun)
         self.seconds = now - self.begun
         self.waiting.discard(outcome.name)
+        self.damaged += outcome.damaged
         if outcome.status == "finished":
             self.done += 1
         elif outcome.status == "found":
@@ -119,41 +119,39 @@ def carry_out_studies(
     watch: Callable[[Outcome], None] = lambda outcome: None,
     command: str = "",
 ) -> dict[str, Tally]:
-    """Carry out what is not finished, all plans from one queue so that nobody idles; `watch` hears of every run.
+    """Carry out all runs that are not finished, those of all plans from one queue; `watch` is called for every run.
 
-    Plans share runs. What a plan finds done by one before it counts as kept. `command` is noted as what to type to do it
-    again, for experiments that are not in the catalogue.
+    Plans share runs: one that an earlier plan has counts as kept. `command` is noted as the command of experiments that are
+    not in the catalogue.
     """
     from vpac.lab.workers.worker import Outcome
 
     for plan in plans:
-        read_study(store, plan.experiment.name)  # one that a later version wrote is refused before anything is done
-    there = set(store.names())
-    store.read_ahead(dict.fromkeys(run.name for plan in plans for run in plan.all() if run.name in there))
+        read_study(store, plan.experiment.name)  # raises `Newer` before anything is done
+    finished = set(store.names())
+    store.prefetch(dict.fromkeys(run.name for plan in plans for run in plan.all() if run.name in finished))
     tallies = {plan.experiment.name: Tally() for plan in plans}
-    todo: dict[str, tuple[Run, Tally]] = {}
-    damaged: dict[str, tuple[str, Tally]] = {}
-    with many():
-        for plan in plans:
-            tally = tallies[plan.experiment.name]
-            for run in plan.all():
-                if run.name in todo:
-                    tally.kept += 1
-                elif run.name in there and (damage := _damage(store, run)) is None:
-                    tally.kept += 1
-                    watch(Outcome(run.name, "finished"))
-                else:
-                    if run.name in there:
-                        damaged[run.name] = (str(damage), tally)
-                    todo[run.name] = (run, tally)
-                    tally.waiting.add(run.name)
+    todo: dict[str, tuple[Run, Plan]] = {}
+    damaged: dict[str, str] = {}
+    for plan in plans:
+        tally = tallies[plan.experiment.name]
+        for run in plan.all():
+            damage = _damage(store, run) if run.name in finished else ""
+            if run.name in todo:
+                tally.kept += 1
+            elif damage is None:
+                tally.kept += 1
+                watch(Outcome(run.name, "finished"))
+            else:
+                if damage:
+                    damaged[run.name] = damage
+                todo[run.name] = (run, plan)
+                tally.waiting.add(run.name)
     store.tidy()
-    for name, (words, tally) in damaged.items():
-        _set_aside(store, name, words, tally)
+    for name, damage in damaged.items():
+        tallies[todo[name][1].experiment.name].damaged += _set_aside(store, name, damage)
     for plan in plans:
         _write_study(plan, store, tallies[plan.experiment.name], command)
-    owner = {name: tally for name, (_, tally) in todo.items()}
-    of_tally = {id(tallies[plan.experiment.name]): plan for plan in plans}
     runs = [run for run, _ in todo.values()]
     while runs:
         elsewhere = []
@@ -163,18 +161,18 @@ def carry_out_studies(
                     raise Unwritable(errno.EIO, outcome.error)
                 if outcome.status == "refused":
                     raise UserError(outcome.error)
+                run, plan = todo[outcome.name]
                 if outcome.status == "elsewhere":
-                    elsewhere.append(todo[outcome.name][0])
+                    elsewhere.append(run)
                     continue
                 watch(outcome)
-                tally = owner[outcome.name]
-                tally.tell(outcome)
-                tally.damaged += outcome.damaged
+                tally = tallies[plan.experiment.name]
+                tally.count(outcome)
                 if not tally.waiting:
-                    _write_study(of_tally[id(tally)], store, tally, command)
+                    _write_study(plan, store, tally, command)
         runs = elsewhere
         if runs:
-            time.sleep(PATIENCE)
+            time.sleep(POLL)
     return tallies
 
 
@@ -187,11 +185,10 @@ def _damage(store: Store, run: Run) -> str | None:
     return None
 
 
-def _set_aside(store: Store, name: str, damage: str, tally: Tally) -> None:
-    """Put a damaged run out of the way, unless somebody else is at it."""
+def _set_aside(store: Store, name: str, damage: str) -> list[str]:
+    """Move a damaged run out of the way, unless another process holds it; returns what was done."""
     with store.lock(name) as free:
-        if free and store.has(name):
-            tally.damaged.append(f"{damage}; set aside as {store.set_aside(name)}")
+        return [f"{damage}; set aside as {store.set_aside(name)}"] if free and store.has(name) else []
 
 
 def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
@@ -203,12 +200,12 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
         return
     seconds = before.seconds if before and before.runs == names else 0.0
     note = {
-        "format": FORMAT, "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
+        "format": NOTE_FORMAT, "experiment": plan.experiment.model_dump(mode="json"), "runs": names, "scale": plan.scale,
         "command": f"vpac reproduce {plan.experiment.name}" if plan.experiment.name in EXPERIMENTS else command,
         "seconds": seconds + tally.seconds,
         "time": datetime.now(UTC).isoformat(timespec="seconds") if tally.seconds or before is None else before.time,
     }  # fmt: skip
-    store.place.write(key_of(plan.experiment.name), sealed(note, indent=1).encode())
+    store.backend.write(note_key(plan.experiment.name), sealed(note, indent=1).encode())
 
 
 def check(experiment: Experiment) -> None:
