@@ -50,7 +50,6 @@ from vpac.tabular.exact import exact_moments
 from vpac.tabular.features import tile_coder
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.loop import train
-from vpac.tabular.monte_carlo import EpisodeBuffer
 
 GAMMA, ALPHA_THETA, ALPHA_W, ALPHA_Z = 0.99, 0.01, 0.5, 0.5
 LIMIT, REPETITIONS, NAIVE_EPISODES = 500, 7, 200
@@ -201,12 +200,8 @@ def ours(world: World, episodes: int, psi: float, on_policy: bool = True) -> Run
 
     def run(seed: int) -> Learned:
         weights, history = Weights(*first_weights(world, seed), np.zeros(1)), History.make(episodes)
-        work, buffer = (
-            Workspace.make(world.n_active, world.n_actions),
-            EpisodeBuffer.make(0, world.n_active, world.n_actions),
-        )
-        rng = generator(np.random.SeedSequence(seed))
-        found, *_ = train(world, choice, weights, weights.theta, rates, np.zeros((1, 1)), rng, work, buffer, history)
+        work, rng = Workspace.make(world.n_active, world.n_actions), generator(np.random.SeedSequence(seed))
+        found, *_ = train(world, choice, weights, weights.theta, rates, rng, work, history, rng, np.zeros(0))
         assert found == GOOD
         return Learned(weights.theta, int(history.lengths.sum()))
 

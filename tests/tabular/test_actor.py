@@ -15,7 +15,6 @@ from vpac.tabular.arrays import GOOD, History, Rates, Settings, Weights, Workspa
 from vpac.tabular.environment import compile_mdp
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.loop import train
-from vpac.tabular.monte_carlo import EpisodeBuffer
 from vpac.tabular.options import Options
 
 GAMMA, PSI = 0.8, 0.7
@@ -38,12 +37,12 @@ def updates(mdp, theta, choice, critics, mean, behaviour=None, psi=PSI, episodes
     world = compile_mdp(mdp)
     weights = Weights(theta.copy(), critics[0].copy(), critics[1].copy(), np.array([mean]))
     rates = Rates(np.full(BATCH, psi), np.ones(BATCH), *np.zeros((3, BATCH)))
-    rng, work = generator(np.random.SeedSequence(seed)), Workspace.make(1, mdp.n_actions)
-    buffer = EpisodeBuffer.make(choice.limit if choice.critic == codes.MONTE_CARLO else 0, 1, mdp.n_actions)
     table = np.full_like(theta, 1 / mdp.n_actions) if behaviour is None else behaviour
+    rng, recorded = generator(np.random.SeedSequence(seed)), choice.limit if choice.critic == codes.MONTE_CARLO else 0
+    work = Workspace.make(1, mdp.n_actions, table, recorded)
     result = np.zeros((episodes // BATCH, *theta.shape))
     for one in result:
-        found, *_ = train(world, choice, weights, one, rates, table, rng, work, buffer, History.make(BATCH))
+        found, *_ = train(world, choice, weights, one, rates, rng, work, History.make(BATCH), rng, np.zeros(0))
         assert found == GOOD
     assert np.array_equal(weights.theta, theta)
     assert np.array_equal(weights.w, critics[0])

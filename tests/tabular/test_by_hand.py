@@ -6,11 +6,23 @@ import numpy as np
 import pytest
 
 from vpac.tabular import arrays as codes
-from vpac.tabular.arrays import GOOD, Settings, Weights
-from vpac.tabular.behaviour import fill_behaviour, ratios
+from vpac.tabular.arrays import GOOD, EpisodeBuffer, Rates, Settings, Weights
+from vpac.tabular.behaviour import Choice, fill_behaviour, ratios
 from vpac.tabular.kernel.softmax import add_score, greedy_action, mean_value, value
-from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
-from vpac.tabular.update import Trace, actor_weight, advance, augment, begin, learn_step, prices
+from vpac.tabular.update import (
+    StepSizes,
+    Trace,
+    Transition,
+    actor_weight,
+    advance,
+    augment,
+    begin,
+    learn_from_episode,
+    learn_step,
+    prices,
+    record,
+    step_sizes,
+)  # fmt: skip
 
 HALF = np.array([0.5, 0.5])
 
@@ -36,11 +48,13 @@ def corridor(form, on_policy=False):
     """
     choice = settings(critic=codes.MONTE_CARLO, form=form, on_policy=on_policy)
     weights, buffer = blank(), EpisodeBuffer.make(2, 1, 2)
+    weights.w[2, 1], weights.z[2, 1] = 6.0, 40.0
     for step, (reward, rho) in enumerate([(8.0, 2.0), (4.0, 1.5)]):
-        rho = 1.0 if on_policy else rho
-        assert record(buffer, step, np.array([step]), 1, HALF, reward, rho, rho) == GOOD
-    after = 1.0 if on_policy else 4.0
-    found = learn_from_episode(choice, weights, weights.theta, 0.0, 0.0, 1.0, 1.0, buffer, 2, after, 6.0, 40.0)
+        taken = Choice(1) if on_policy else Choice(1, rho, rho)
+        assert record(buffer, step, np.array([step]), HALF, taken, reward) == GOOD
+    after = Choice(1) if on_policy else Choice(1, 4.0, 4.0)
+    sizes = StepSizes(0.0, 0.0, 0.0, 1.0, 1.0)
+    found = learn_from_episode(choice, weights, weights.theta, sizes, buffer, 2, np.array([2]), after, False)
     assert found == (GOOD, 2)
     assert not weights.w[:, 0].any()
     return weights.w[:2, 1].tolist(), weights.z[:2, 1].tolist()
@@ -74,7 +88,7 @@ def test_the_trace_is_its_definition(variance_of, baseline, offset):
     choice = settings(on_policy=False, variance_of=variance_of, baseline=baseline)
     reward, delta, delta_v = [2.0, -1.0, 3.0], [1.0, 4.0, -2.0], [-3.0, 2.0, 5.0]
     rho, actor = [2.0, 3.0, 0.5], [0.5, 2.0, 5.0]
-    trace = begin(choice, 3.0, 5.0, 7.0, rho[0], actor[0])
+    trace = begin(choice, 3.0, 5.0, 7.0, Choice(0, rho[0], actor[0]))
     for k in range(3):
         t_bar = [rho[0] * np.prod([0.25 * r**2 for r in rho[1 : j + 1]]) for j in range(k + 1)]
         x = [0.5 ** (k - j) * np.prod(rho[j + 1 : k + 1]) * t_bar[j] * delta[j] for j in range(k)]
@@ -88,7 +102,7 @@ def test_the_trace_is_its_definition(variance_of, baseline, offset):
         assert trace.t_bar == pytest.approx(t_bar[k])
         assert trace.x == pytest.approx(sum(x))
         if k < 2:
-            trace = advance(choice, trace, reward[k], delta[k], delta_v[k], rho[k + 1], actor[k + 1])
+            trace = advance(choice, trace, reward[k], delta[k], delta_v[k], Choice(0, rho[k + 1], actor[k + 1]))
 
 
 LATER = Trace(
@@ -125,10 +139,8 @@ def test_weights_with_a_baseline(changes, reward, penalty):
 
 def stepped(choice, weights, trace, *, here, action, reward, there, terminated=False, rates=(0.25, 0.5, 0.5)):
     """One step with ψ = 0.1 after which action 1 comes with ratio 1."""
-    found, after = learn_step(
-        choice, weights, weights.theta, trace, 0.1, *rates, np.array(here), action, HALF, reward, terminated,
-        np.array(there), 1, HALF, 1.0, 1.0,
-    )  # fmt: skip
+    t = Transition(np.array(here), HALF, action, reward, terminated, np.array(there), HALF, Choice(1))
+    found, after = learn_step(choice, weights, weights.theta, trace, t, StepSizes(0.1, 0.0, *rates))
     assert found == GOOD
     return after
 
@@ -137,7 +149,7 @@ def test_the_actor_uses_the_critics_as_they_are_after_the_step():
     """δ = 2 + 3/2 − 1 = 2.5 makes Q̂ = 2.25; δ̄ = 2.5² + 8/4 − 4 = 4.25 makes σ̂ = 6.125; the score is ±1/2, twice."""
     choice, weights = settings(score=2.0), blank()
     weights.w[:], weights.z[:] = [[9.0, 1.0], [9.0, 3.0], [0.0, 0.0]], [[9.0, 4.0], [9.0, 8.0], [0.0, 0.0]]
-    trace = begin(choice, 1.0, 5.0, 0.0, 1.0, 1.0)
+    trace = begin(choice, 1.0, 5.0, 0.0, Choice(1))
     stepped(choice, weights, trace, here=[0], action=1, reward=2.0, there=[1])
     assert weights.w.tolist() == [[9.0, 2.25], [9.0, 3.0], [0.0, 0.0]]
     assert weights.z.tolist() == [[9.0, 6.125], [9.0, 8.0], [0.0, 0.0]]
@@ -149,7 +161,7 @@ def test_the_baseline_is_the_state_average_of_both_critics():
     """After the end nothing is bootstrapped: Q̂ = 1.5 and σ̂ = 4.5 beside 1 and 2 make A = 0.25 and 1.25 above the mean."""
     choice, weights = settings(baseline=True), blank()
     weights.w[0], weights.z[0] = [1.0, 0.0], [2.0, 0.0]
-    trace = begin(choice, 0.0, 0.5, 0.0, 1.0, 1.0)
+    trace = begin(choice, 0.0, 0.5, 0.0, Choice(1))
     stepped(choice, weights, trace, here=[0], action=1, reward=3.0, there=[0], terminated=True)
     assert weights.w[0].tolist() == [1.0, 1.5]
     assert weights.z[0].tolist() == [2.0, 4.5]
@@ -160,7 +172,7 @@ def test_luck_is_measured_with_the_values_before_the_step():
     """δ^V = 2 + γ·(9 + 3)/2 − (9 + 1)/2 = 0, and one reward more is luck of 1."""
     choice, weights = settings(form=codes.CORRECTED, baseline=True), blank()
     weights.w[:] = [[9.0, 1.0], [9.0, 3.0], [0.0, 0.0]]
-    trace = begin(choice, 1.0, 5.0, 0.0, 1.0, 1.0)
+    trace = begin(choice, 1.0, 5.0, 0.0, Choice(1))
     for reward, luck in ((2.0, 0.0), (3.0, 1.0)):
         after = stepped(choice, weights, trace, here=[0], action=1, reward=reward, there=[1], rates=(0.0, 0.0, 0.0))
         assert after.luck == luck
@@ -170,7 +182,7 @@ def test_two_active_tiles():
     """Values are sums over tiles, and each tile gets the whole step: δ = 1 − (1 + 2) moves Q̂ by 2·α_w·δ."""
     choice, weights = settings(), blank()
     weights.w[:] = [[0.0, 1.0], [0.0, 2.0], [0.0, 0.0]]
-    trace = begin(choice, 3.0, 1.5, 0.0, 1.0, 1.0)
+    trace = begin(choice, 3.0, 1.5, 0.0, Choice(1))
     stepped(choice, weights, trace, here=[0, 1], action=1, reward=1.0, there=[2, 2], rates=(0.25, 0.125, 0.5))
     assert weights.w[:, 1].tolist() == [0.75, 1.75, 0.0]
     assert weights.z[:, 1].tolist() == [2.0, 2.0, 0.0]
@@ -191,12 +203,12 @@ def test_averages_and_scores():
 
 def test_ratios_and_what_clipping_takes_away():
     policy, acting = np.array([0.75, 0.25]), np.array([0.3, 0.7])
-    assert ratios(settings(), policy, acting, 0) == (1.0, 1.0, 0.0)
+    assert ratios(settings(), policy, acting, 0) == (0, 1.0, 1.0, 0.0)
     for critics, clip in ((codes.CLIPPED, True), (codes.IMPORTANCE, False), (codes.EXPECTED, True)):
         choice = settings(on_policy=False, ratios=critics, clip_actor=clip)
         mine, actors = 1.0 if critics == codes.CLIPPED else 2.5, 1.0 if clip else 2.5
-        assert ratios(choice, policy, acting, 0) == pytest.approx((mine, actors, 1.5))
-        assert ratios(choice, policy, acting, 1) == pytest.approx((0.25 / 0.7, 0.25 / 0.7, 0.0))
+        assert ratios(choice, policy, acting, 0) == pytest.approx((0, mine, actors, 1.5))
+        assert ratios(choice, policy, acting, 1) == pytest.approx((1, 0.25 / 0.7, 0.25 / 0.7, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -214,6 +226,12 @@ def test_behaviour_policies(kind, expected):
     table, theta = np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([[1.0, 0.0], [0.0, 1.0]])
     fill_behaviour(choice, table, theta, np.array([1]), np.array([0.6, 0.4]), acting)
     assert acting.tolist() == pytest.approx(expected)
+
+
+def test_step_sizes_are_shared_by_the_active_features():
+    rates = Rates(*np.array([[9.0, 0.5], [9.0, 1.0], [9.0, 2.0], [9.0, 3.0], [9.0, 4.0]]))
+    assert step_sizes(settings(), rates, 1, 10) == (0.5, 0.0, 0.1, 0.2, 0.3)
+    assert step_sizes(settings(volatility=True), rates, 1, 1) == (0.0, 0.5, 1.0, 2.0, 3.0)
 
 
 def test_who_pays_the_price():

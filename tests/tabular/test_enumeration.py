@@ -13,12 +13,12 @@ import pytest
 
 from vpac import FiniteMDP, oracle
 from vpac.tabular import arrays as codes
-from vpac.tabular.arrays import GOOD, Settings, Weights
-from vpac.tabular.behaviour import ratios
-from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
-from vpac.tabular.update import begin, learn_step, td_errors
+from vpac.tabular.arrays import GOOD, EpisodeBuffer, Settings, Weights
+from vpac.tabular.behaviour import Choice, ratios
+from vpac.tabular.update import StepSizes, Transition, begin, learn_from_episode, learn_step, record, td_errors
 
 GAMMA, PSI, LEVELS = 0.8, 0.7, 3
+SIZES = StepSizes(PSI, 0.0, 1.0, 0.0, 0.0)
 FORMS = {"published": codes.PUBLISHED, "exact": codes.CORRECTED}
 KINDS = {"action": codes.ACTION, "state": codes.STATE, "return": codes.RETURN}
 RATIOS = {"importance": codes.IMPORTANCE, "clipped": codes.CLIPPED, "expected": codes.EXPECTED}
@@ -87,30 +87,29 @@ def settings(**changes) -> Settings:
 def ascent_of(choice, weights, policy, acting, steps):
     """What one episode adds to θ with critics held fixed: the actor's step size is 1, those of the critics are 0."""
     ascent = np.zeros_like(weights.theta)
-    rho = [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps]
+    chosen = [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps]
     if choice.critic == codes.MONTE_CARLO:
-        buffer = recorded(steps, policy, rho)
-        found = learn_from_episode(choice, weights, ascent, PSI, 1.0, 0.0, 0.0, buffer, len(steps), 1.0, 0.0, 0.0)
+        buffer, after = recorded(steps, policy, chosen), np.array([steps[-1].after])
+        found = learn_from_episode(choice, weights, ascent, SIZES, buffer, len(steps), after, Choice(0), True)
         assert found == (GOOD, len(steps))
         return ascent
     first = steps[0]
     state_value = float(policy[first.state] @ weights.w[first.state])
-    trace = begin(choice, float(weights.w[first.state, first.action]), state_value, float(weights.mean[0]), *rho[0][:2])
-    for k, now in enumerate(steps):
-        over = k + 1 == len(steps)
-        then, ahead = (now, (1.0, 1.0)) if over else (steps[k + 1], rho[k + 1][:2])
-        found, trace = learn_step(
-            choice, weights, ascent, trace, PSI, 1.0, 0.0, 0.0, np.array([now.state]), now.action, policy[now.state],
-            now.reward, over, np.array([now.after]), then.action, policy[now.after], *ahead,
+    trace = begin(choice, float(weights.w[first.state, first.action]), state_value, float(weights.mean[0]), chosen[0])
+    for now, then in zip(steps, [*chosen[1:], None], strict=True):
+        t = Transition(
+            np.array([now.state]), policy[now.state], now.action, now.reward, then is None, np.array([now.after]),
+            policy[now.after], then or Choice(0, 1.0, 1.0, 0.0),
         )  # fmt: skip
+        found, trace = learn_step(choice, weights, ascent, trace, t, SIZES)
         assert found == GOOD
     return ascent
 
 
-def recorded(steps, policy, rho) -> EpisodeBuffer:
+def recorded(steps, policy, chosen) -> EpisodeBuffer:
     buffer = EpisodeBuffer.make(len(steps), 1, policy.shape[1])
     for k, now in enumerate(steps):
-        record(buffer, k, np.array([now.state]), now.action, policy[now.state], now.reward, *rho[k][:2])
+        record(buffer, k, np.array([now.state]), policy[now.state], chosen[k], now.reward)
     return buffer
 
 
@@ -215,11 +214,12 @@ def test_td_errors_vanish_on_average_at_the_fixed_point(world, critics, critic):
             continue
         for then in range(2):
             chance = mdp.transition[state, action, after] * acting[after, then]
-            rho, *_ = ratios(choice, policy[after], acting[after], then)
-            errors = td_errors(
-                choice, w, z, float(mdp.reward_mean[state, action, after]), bool(mdp.terminal[after]),
-                float(w[state, action]), float(z[state, action]), np.array([after]), then, rho, policy[after],
+            t = Transition(
+                np.array([state]), policy[state], int(action), float(mdp.reward_mean[state, action, after]),
+                bool(mdp.terminal[after]), np.array([after]), policy[after],
+                ratios(choice, policy[after], acting[after], then),
             )  # fmt: skip
+            errors = td_errors(choice, w, z, float(w[state, action]), float(z[state, action]), t)
             mean[:, state, action] += chance * np.array(errors)
             size = max(size, *np.abs(errors))
     assert size > 0.5
@@ -236,13 +236,12 @@ def test_errors_of_whole_returns_vanish_on_average_wherever_episodes_are_cut(wor
     weights, mean = Weights(theta.copy(), w.copy(), z.copy(), np.zeros(1)), np.zeros((2, limit, mdp.n_states, 2))
     cut, size = 0.0, 0.0
     for chance, steps, then in trajectories(mdp, acting, limit):
-        after, rho_after, ahead = steps[-1].after, 1.0, (0.0, 0.0)
-        if not mdp.terminal[after]:
-            rho_after, *_ = ratios(choice, policy[after], acting[after], then)
-            ahead, cut = (float(w[after, then]), float(z[after, then])), cut + chance
-        buffer = recorded(steps, policy, [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps])
-        ascent = np.zeros_like(theta)
-        learn_from_episode(choice, weights, ascent, 0.0, 0.0, 0.0, 0.0, buffer, len(steps), rho_after, *ahead)
+        after, next_choice, over = steps[-1].after, Choice(then, 1.0, 1.0, 0.0), bool(mdp.terminal[steps[-1].after])
+        if not over:
+            next_choice, cut = ratios(choice, policy[after], acting[after], then), cut + chance
+        chosen = [ratios(choice, policy[s.state], acting[s.state], s.action) for s in steps]
+        buffer, ascent, still = recorded(steps, policy, chosen), np.zeros_like(theta), StepSizes(*[0.0] * 5)
+        learn_from_episode(choice, weights, ascent, still, buffer, len(steps), np.array([after]), next_choice, over)
         for k, now in enumerate(steps):
             errors = np.array([buffer.value_error[k], buffer.moment_error[k]])
             mean[:, k, now.state, now.action] += chance * errors

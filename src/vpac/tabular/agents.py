@@ -58,7 +58,6 @@ from vpac.tabular.arrays import History, Rates, Weights, Workspace
 from vpac.tabular.budget import EVERY, WINDOW, BudgetController, no_price_for, with_budget
 from vpac.tabular.environment import Environment, open_environment
 from vpac.tabular.kernel.generator import generator
-from vpac.tabular.monte_carlo import EpisodeBuffer
 from vpac.tabular.options import OffPolicyOptions, Options
 from vpac.typing import FloatArray, IntArray
 
@@ -96,9 +95,9 @@ class Learner:
         start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
         self._rng, self._rollout_rng, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
-        self._work = Workspace.make(self.environment.n_active, self.environment.n_actions)
-        self._buffer = EpisodeBuffer.make(self._buffer_length(), self.environment.n_active, self.environment.n_actions)
-        self._table = self._behaviour_table()
+        self._work = Workspace.make(
+            self.environment.n_active, self.environment.n_actions, self._behaviour_table(), self._buffer_length()
+        )
         self._past: list[tuple[History, FloatArray]] = []
         self._episodes = 0
         budget = as_budget(self.options.budget)
@@ -122,10 +121,10 @@ class Learner:
             )
         return self.environment.limit
 
-    def _behaviour_table(self) -> FloatArray:
+    def _behaviour_table(self) -> FloatArray | None:
         behaviour = getattr(self.options, "behaviour", "target")
         if isinstance(behaviour, str):
-            return np.zeros((1, self.environment.n_actions))
+            return None
         if self.environment.n_active != 1:
             raise UserError("a behaviour table needs Discrete observations")
         return positive_rows(behaviour, (self.environment.n_features, self.environment.n_actions))
@@ -217,32 +216,21 @@ class Learner:
 
     def _learn_block(self, episodes: int) -> None:
         history, rates = History.make(episodes), self._rates(episodes)
-        target = history.returns
-        shared = (rates, self._table, self._rng)
+        world, shared = self.environment.world, (rates, self._rng, self._work, history)
+        target = np.full(0 if self.settings.on_policy else episodes, np.nan)
         with np.errstate(all="ignore"):
-            if self.environment.world is None:
+            if world is None:
                 from vpac.tabular.gymnasium_loop import train_gymnasium
 
-                seeds = [int(s) for s in self._resets.integers(2**31, size=episodes)]
-                found = train_gymnasium(
-                    self.environment, self.settings, self.weights, *shared, self._work, self._buffer, history, seeds
-                )
-            elif self.settings.on_policy:
+                target, seeds = target[:0], [int(s) for s in self._resets.integers(2**31, size=episodes)]
+                found = train_gymnasium(self.environment, self.settings, self.weights, *shared, seeds)
+            else:
                 from vpac.tabular.loop import train
 
                 found = train(
-                    self.environment.world, self.settings, self.weights, self.weights.theta, *shared, self._work, self._buffer,
-                    history,
-                )  # fmt: skip
-            else:
-                from vpac.tabular.loop import train_and_look
-
-                target = np.zeros(episodes)
-                found = train_and_look(
-                    self.environment.world, self.settings, self.weights, *shared, self._rollout_rng, self._work,
-                    self._buffer, history, target,
-                )  # fmt: skip
-        self._check(found, history, target)
+                    world, self.settings, self.weights, self.weights.theta, *shared, self._rollout_rng, target
+                )
+        self._check(found, history, target if len(target) else history.returns)
 
     def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
         code, episode, step = found

@@ -1,4 +1,4 @@
-"""What the compiled loop needs to know, as numbers."""
+"""Numbers and arrays that compiled code works on: settings, weights, rates, buffers. Nothing here needs Numba."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIFORM, TABLE, EPSILON_GREEDY, TARGET = 0, 1, 2, 3
 
 
 class Settings(NamedTuple):
-    """The choices of a learner. RngState are numbers here: the constants of this module."""
+    """The choices of a learner. Words are numbers here: the constants of this module."""
 
     critic: int
     """DIRECT, INDIRECT or MONTE_CARLO."""
@@ -48,22 +48,22 @@ class Settings(NamedTuple):
     clip_actor: bool
     """Whether the actor's ratios are min(1, ρ)."""
     limited: bool = True
-    """Whether `limit` is somebody's choice; otherwise an episode that reaches it is taken for one that never ends."""
+    """Whether the user or the environment set `limit`; otherwise an episode that reaches it counts as endless."""
     volatility: bool = False
     """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
 
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
-"""What a step may find: all is well, the first quantity that is not finite, or that an episode does not end."""
+"""Outcomes of a step: fine, the first quantity that is not finite, or an episode that does not end."""
 LARGEST = 1e150
-"""Estimates and updates beyond this are taken for infinite: what has been learned stays finite, and so do its squares."""
+"""Estimates and updates beyond this count as infinite: what has been learned stays finite, and so do its squares."""
 
 
 class Weights(NamedTuple):
     """What a learner learns."""
 
     theta: FloatArray
-    """Policy parameters, [features, actions]."""
+    """Policy parameters θ, [features, actions]."""
     w: FloatArray
     """Value critic Q̂."""
     z: FloatArray
@@ -83,22 +83,51 @@ class Rates(NamedTuple):
     """Step size of Ĵ."""
 
 
+class EpisodeBuffer(NamedTuple):
+    """A recorded episode, one row for each step: VAAC learns from whole episodes."""
+
+    active: IntArray
+    action: IntArray
+    policy: FloatArray
+    reward: FloatArray
+    rho: FloatArray
+    actor_rho: FloatArray
+    product: FloatArray
+    value_error: FloatArray
+    moment_error: FloatArray
+
+    @classmethod
+    def make(cls, steps: int, n_active: int, n_actions: int) -> EpisodeBuffer:
+        """Room for so many steps."""
+        active, action, policy = np.zeros((steps, n_active), np.int64), np.zeros(steps, np.int64), (steps, n_actions)
+        return cls(active, action, np.zeros(policy), *(np.zeros(steps) for _ in range(6)))
+
+
 class Workspace(NamedTuple):
-    """Scratch arrays of one run."""
+    """Arrays that the loop works in."""
 
     here: IntArray
+    """Active features of S."""
     there: IntArray
+    """Active features of S'."""
     policy: FloatArray
     policy_next: FloatArray
     behaviour: FloatArray
+    """b(·|S)."""
     position: FloatArray
+    """Where the world is: a state's number, or a point."""
+    table: FloatArray
+    """The behaviour policy b[s, a], if it is a table."""
+    buffer: EpisodeBuffer
 
     @classmethod
-    def make(cls, n_active: int, n_actions: int) -> Workspace:
-        """For so many active features and actions."""
+    def make(cls, n_active: int, n_actions: int, table: FloatArray | None = None, recorded_steps: int = 0) -> Workspace:
+        """For so many active features and actions; `recorded_steps` is the longest episode of VAAC."""
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
-        return cls(here, there, policy, policy_next, behaviour, np.zeros(2))
+        table = np.zeros((1, n_actions)) if table is None else table
+        buffer = EpisodeBuffer.make(recorded_steps, n_active, n_actions)
+        return cls(here, there, policy, policy_next, behaviour, np.zeros(2), table, buffer)
 
 
 class History(NamedTuple):
@@ -113,18 +142,15 @@ class History(NamedTuple):
     effective: FloatArray
     """Off-policy, the effective share of its steps, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
     clipped: FloatArray
-    """Clipped mass: the mean over its steps of (ρ_k − 1)⁺, with ρ_k = π(A_k|S_k) / b(A_k|S_k) as the step found it.
+    """Clipped mass: the mean over its steps of (ρ_k − 1)⁺, with ρ_k = π(A_k|S_k) / b(A_k|S_k) before any clipping.
 
-    It is what clipping at 1 takes away from the ratios, or would take: the settings may not clip at all. Given the states, its
-    expectation is the average of Σ_a (π(a|S_k) − b(a|S_k))⁺, the total variation between target and behaviour. 0 on-policy.
+    Given the states, its expectation is the average of Σ_a (π(a|S_k) − b(a|S_k))⁺, the total variation between target and
+    behaviour. 0 on-policy.
     """
 
     def until(self, episode: int) -> History:
         """The episodes before one."""
-        first = slice(episode)
-        return History(
-            self.returns[first], self.lengths[first], self.terminated[first], self.effective[first], self.clipped[first]
-        )
+        return History(*(column[:episode] for column in self))  # type: ignore[arg-type]
 
     @classmethod
     def make(cls, episodes: int) -> History:

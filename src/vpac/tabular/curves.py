@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from vpac.errors import UserError, one_of
 from vpac.oracle.policies import greedy, softmax
 from vpac.tabular.agents import Learner
 from vpac.tabular.arrays import Workspace
+from vpac.tabular.environment import World
 from vpac.tabular.exact import exact_moments
 from vpac.tabular.kernel.generator import generator
-from vpac.tabular.loop import play
+from vpac.tabular.loop import FixedPolicy, play, play_path
 from vpac.typing import FloatArray, IntArray
 
 Policy = Literal["greedy", "softmax"]
@@ -86,21 +87,31 @@ def rollouts(
     learner: Learner, theta: FloatArray, policy: Policy, count: int, limit: int, seed: np.random.SeedSequence
 ) -> FloatArray:
     """Discounted returns of `count` episodes of a policy, in compiled code."""
-    environment = learner.environment
-    if environment.world is None:
-        raise UserError(f"{environment.name} is not compiled: its policies cannot be rolled out here")
     returns = np.zeros(count)
-    work = Workspace.make(environment.n_active, environment.n_actions)
-    coldness = 1.0 / learner.options.temperature
-    play(
-        environment.world,
-        theta,
-        coldness,
-        policy == "greedy",
-        learner.options.gamma,
-        limit,
-        generator(seed),
-        work,
-        returns,
-    )
+    play(*_compiled(learner, theta, policy, limit), generator(seed), _work(learner), returns)
     return returns
+
+
+def paths(learner: Learner, policy: str, count: int, limit: int, seed: np.random.SeedSequence) -> list[Any]:
+    """Where `count` episodes of the learner's greedy or softmax policy went, from start to end.
+
+    Returns:
+        For each episode its states, [steps + 1], or in the continuous puddle world its points, [steps + 1, 2].
+    """
+    compiled, rng, work = _compiled(learner, learner.weights.theta, policy, limit), generator(seed), _work(learner)
+    positions, found = np.zeros((limit + 1, 2)), []
+    for _ in range(count):
+        walked = positions[: play_path(*compiled, rng, work, positions) + 1]
+        found.append(walked[:, 0].copy().view(np.int64) if learner.environment.mdp is not None else walked.copy())
+    return found
+
+
+def _compiled(learner: Learner, theta: FloatArray, policy: str, limit: int) -> tuple[World, FixedPolicy]:
+    if learner.environment.world is None:
+        raise UserError(f"{learner.environment.name} is not compiled: its policies cannot be rolled out here")
+    coldness = 1.0 / learner.options.temperature
+    return learner.environment.world, FixedPolicy(theta, coldness, policy == "greedy", learner.options.gamma, limit)
+
+
+def _work(learner: Learner) -> Workspace:
+    return Workspace.make(learner.environment.n_active, learner.environment.n_actions)

@@ -9,170 +9,111 @@ import numpy as np
 from vpac.envs.answers import checked_step
 from vpac.liveness import advance, watched
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
-from vpac.tabular.behaviour import act, ratios
+from vpac.tabular.behaviour import Choice, choose
 from vpac.tabular.environment import Environment
-from vpac.tabular.kernel.compiled import compiled
+from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import RngState
-from vpac.tabular.kernel.softmax import fill_policy, mean_value, value
-from vpac.tabular.monte_carlo import EpisodeBuffer, learn_from_episode, record
-from vpac.tabular.update import Trace, augment, begin, learn_step, prices
+from vpac.tabular.kernel.softmax import fill_policy
+from vpac.tabular.update import (
+    StepSizes,
+    Trace,
+    Transition,
+    augment,
+    begin_episode,
+    learn_from_episode,
+    learn_step,
+    record,
+    step_sizes,
+)
 from vpac.typing import FloatArray, IntArray
 
 
-@compiled
-def choose(
-    settings: Settings,
-    table: FloatArray,
-    theta: FloatArray,
-    active: IntArray,
-    policy: FloatArray,
-    behaviour: FloatArray,
-    rng: RngState,
-) -> tuple[int, float, float, float]:
-    """Fill the policy of a state and draw an action; also its ratios and what clipping takes away from them."""
-    fill_policy(theta, active, 1.0 / settings.temperature, policy)
-    action = act(settings, table, theta, active, policy, behaviour, rng)
-    rho, actor_rho, excess = ratios(settings, policy, behaviour, action)
-    return action, rho, actor_rho, excess
+@inlined
+def _choose(
+    settings: Settings, weights: Weights, work: Workspace, state: IntArray, policy: FloatArray, rng: RngState
+) -> Choice:
+    fill_policy(weights.theta, state, 1.0 / settings.temperature, policy)
+    return choose(settings, work.table, weights.theta, state, policy, work.behaviour, rng)
 
 
 @compiled
 def _begin(
-    settings: Settings, weights: Weights, work: Workspace, action: int, rho: float, actor_rho: float, alpha_mean: float
-) -> Trace:
-    state_value = mean_value(weights.w, work.here, work.policy)
-    if not settings.volatility:
-        weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
-    return begin(settings, value(weights.w, work.here, action), state_value, weights.mean[0], rho, actor_rho)
+    settings: Settings, weights: Weights, work: Workspace, rates: Rates, episode: int, rng: RngState
+) -> tuple[StepSizes, Choice, Trace]:
+    """Algorithm 1, lines 6–7."""
+    choice = _choose(settings, weights, work, work.here, work.policy, rng)
+    trace = begin_episode(settings, weights, work.here, work.policy, choice, rates.alpha_mean[episode])
+    return step_sizes(settings, rates, episode, len(work.here)), choice, trace
 
 
 @compiled
 def _learn(
-    settings: Settings,
-    weights: Weights,
-    work: Workspace,
-    trace: Trace,
-    rates: FloatArray,
-    action: int,
-    reward: float,
-    terminated: bool,
-    next_action: int,
-    rho_next: float,
-    actor_rho_next: float,
-) -> tuple[int, Trace]:
-    """One step; then what was there becomes what is here."""
-    psi, step_price = prices(settings, rates[0])
-    found, trace = learn_step(
-        settings, weights, weights.theta, trace, psi, rates[1], rates[2], rates[3], work.here, action,
-        work.policy, augment(reward, step_price, weights.mean[0]), terminated, work.there, next_action,
-        work.policy_next, rho_next, actor_rho_next,
-    )  # fmt: skip
-    _turn(settings, weights, work)
-    return found, trace
-
-
-@compiled
-def _record(
-    settings: Settings,
-    weights: Weights,
-    work: Workspace,
-    buffer: EpisodeBuffer,
-    step: int,
-    action: int,
-    reward: float,
-    rho: float,
-    actor_rho: float,
-) -> int:
-    found = record(buffer, step, work.here, action, work.policy, reward, rho, actor_rho)
-    _turn(settings, weights, work)
-    return found
-
-
-@compiled
-def _turn(settings: Settings, weights: Weights, work: Workspace) -> None:
+    settings: Settings, weights: Weights, work: Workspace, trace: Trace, sizes: StepSizes, choice: Choice, step: int,
+    reward: float, terminated: bool, rng: RngState,
+) -> tuple[int, Trace, Choice]:  # fmt: skip
+    """A' ~ b(·|S'); learn from the step or record it; S ← S' (Algorithm 1, lines 9–17)."""
+    next_choice = Choice(choice.action, 1.0, 1.0, 0.0)
+    if not terminated:
+        next_choice = _choose(settings, weights, work, work.there, work.policy_next, rng)
+    if settings.critic == MONTE_CARLO:
+        found = record(work.buffer, step, work.here, work.policy, choice, reward)
+    else:
+        paid = augment(reward, sizes.reward_psi, weights.mean[0])
+        transition = Transition(
+            work.here, work.policy, choice.action, paid, terminated, work.there, work.policy_next, next_choice
+        )
+        found, trace = learn_step(settings, weights, weights.theta, trace, transition, sizes)
     for index in range(len(work.here)):
         work.here[index] = work.there[index]
     fill_policy(weights.theta, work.here, 1.0 / settings.temperature, work.policy)
+    return found, trace, next_choice
 
 
 @compiled
-def _close(
-    settings: Settings,
-    weights: Weights,
-    work: Workspace,
-    buffer: EpisodeBuffer,
-    rates: FloatArray,
-    steps: int,
-    action: int,
-    rho: float,
-    terminated: bool,
-) -> tuple[int, int]:
-    ahead = 0.0 if terminated else value(weights.w, work.here, action)
-    ahead_square = 0.0 if terminated else value(weights.z, work.here, action)
+def _learn_episode(
+    settings: Settings, weights: Weights, work: Workspace, sizes: StepSizes, steps: int, choice: Choice, terminated: bool
+) -> tuple[int, int]:  # fmt: skip
     return learn_from_episode(
-        settings, weights, weights.theta, rates[0], rates[1], rates[2], rates[3], buffer, steps, rho, ahead,
-        ahead_square,
-    )  # fmt: skip
+        settings, weights, weights.theta, sizes, work.buffer, steps, work.here, choice, terminated
+    )
 
 
 @watched()
 def train_gymnasium(
-    environment: Environment,
-    settings: Settings,
-    weights: Weights,
-    rates: Rates,
-    table: FloatArray,
-    rng: RngState,
-    work: Workspace,
-    buffer: EpisodeBuffer,
-    history: History,
-    seeds: list[int],
-) -> tuple[int, int, int]:
-    """`actor_critic.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
+    environment: Environment, settings: Settings, weights: Weights, rates: Rates, rng: RngState, work: Workspace,
+    history: History, seeds: list[int],
+) -> tuple[int, int, int]:  # fmt: skip
+    """`loop.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
     env: Any = environment.env
     for episode, seed in enumerate(seeds):
-        now = np.array([x[episode] for x in rates])
-        now[1:4] /= environment.n_active
         work.here[:] = environment.features(env.reset(seed=seed)[0])
-        action, rho, actor_rho, excess = choose(
-            settings, table, weights.theta, work.here, work.policy, work.behaviour, rng
-        )
-        trace = _begin(settings, weights, work, action, rho, actor_rho, now[4])
+        sizes, choice, trace = _begin(settings, weights, work, rates, episode, rng)
         total, discount, steps, terminated, truncated, cut = 0.0, 1.0, 0, False, False, False
         products, excesses = [], []
         while not (terminated or cut):
             observation, paid, terminated, truncated, _ = checked_step(
-                env, action + environment.first_action, environment.name
+                env, choice.action + environment.first_action, environment.name
             )
-            reward, steps = float(paid), steps + 1
+            reward, terminated, steps = float(paid), bool(terminated), steps + 1
             advance()
             cut = bool(truncated) or steps >= settings.limit
-            next_action, rho_next, actor_rho_next, excess_next = action, 1.0, 1.0, 0.0
             if not terminated:
                 work.there[:] = environment.features(observation)
-                next_action, rho_next, actor_rho_next, excess_next = choose(
-                    settings, table, weights.theta, work.there, work.policy_next, work.behaviour, rng
-                )
-            if settings.critic == MONTE_CARLO:
-                found = _record(settings, weights, work, buffer, steps - 1, action, reward, rho, actor_rho)
-            else:
-                found, trace = _learn(
-                    settings, weights, work, trace, now, action, reward, bool(terminated), next_action, rho_next,
-                    actor_rho_next,
-                )  # fmt: skip
+            products.append(choice.actor_rho)
+            excesses.append(choice.excess)
+            found, trace, choice = _learn(
+                settings, weights, work, trace, sizes, choice, steps - 1, reward, terminated, rng
+            )
             if found != GOOD:
                 return found, episode, steps - 1
-            products.append(actor_rho)
-            excesses.append(excess)
             total += discount * reward
             discount *= settings.gamma
-            action, rho, actor_rho, excess = next_action, rho_next, actor_rho_next, excess_next
         if settings.critic == MONTE_CARLO:
-            found, at = _close(settings, weights, work, buffer, now, steps, action, rho, bool(terminated))
+            found, at = _learn_episode(settings, weights, work, sizes, steps, choice, terminated)
             if found != GOOD:
                 return found, episode, at
         if settings.volatility:
-            weights.mean[0] += now[4] * ((1.0 - settings.gamma) * total - weights.mean[0])
+            weights.mean[0] += rates.alpha_mean[episode] * ((1.0 - settings.gamma) * total - weights.mean[0])
         weight = np.cumprod(products)
         history.returns[episode], history.lengths[episode] = total, steps
         history.terminated[episode], history.clipped[episode] = terminated, np.mean(excesses)

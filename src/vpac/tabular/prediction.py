@@ -36,12 +36,12 @@ from vpac.oracle.state_critics import stationary_distribution
 from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import EXPECTED, Settings
-from vpac.tabular.behaviour import ratios
+from vpac.tabular.behaviour import Choice, ratios
 from vpac.tabular.environment import World, compile_mdp, move, observe, reset
 from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import RngState, generator, pick
 from vpac.tabular.options import OffPolicyOptions
-from vpac.tabular.update import td_errors
+from vpac.tabular.update import Transition, td_errors
 from vpac.typing import FloatArray, IntArray
 
 
@@ -107,22 +107,17 @@ def walk_on(
             _fade(estimates.trace, lambda_w, 0.0)
             _fade(estimates.trace_bar, lambda_z, 0.0)
         state = here[0]
-        rho, _, _ = ratios(direct, policy[state], behaviour[state], action)
+        rho = ratios(direct, policy[state], behaviour[state], action).rho
         reward, terminated = move(world, position, action, rng)
         observe(world, position, there)
-        next_policy, next_action, rho_next = policy[there[0]], action, 1.0
+        next_policy, next_choice = policy[there[0]], Choice(action, 1.0, 1.0, 0.0)
         if not terminated:
-            next_action = pick(behaviour[there[0]], rng)
-            rho_next, _, _ = ratios(direct, next_policy, behaviour[there[0]], next_action)
+            next_behaviour = behaviour[there[0]]
+            next_choice = ratios(direct, next_policy, next_behaviour, pick(next_behaviour, rng))
+        t = Transition(here, policy[state], action, reward, terminated, there, next_policy, next_choice)
         before = q[state, action]
-        delta, delta_direct = td_errors(
-            direct, q, sigma, reward, terminated, before, sigma[state, action], there, next_action, rho_next,
-            next_policy,
-        )  # fmt: skip
-        _, delta_indirect = td_errors(
-            indirect, q, moment, reward, terminated, before, moment[state, action], there, next_action, rho_next,
-            next_policy,
-        )  # fmt: skip
+        delta, delta_direct = td_errors(direct, q, sigma, before, sigma[state, action], t)
+        _, delta_indirect = td_errors(indirect, q, moment, before, moment[state, action], t)
         expected = direct.ratios == EXPECTED
         kept, kept_bar = (min(1.0, rho), min(1.0, rho)) if expected else (rho, rho * rho)
         _fade(estimates.trace, lambda_w, direct.gamma * kept)
@@ -135,7 +130,7 @@ def walk_on(
         age += 1
         if terminated or age == direct.limit:
             age = 0
-        here[0], action = there[0], next_action
+        here[0], action = there[0], next_choice.action
     walk.clock[0], walk.clock[1] = action, age
 
 

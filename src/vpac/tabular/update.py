@@ -1,7 +1,20 @@
-"""What an episode remembers from step to step: a handful of numbers, whatever the algorithm.
+"""The paper's algorithms, from top to bottom: AC, and what VPAC, off-policy VPAC, VAAC_TD and VAAC add to it.
 
-q, v: Q̂(S_k,A_k) and Σ_a π Q̂(S_k,a), or zero without a baseline. s, s_mean: the same for the critic of the spread, which is
-σ̂ (VPAC) or M̂ (VAAC). `tests/tabular/test_actor.py` shows that their means are the oracle's gradients.
+`learn_step` is one turn of the loop of Algorithms 1 (VPAC) and 3 (VAAC_TD) and of Appendix D (off-policy VPAC);
+`learn_from_episode` is Algorithm 2 (VAAC). `loop.py` calls them. Comments give the lines: "line 10 | D 13 | 3: 12" is line 10
+of Algorithm 1, line 13 of Appendix D and line 12 of Algorithm 3. A "+" marks what is added to AC; with ψ = 0 each is AC.
+
+q, v are Q̂(S,A) and V̂(S) = Σ_a π(a|S) Q̂(S,a), the latter zero without a baseline. s, s_mean are the same for the critic of the
+spread: σ̂ (VPAC) or M̂ (VAAC). γ̄ = γ². The paper calls VAAC's price μ; here it is ψ.
+
+The corrected forms are gradients, the published ones are not (docs/corrections.md). Slips of the paper, resolved in favour of
+its derivations:
+
+- Algorithm 2 sums the rewards to come into Ḡ; the derivation needs those collected, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
+- Algorithm 2 exchanges α_w and α_z: α_w is the value critic's here.
+- Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A').
+- V(S_0) is the value of this episode's start, not one number for all starts.
+- VAAC's episodes have no limit in the paper; here they have that of the others. A cut episode is bootstrapped like any other.
 """
 
 from __future__ import annotations
@@ -24,16 +37,52 @@ from vpac.tabular.arrays import (
     LARGEST,
     PUBLISHED,
     STATE,
+    EpisodeBuffer,
+    Rates,
     Settings,
     Weights,
 )
-from vpac.tabular.kernel.compiled import inlined
+from vpac.tabular.behaviour import Choice
+from vpac.tabular.kernel.compiled import inlined, shared
 from vpac.tabular.kernel.softmax import add_score, mean_value, value
 from vpac.typing import FloatArray, IntArray
 
 
+class Transition(NamedTuple):
+    """One step: S, A, R, S', A'. States are their active features."""
+
+    state: IntArray
+    """S."""
+    policy: FloatArray
+    """π(·|S)."""
+    action: int
+    """A."""
+    reward: float
+    """R."""
+    terminated: bool
+    """Whether S' is terminal: then nothing is bootstrapped."""
+    next_state: IntArray
+    """S'."""
+    next_policy: FloatArray
+    """π(·|S')."""
+    next_choice: Choice
+    """A' and its ratios ρ(S',A')."""
+
+
+class StepSizes(NamedTuple):
+    """The price of variance and the step sizes of an episode, the latter divided by the number of active features."""
+
+    psi: float
+    """ψ, the price of the return's variance."""
+    reward_psi: float
+    """MVPI's price of the variance of a step's reward; one of the two is zero."""
+    alpha_theta: float
+    alpha_w: float
+    alpha_z: float
+
+
 class Trace(NamedTuple):
-    """The numbers at step k. A new one is made for each step: compiled code keeps them in registers."""
+    """What an episode carries from step to step. A new one is made at each: compiled code keeps it in registers."""
 
     i_q: float
     """I_Q = γ^k."""
@@ -50,9 +99,9 @@ class Trace(NamedTuple):
     value_0: float
     """V̂(S_0)."""
     rho: float
-    """ρ_{0:k}, the actor's product of ratios."""
+    """ρ_{0:k}, the actor's product of ratios (ρ_Q in Appendix D)."""
     t_bar: float
-    """T̄_k = γ² ρ_k² T̄_{k−1}, T̄_0 = ρ_0."""
+    """T̄_k = γ² ρ_k² T̄_{k−1}, T̄_0 = ρ_0 (I_σ ρ_σ in Appendix D)."""
     x: float
     """X_k = γ ρ_k (X_{k−1} + T̄_{k−1} δ_{k−1})."""
     first: bool
@@ -60,10 +109,42 @@ class Trace(NamedTuple):
 
 
 @inlined
-def begin(
-    settings: Settings, action_value: float, state_value: float, mean: float, rho: float, actor_rho: float
+def step_sizes(settings: Settings, rates: Rates, episode: int, n_active: int) -> StepSizes:
+    """The step sizes of an episode."""
+    psi, reward_psi = prices(settings, rates.psi[episode])
+    alpha_theta, alpha_w = rates.alpha_theta[episode] / n_active, rates.alpha_w[episode] / n_active
+    return StepSizes(psi, reward_psi, alpha_theta, alpha_w, rates.alpha_z[episode] / n_active)
+
+
+@inlined
+def prices(settings: Settings, psi: float) -> tuple[float, float]:
+    """ψ as (price of the return's variance, price of the reward's variance): one of the two is zero."""
+    if settings.volatility:
+        return 0.0, psi
+    return psi, 0.0
+
+
+augment = inlined(augmented)
+"""MVPI's reward, R − ψ R² + 2 ψ R y, from which AC learns."""
+
+
+# Algorithm 1, lines 7 and 10–16; Appendix D, lines 7–10 and 13–23; Algorithm 3, lines 7–9 and 12–19
+
+
+@inlined
+def begin_episode(
+    settings: Settings, weights: Weights, state: IntArray, policy: FloatArray, choice: Choice, alpha_mean: float
 ) -> Trace:
-    """k = 0: S_0 and A_0 are known, nothing has happened."""
+    """Ĵ ← Ĵ + α (V̂(S_0) − Ĵ), and the trace of the first step. MVPI uses the place of Ĵ for its y."""
+    state_value = mean_value(weights.w, state, policy)
+    if not settings.volatility:
+        weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
+    return begin(settings, value(weights.w, state, choice.action), state_value, weights.mean[0], choice)
+
+
+@inlined
+def begin(settings: Settings, action_value: float, state_value: float, mean: float, choice: Choice) -> Trace:
+    """k = 0: I_Q ← 1, + I_σ ← 1, ρ_Q, ρ_σ ← ρ(S,A) (line 7 | D 7–10 | 3: 7–9, 16), and the reference c of the penalty."""
     if settings.variance_of == ACTION:
         reference = action_value
     elif settings.variance_of == STATE:
@@ -71,63 +152,64 @@ def begin(
     else:
         reference = mean
     offset = state_value - reference if settings.baseline else -reference
-    return Trace(1.0, 1.0, 0.0, 0.0, 0.0, offset, state_value, actor_rho, rho, 0.0, True)
+    return Trace(1.0, 1.0, 0.0, 0.0, 0.0, offset, state_value, choice.actor_rho, choice.rho, 0.0, True)
 
 
 @inlined
-def advance(
-    settings: Settings,
-    trace: Trace,
-    reward: float,
-    delta: float,
-    delta_v: float,
-    rho_next: float,
-    actor_rho_next: float,
-) -> Trace:
-    """From step k to step k + 1."""
-    gamma, rho, t_bar, x = settings.gamma, trace.rho, trace.t_bar, trace.x
-    collected = trace.collected + trace.i_q * reward
-    collected_bar = trace.collected_bar + trace.i_sigma * rho * reward
-    luck = trace.luck + trace.i_q * delta_v
-    if not settings.on_policy:
-        x = gamma * rho_next * (x + t_bar * delta)
-        t_bar *= gamma * gamma * rho_next * rho_next
-        rho *= actor_rho_next
-    i_q, i_sigma = trace.i_q * gamma, trace.i_sigma * (gamma * gamma)
-    return Trace(i_q, i_sigma, collected, collected_bar, luck, trace.offset, trace.value_0, rho, t_bar, x, False)
+def learn_step(
+    settings: Settings, weights: Weights, ascent: FloatArray, trace: Trace, t: Transition, sizes: StepSizes
+) -> tuple[int, Trace]:
+    """One step of the critics, the actor and the trace.
+
+    Returns GOOD, or what is not finite and was not learned, and the trace of the next step. `ascent` is where the actor's
+    update goes: θ, or another array to look at the updates of a policy held fixed.
+    """
+    w, z, alpha_w, alpha_z, n_active = weights.w, weights.z, sizes.alpha_w, sizes.alpha_z, len(t.state)
+    q, s = value(w, t.state, t.action), value(z, t.state, t.action)
+    delta, delta_bar = td_errors(settings, w, z, q, s, t)  # line 10, + line 11 | D 13, 14 | 3: 12, 13
+    q_after, s_after = q + n_active * alpha_w * delta, s + n_active * alpha_z * delta_bar
+    good = abs(q_after) + abs(s_after) < LARGEST
+    if n_active > 1:  # a sum may hide large parts that cancel
+        good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST
+    if not good:
+        if not math.isfinite(t.reward):
+            return BAD_REWARD, trace
+        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST else BAD_VALUE), trace
+    delta_v = 0.0
+    if settings.baseline and settings.form != PUBLISHED:  # δ^V ← R + γ V̂(S') − V̂(S), of the corrected form
+        ahead = 0.0 if t.terminated else settings.gamma * mean_value(w, t.next_state, t.next_policy)
+        delta_v = t.reward + ahead - mean_value(w, t.state, t.policy)
+    for index in range(n_active):
+        feature, column = np.uint64(t.state[index]), np.uint64(t.action)
+        w[feature, column] += alpha_w * delta  # line 12 | D 15 | 3: 14
+        z[feature, column] += alpha_z * delta_bar  # + line 13 | D 16 | 3: 15
+    found = move_actor(settings, weights, ascent, trace, sizes, t.state, t.policy, t.action, q_after, s_after)
+    return found, advance(settings, trace, t.reward, delta, delta_v, t.next_choice)  # line 16 | D 19–23 | 3: 18, 19
 
 
 @inlined
 def td_errors(
-    settings: Settings,
-    w: FloatArray,
-    z: FloatArray,
-    reward: float,
-    terminated: bool,
-    q: float,
-    s: float,
-    there: IntArray,
-    next_action: int,
-    rho_next: float,
-    policy_next: FloatArray,
+    settings: Settings, w: FloatArray, z: FloatArray, q: float, s: float, t: Transition
 ) -> tuple[float, float]:
-    """δ and δ̄ of a transition; nothing is bootstrapped after a termination."""
-    if terminated:
-        return sampled_errors(settings, reward, q, s, 0.0, 0.0, 1.0)
+    """δ and δ̄ of a transition, with Q̂ = q and the spread's estimate s at S, A."""
+    if t.terminated:
+        return sampled_errors(settings, t.reward, q, s, 0.0, 0.0, 1.0)
     if settings.on_policy or settings.ratios != EXPECTED:
-        q_next, s_next = value(w, there, next_action), value(z, there, next_action)
-        return sampled_errors(settings, reward, q, s, q_next, s_next, rho_next)
-    return expected_errors(settings, w, z, reward, q, s, there, policy_next)
+        next_action = t.next_choice.action
+        q_next, s_next = value(w, t.next_state, next_action), value(z, t.next_state, next_action)
+        return sampled_errors(settings, t.reward, q, s, q_next, s_next, t.next_choice.rho)
+    return expected_errors(settings, w, z, q, s, t)
 
 
 @inlined
 def sampled_errors(
     settings: Settings, reward: float, q: float, s: float, q_next: float, s_next: float, rho: float
 ) -> tuple[float, float]:
-    """δ = R + γ ρ' Q' − Q, and
+    """The errors of a sampled next action:
 
-    direct    δ̄ = δ² + γ² ρ'² σ' − σ                        (Algorithm 1, line 11; Appendix D, line 14)
-    indirect  δ̄ = R² + 2 γ R ρ' Q' + γ² ρ'² M' − M          (Algorithm 3, line 13, its slip of the pen mended)
+    AC         δ = R + γ ρ' Q' − Q                           line 10 | D 13 | 3: 12
+    + VPAC     δ̄ = δ² + γ² ρ'² σ' − σ                        line 11 | D 14
+    + VAAC_TD  δ̄ = R² + 2 γ R ρ' Q' + γ² ρ'² M' − M          3: 13, corrected
     """
     ahead = settings.gamma * rho
     delta = reward + ahead * q_next - q
@@ -138,49 +220,60 @@ def sampled_errors(
 
 @inlined
 def expected_errors(
-    settings: Settings,
-    w: FloatArray,
-    z: FloatArray,
-    reward: float,
-    q: float,
-    s: float,
-    there: IntArray,
-    policy_next: FloatArray,
+    settings: Settings, w: FloatArray, z: FloatArray, q: float, s: float, t: Transition
 ) -> tuple[float, float]:
     """The same averaged over the target policy's next action: no ratio is needed, whatever the behaviour policy."""
     delta = delta_bar = 0.0
-    for action in range(len(policy_next)):
-        q_next, s_next = value(w, there, action), value(z, there, action)
-        one, one_bar = sampled_errors(settings, reward, q, s, q_next, s_next, 1.0)
-        delta += policy_next[action] * one
-        delta_bar += policy_next[action] * one_bar
+    for action in range(len(t.next_policy)):
+        q_next, s_next = value(w, t.next_state, action), value(z, t.next_state, action)
+        one, one_bar = sampled_errors(settings, t.reward, q, s, q_next, s_next, 1.0)
+        delta += t.next_policy[action] * one
+        delta_bar += t.next_policy[action] * one_bar
     return delta, delta_bar
 
 
 @inlined
-def actor_weight(settings: Settings, trace: Trace, psi: float, q: float, v: float, s: float, s_mean: float) -> float:
-    """The weight of step k."""
-    own_critics = settings.on_policy or settings.ratios == EXPECTED
-    if settings.form == PUBLISHED:
-        if settings.critic != DIRECT:
-            return _vaac_published(settings, trace, psi, q - v, s - s_mean)
-        if settings.on_policy:
-            return _vpac_published(trace, psi, q - v, s - s_mean)
-        return _off_policy_vpac_published(trace, psi, q - v, s)
-    sigma = s if settings.critic == DIRECT else s - q * q
-    if own_critics:
-        return _corrected(settings, trace, psi, q - v, sigma)
-    return _off_policy_vpac_published(trace, psi, q - v, sigma) - psi * 2.0 * trace.x * q
+def move_actor(
+    settings: Settings, weights: Weights, ascent: FloatArray, trace: Trace, sizes: StepSizes, state: IntArray,
+    policy: FloatArray, action: int, q: float, s: float,
+) -> int:  # fmt: skip
+    """θ ← θ + α_θ ∇log π(A|S) · weight, with the critics as they are after the step (line 14 | D 17 | 2: 19 | 3: 17)."""
+    v = s_mean = 0.0
+    if settings.baseline:
+        v = mean_value(weights.w, state, policy)
+        if settings.form == PUBLISHED:
+            s_mean = mean_value(weights.z, state, policy)
+    weight = actor_weight(settings, trace, sizes.psi, q, v, s, s_mean)
+    amount = sizes.alpha_theta * settings.score * weight
+    if not abs(amount) < LARGEST:
+        return BAD_ACTOR
+    add_score(ascent, state, policy, action, amount)
+    return GOOD
 
 
 @inlined
-def _vpac_published(trace: Trace, psi: float, q: float, sigma: float) -> float:
-    """Algorithm 1, line 15: I_Q Q̂ − ψ I_σ σ̂."""
+def actor_weight(settings: Settings, trace: Trace, psi: float, q: float, v: float, s: float, s_mean: float) -> float:
+    """The weight of step k: AC's, I_Q Q̂, less ψ times the penalty of the algorithm and its form."""
+    if settings.form == PUBLISHED:
+        if settings.critic != DIRECT:
+            return vaac_published(settings, trace, psi, q - v, s - s_mean)
+        if settings.on_policy:
+            return vpac_published(trace, psi, q - v, s - s_mean)
+        return off_policy_vpac_published(trace, psi, q - v, s)
+    sigma = s if settings.critic == DIRECT else s - q * q
+    if settings.on_policy or settings.ratios == EXPECTED:
+        return corrected(settings, trace, psi, q - v, sigma)
+    return off_policy_vpac_published(trace, psi, q - v, sigma) - psi * 2.0 * trace.x * q
+
+
+@inlined
+def vpac_published(trace: Trace, psi: float, q: float, sigma: float) -> float:
+    """AC: I_Q Q̂; + VPAC: − ψ I_σ σ̂ (line 15)."""
     return trace.i_q * q - psi * trace.i_sigma * sigma
 
 
 @inlined
-def _corrected(settings: Settings, trace: Trace, psi: float, a: float, sigma: float) -> float:
+def corrected(settings: Settings, trace: Trace, psi: float, a: float, sigma: float) -> float:
     """ρ_{0:k} (I_Q A − ψ [I_σ (σ̂ + A²) + 2 I_Q (D_k + V̂(S_0) − c) A]); without a baseline Q for A and G_{0:k} − c.
 
     For the paper's own objective, the variance given the first action, the penalty at k = 0 is σ̂ alone.
@@ -194,101 +287,125 @@ def _corrected(settings: Settings, trace: Trace, psi: float, a: float, sigma: fl
 
 
 @inlined
-def _vaac_published(settings: Settings, trace: Trace, psi: float, q: float, m: float) -> float:
-    """Algorithms 2 and 3: ρ_{0:k} (γ^k Q̂ − μ {γ^{2k} M̂ + 2 γ^{k+1} Ḡ_k Q̂ − 2 γ^k V̂(S_0) Q̂})."""
+def off_policy_vpac_published(trace: Trace, psi: float, q: float, sigma: float) -> float:
+    """Off-policy AC: I_Q ρ_Q Q̂; + VPAC: − ψ̄ I_σ ρ_σ σ̂ (D 17), with ψ̄ = 2ψ from the second step on (D 9, 19).
+
+    The gradient has 2 X_k Q̂ more in the penalty.
+    """
+    price = psi if trace.first else 2.0 * psi
+    return trace.i_q * trace.rho * q - price * trace.t_bar * sigma
+
+
+@inlined
+def vaac_published(settings: Settings, trace: Trace, psi: float, q: float, m: float) -> float:
+    """AC: ρ_{0:k} I_Q Q̂; + VAAC: − ρ_{0:k} μ {I_M M̂ + 2 γ I_Q Ḡ_k Q̂ − 2 I_Q V̂(S_0) Q̂} (2: 19 | 3: 17)."""
     collected = 2.0 * trace.i_q * (settings.gamma * trace.collected_bar - trace.value_0)
     return trace.rho * (trace.i_q * q - psi * (trace.i_sigma * m + collected * q))
 
 
 @inlined
-def _off_policy_vpac_published(trace: Trace, psi: float, q: float, sigma: float) -> float:
-    """Appendix D, line 17: I_Q ρ_Q Q̂ − ψ̄ I_σ ρ_σ σ̂, with ψ̄ = 2ψ from the second step on."""
-    price = psi if trace.first else 2.0 * psi
-    return trace.i_q * trace.rho * q - price * trace.t_bar * sigma
+def advance(
+    settings: Settings, trace: Trace, reward: float, delta: float, delta_v: float, next_choice: Choice
+) -> Trace:
+    """From step k to step k + 1: I_Q ← γ I_Q, + I_σ ← γ̄ I_σ, the ratios' products and the sums of the corrected form."""
+    gamma, rho, t_bar, x = settings.gamma, trace.rho, trace.t_bar, trace.x
+    collected = trace.collected + trace.i_q * reward
+    collected_bar = trace.collected_bar + trace.i_sigma * rho * reward  # + 3: 19
+    luck = trace.luck + trace.i_q * delta_v
+    if not settings.on_policy:
+        rho_next = next_choice.rho
+        x = gamma * rho_next * (x + t_bar * delta)
+        t_bar *= gamma * gamma * rho_next * rho_next  # + D 21, 23
+        rho *= next_choice.actor_rho  # D 22
+    i_q, i_sigma = trace.i_q * gamma, trace.i_sigma * (gamma * gamma)  # line 16 | D 20, 21 | 3: 18
+    return Trace(i_q, i_sigma, collected, collected_bar, luck, trace.offset, trace.value_0, rho, t_bar, x, False)
 
 
-augment = inlined(augmented)
-
-
-@inlined
-def prices(settings: Settings, psi: float) -> tuple[float, float]:
-    """ψ as (price of the return's variance, price of the reward's variance): one of the two is zero."""
-    if settings.volatility:
-        return 0.0, psi
-    return psi, 0.0
-
-
-@inlined
-def learn_step(
-    settings: Settings,
-    weights: Weights,
-    ascent: FloatArray,
-    trace: Trace,
-    psi: float,
-    alpha_theta: float,
-    alpha_w: float,
-    alpha_z: float,
-    here: IntArray,
-    action: int,
-    policy: FloatArray,
-    reward: float,
-    terminated: bool,
-    there: IntArray,
-    next_action: int,
-    policy_next: FloatArray,
-    rho_next: float,
-    actor_rho_next: float,
-) -> tuple[int, Trace]:
-    """Critics, actor, trace. Returns what it found, and the next trace; a number that is not finite is not learned."""
-    w, z = weights.w, weights.z
-    q, s = value(w, here, action), value(z, here, action)
-    delta, delta_bar = td_errors(settings, w, z, reward, terminated, q, s, there, next_action, rho_next, policy_next)
-    q_after, s_after = (
-        q + len(here) * alpha_w * delta,
-        s + len(here) * alpha_z * delta_bar,
-    )  # what they are about to become
-    good = abs(q_after) + abs(s_after) < LARGEST
-    if len(here) > 1:  # a sum may hide large parts that cancel
-        good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST
-    if not good:
-        if not math.isfinite(reward):
-            return BAD_REWARD, trace
-        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST else BAD_VALUE), trace
-    delta_v = 0.0
-    if settings.baseline and settings.form != PUBLISHED:
-        ahead = 0.0 if terminated else settings.gamma * mean_value(w, there, policy_next)
-        delta_v = reward + ahead - mean_value(w, here, policy)
-    for index in range(len(here)):
-        feature, column = np.uint64(here[index]), np.uint64(action)
-        w[feature, column] += alpha_w * delta
-        z[feature, column] += alpha_z * delta_bar
-    found = move_actor(settings, weights, ascent, trace, psi, alpha_theta, here, action, policy, q_after, s_after)
-    return found, advance(settings, trace, reward, delta, delta_v, rho_next, actor_rho_next)
+# Algorithm 2, lines 7–19
 
 
 @inlined
-def move_actor(
-    settings: Settings,
-    weights: Weights,
-    ascent: FloatArray,
-    trace: Trace,
-    psi: float,
-    alpha_theta: float,
-    here: IntArray,
-    action: int,
-    policy: FloatArray,
-    q: float,
-    s: float,
-) -> int:
-    """θ ← θ + α_θ ∇log π(A|S) · weight, with Q̂(S,A) and the spread's estimate as they are now."""
-    v = s_mean = 0.0
-    if settings.baseline:
-        v = mean_value(weights.w, here, policy)
-        if settings.form == PUBLISHED:
-            s_mean = mean_value(weights.z, here, policy)
-    weight = actor_weight(settings, trace, psi, q, v, s, s_mean)
-    amount = alpha_theta * settings.score * weight
-    if not abs(amount) < LARGEST:
-        return BAD_ACTOR
-    add_score(ascent, here, policy, action, amount)
-    return GOOD
+def record(buffer: EpisodeBuffer, step: int, state: IntArray, policy: FloatArray, choice: Choice, reward: float) -> int:
+    """Store a step of the episode that is generated (line 7)."""
+    for index in range(len(state)):
+        buffer.active[step, index] = state[index]
+    for index in range(len(policy)):
+        buffer.policy[step, index] = policy[index]
+    buffer.action[step], buffer.reward[step] = choice.action, reward
+    buffer.rho[step], buffer.actor_rho[step] = choice.rho, choice.actor_rho
+    return GOOD if math.isfinite(reward) else BAD_REWARD
+
+
+@shared
+def learn_from_episode(
+    settings: Settings, weights: Weights, ascent: FloatArray, sizes: StepSizes, buffer: EpisodeBuffer, steps: int,
+    after: IntArray, choice: Choice, terminated: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """The critics from whole returns, then the actor, over the whole episode.
+
+        G_t = R_{t+1} + γ G_{t+1},     Q̂ ← Q̂ + α_w (G_t − Q̂_i),     M̂ ← M̂ + α_z (G_t² − M̂_i)
+
+    Q̂_i and M̂_i are the critics as they were when the episode began. A cut episode goes on with their estimates of the state
+    `after` it. Off-policy G_t = R_{t+1} + γ ρ_{t+1} G_{t+1} in the corrected form; in the published one every reward carries
+    the ratios from the episode's start on, Σ_j γ^{j−t} ρ_{0:j} R_{j+1}.
+
+    Returns GOOD, or what is not finite and was not learned, and the step where that was found.
+    """
+    from_start = settings.form == PUBLISHED and not settings.on_policy
+    product = 1.0
+    for step in range(steps):
+        product *= buffer.rho[step]
+        buffer.product[step] = product
+    rest = 0.0 if terminated else value(weights.w, after, choice.action)
+    rest_square = 0.0 if terminated else value(weights.z, after, choice.action)
+    rho_next = product * choice.rho if from_start else choice.rho
+    for back in range(steps):
+        step = steps - 1 - back
+        state, action, reward = buffer.active[step], buffer.action[step], buffer.reward[step]
+        discount = settings.gamma * (rho_next if back == 0 or not from_start else 1.0)
+        paid = reward * buffer.product[step] if from_start else reward
+        rest_square = paid * paid + 2.0 * paid * discount * rest + discount * discount * rest_square
+        rest = paid + discount * rest  # line 11
+        buffer.value_error[step] = rest - value(weights.w, state, action)
+        buffer.moment_error[step] = rest_square - value(weights.z, state, action)
+        rho_next = buffer.rho[step]
+        if not abs(sizes.alpha_w * buffer.value_error[step]) + abs(rest) < LARGEST:
+            return BAD_VALUE, step
+        if not abs(sizes.alpha_z * buffer.moment_error[step]) + abs(rest_square) < LARGEST:
+            return BAD_SPREAD, step
+    for step in range(steps):
+        state, action = buffer.active[step], buffer.action[step]
+        for index in range(len(state)):
+            weights.w[state[index], action] += sizes.alpha_w * buffer.value_error[step]  # line 13
+            weights.z[state[index], action] += sizes.alpha_z * buffer.moment_error[step]  # + line 14
+
+    state, policy, first = buffer.active[0], buffer.policy[0], _recorded_choice(buffer, 0)
+    q, v_0 = value(weights.w, state, first.action), mean_value(weights.w, state, policy)  # line 16
+    trace = begin(settings, q, v_0, weights.mean[0], first)
+    for step in range(steps):  # line 19
+        state, action, policy, reward = (
+            buffer.active[step],
+            buffer.action[step],
+            buffer.policy[step],
+            buffer.reward[step],
+        )
+        q, s = value(weights.w, state, action), value(weights.z, state, action)
+        found = move_actor(settings, weights, ascent, trace, sizes, state, policy, action, q, s)
+        if found != GOOD:
+            return found, step
+        if step + 1 < steps:
+            next_state, next_policy, then = (
+                buffer.active[step + 1],
+                buffer.policy[step + 1],
+                _recorded_choice(buffer, step + 1),
+            )
+            v_next = mean_value(weights.w, next_state, next_policy)
+            delta_v = reward + settings.gamma * v_next - mean_value(weights.w, state, policy)
+            delta = reward + settings.gamma * then.rho * value(weights.w, next_state, then.action) - q
+            trace = advance(settings, trace, reward, delta, delta_v, then)
+    return GOOD, steps
+
+
+@inlined
+def _recorded_choice(buffer: EpisodeBuffer, step: int) -> Choice:
+    return Choice(buffer.action[step], buffer.rho[step], buffer.actor_rho[step], 0.0)

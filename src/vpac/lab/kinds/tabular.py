@@ -26,7 +26,7 @@ from vpac.risk.intervals import not_negative
 from vpac.tabular import Diverged, Learner, learn_many
 from vpac.tabular.curves import Curve, Snapshots
 from vpac.tabular.exact import exact_state_moments
-from vpac.tabular.loop import paths
+from vpac.tabular.curves import paths
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 WATCHED = 200

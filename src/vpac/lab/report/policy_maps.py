@@ -19,7 +19,7 @@ from vpac.lab.store.store import Record
 from vpac.oracle import evaluate
 from vpac.oracle.policies import greedy, softmax
 from vpac.tabular.agents import Learner
-from vpac.tabular.loop import paths
+from vpac.tabular.curves import paths
 from vpac.typing import FloatArray
 
 EPISODES = 10_000
