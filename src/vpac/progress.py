@@ -1,4 +1,4 @@
-"""A bar for what takes more than two seconds, on standard error."""
+"""Progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -14,44 +14,57 @@ import numpy as np
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-PATIENCE = 2.0
-"""Seconds without a bar."""
+DELAY = 2.0
+"""Seconds after which the bar of an evaluation comes up."""
+
+
+def _bar(*columns: Any, **options: Any) -> Any:
+    """A bar of the given columns; default: what is done, how much of it, and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = columns or (BarColumn(bar_width=24), MofNCompleteColumn())
+    return Progress(
+        TextColumn("{task.description}"), *shown, TimeRemainingColumn(), console=Console(stderr=True), **options
+    )
 
 
 @contextmanager
 def shown(progress: bool | Callable[[int, int], object], total: int, what: str) -> Iterator[Callable[[int], object]]:
-    """What to call with the number done; a bar comes up after two seconds, if one is wanted."""
+    """A function to call with the number of episodes done. A bar comes up after two seconds, if one is wanted."""
     if callable(progress):
         yield lambda done: progress(done, total)
         return
     begun, bar, task = time.monotonic(), None, None
 
-    def tell(done: int) -> None:
+    def update(done: int) -> None:
         nonlocal bar, task
-        if bar is None and progress and time.monotonic() - begun > PATIENCE:
-            bar = _bar()
+        if bar is None and progress and time.monotonic() - begun > DELAY:
+            bar = _bar(transient=True)
             task = bar.add_task(f"episodes of {what}", total=total)
             bar.start()
         if bar is not None:
             bar.update(task, completed=done)
 
     try:
-        yield tell
+        yield update
     finally:
         if bar is not None:
             bar.stop()
 
 
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+@contextmanager
+def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
+    """A function to call at the beginning of each of so many steps, with what the step is about if that changes."""
+    bar = _bar(transient=True)
+    bar.disable = quiet or not bar.console.is_terminal  # elsewhere an empty line would be left of it
+    with bar:
+        task = bar.add_task(title, total=total)
+        yield lambda what="": bar.update(task, advance=1, description=f"{title}: {what}" if what else None)
 
 
 class Bar:
-    """A bar that any thread may tell: episodes per second, time left, mean and variance of recent returns.
+    """The bar of a training, updated from any thread: episodes per second, time left, mean and variance of recent returns.
 
     Args:
         total: episodes of all runs.
@@ -60,16 +73,9 @@ class Bar:
     """
 
     def __init__(self, total: int, already: int = 0, quiet: bool = False) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._bar = _bar(BarColumn(), TextColumn("{task.fields[speed]}"), disable=quiet)
         self._task = self._bar.add_task("training", total=total, completed=already, speed="")
         self._lock, self._already, self._start = threading.Lock(), already, time.monotonic()
         self._seen: dict[int, int] = {}
@@ -82,8 +88,8 @@ class Bar:
     def __exit__(self, *reason: Any) -> None:
         self._bar.__exit__(*reason)
 
-    def tell(self, learner: Learner) -> None:
-        """A learner has come further."""
+    def update(self, learner: Learner) -> None:
+        """Show how far a learner has come."""
         with self._lock:
             new = learner.returns[self._seen.get(learner.seed, 0) :]
             self._seen[learner.seed] = learner.episodes
@@ -93,21 +99,3 @@ class Bar:
             recent = np.array(self._recent)
             text = f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else ""
             self._bar.update(self._task, completed=done, speed=speed, description=text)
-
-
-@contextmanager
-def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
-    """A bar of so many steps; call what is yielded at the beginning of each with what it is about, if that changes."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    quiet = quiet or not console.is_terminal  # where nothing can be taken back an empty line would be left of it
-    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-
-        def step(what: str = "") -> None:
-            bar.update(task, advance=1, description=f"{title}: {what}" if what else None)
-
-        yield step

@@ -249,7 +249,7 @@ def test_progress(monkeypatch):
     monkeypatch.setattr(progress, "_bar", Bar)
     vpac.evaluate(first, Walk, 20, progress=True)
     assert bars == []  # it took less than two seconds
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "DELAY", -1.0)
     vpac.evaluate(first, Walk, 20, progress=False)
     assert bars == []
     vpac.evaluate(first, Walk, 20, progress=True)

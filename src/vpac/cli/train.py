@@ -251,7 +251,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     runs = 1 if verb.tabular.runs is None else verb.tabular.runs
     with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
         result = train(
-            kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.tell, **settings
+            kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.update, **settings
         )  # fmt: skip
         summary = TrainingSummary(result)
         summary.write(folder)

@@ -1,41 +1,7 @@
-"""What the learners have in common: learn, predict, evaluate, save, load.
+"""The tabular and linear learners: AC, and VPAC, VAAC, VAAC_TD and MVPI, which add to it; each on- and off-policy.
 
-δ ← R + γ Q̂(S',A') − Q̂(S,A)
-w ← w + α_w δ ∇Q̂(S,A)
-θ ← θ + α_θ ∇log π(A|S) · I_Q Q̂(S,A)
-I_Q ← γ I_Q
-
-Algorithm 1 (on-policy); what it adds to AC:
-
-    δ̄ ← δ² + γ² σ̂(S',A') − σ̂(S,A)                                       line 11   critics.py
-    z ← z + α_z δ̄ ∇σ̂(S,A)                                               line 13   step.py
-    θ ← θ + α_θ ∇log π(A|S) · (I_Q Q̂ − ψ I_σ σ̂)                         line 15   penalty.py, `form="published"`
-    I_σ ← γ² I_σ                                                         line 16   trace.py
-
-The corrected form has σ̂ + A² for σ̂ and adds 2 I_Q (D + V̂(S_0) − c) A; docs/corrections.md proves it.
-
-Appendix D (off-policy) puts ρ = π/b where the next action is used, and its products into the actor.
-
-Algorithm 2 (Monte-Carlo critics, learned when the episode is over: monte_carlo.py) and Algorithm 3, VAAC_TD:
-
-    δ̄ ← R² + 2γ R Q̂(S',A') + γ² M̂(S',A') − M̂(S,A)                                       critics.py
-    θ ← θ + α_θ ∇log π(A|S) · (I_Q Q̂ − μ {I_M M̂ + 2γ I_Q Ḡ Q̂ − 2 I_Q V_0 Q̂})              penalty.py, `form="published"`
-
-The paper's slips of the pen, each resolved in favour of its derivation:
-
-- Algorithm 2 sums the rewards to come into Ḡ; the derivation wants those collected, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
-- Algorithm 2 exchanges α_w and α_z: α_w is the value critic's here.
-- Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A').
-- V(S_0) is the value of this episode's start, not one number for all starts.
-- The paper lets VAAC's training episodes run without a limit; here they have the limit of the others.
-
-ψ is called μ in the paper. The corrected form is that of VPAC, with σ̂ = M̂ − Q̂².
-
-y ← mean reward of a step of the present policy, (1 − γ) · mean return          (Zhang, Liu, Whiteson 2021)
-R ← R − λ R² + 2 λ R y                                                            risk/volatility.py
-then AC                                                                          actor_critic.py
-
-y is a running mean over episodes, so that policy and y take turns at every episode instead of after a whole optimisation.
+The paper's algorithms are in `update.py`. MVPI (Zhang, Liu, Whiteson 2021) is AC on the reward R − λ R² + 2 λ R y, with y the
+mean reward of a step, (1 − γ) · mean return, as a running mean over episodes: policy and y take turns at every episode.
 """
 
 from __future__ import annotations
@@ -52,20 +18,19 @@ from vpac.oracle.policies import softmax
 from vpac.progress import Bar
 from vpac.risk.budget import PricePath, as_budget
 from vpac.risk.schedules import Constant, as_schedule
-from vpac.tabular import arrays
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
-from vpac.tabular.budget import EVERY, WINDOW, BudgetController, no_price_for, with_budget
-from vpac.tabular.environment import Environment, open_environment
+from vpac.tabular.budget import EVERY, WINDOW, BudgetController, with_budget
+from vpac.tabular.environment import open_environment
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.options import OffPolicyOptions, Options
 from vpac.typing import FloatArray, IntArray
 
 QUANTITIES = {
-    arrays.BAD_REWARD: "reward",
-    arrays.BAD_VALUE: "value critic's update",
-    arrays.BAD_SPREAD: "update of the critic of the spread",
-    arrays.BAD_ACTOR: "actor's update",
+    codes.BAD_REWARD: "reward",
+    codes.BAD_VALUE: "value critic's update",
+    codes.BAD_SPREAD: "update of the critic of the spread",
+    codes.BAD_ACTOR: "actor's update",
 }
 
 
@@ -82,19 +47,21 @@ class Learner:
 
     critic: ClassVar[int] = codes.DIRECT
     volatility: ClassVar[bool] = False
+    priced: ClassVar[bool] = True
     options_type: ClassVar[type[Options]] = Options
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
+        if not self.priced:
+            self._refuse_price(settings)
         self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
-        self.environment: Environment = open_environment(env, self.options)
-        self.settings = self.options.compile(self.critic, self.environment.limit, self.environment.limited)._replace(
-            volatility=self.volatility
-        )
-        start, learn, look, reset = np.random.SeedSequence(self.seed).spawn(4)
+        self.environment = open_environment(env, self.options)
+        limits = self.environment.limit, self.environment.limited
+        self.settings = self.options.compile(self.critic, *limits)._replace(volatility=self.volatility)
+        start, learn, rollout, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
-        self._rng, self._rollout_rng, self._resets = generator(learn), generator(look), np.random.default_rng(reset)
+        self._rng, self._rollout_rng, self._resets = generator(learn), generator(rollout), np.random.default_rng(reset)
         self._work = Workspace.make(
             self.environment.n_active, self.environment.n_actions, self._behaviour_table(), self._buffer_length()
         )
@@ -102,6 +69,14 @@ class Learner:
         self._episodes = 0
         budget = as_budget(self.options.budget)
         self._controller = None if budget is None else BudgetController(self, budget)
+
+    def _refuse_price(self, settings: dict[str, Any]) -> None:
+        name = type(self).__name__
+        if settings.get("budget") is not None:
+            instead = name.replace("AC", "VPAC")
+            raise UserError(f"{name} has no price of variance and cannot hold a budget: use {instead}")
+        if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
+            raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")
 
     def _first_weights(self, rng: np.random.Generator) -> Weights:
         shape = (self.environment.n_features, self.environment.n_actions)
@@ -172,7 +147,7 @@ class Learner:
             episodes: how many.
             callback: called with the learner after every `every` episodes; learning stops if it returns False.
             every: default: once, at the end. How often it is called does not change the result.
-            progress: show a progress bar, or tell the given one.
+            progress: show a progress bar, or update the given one.
         """
         last = self.episodes + whole(episodes, "episodes", most=MOST_EPISODES)
         every = None if every is None else whole(every, "every", 1)
@@ -181,16 +156,16 @@ class Learner:
                 return self.learn(episodes, callback=callback, every=every, progress=bar)
         shown = max(1, episodes // 100) if progress else None
         while self.episodes < last:
-            due = self.episodes + self._ahead(every, last)
+            due = self.episodes + self._up_to_multiple(every, last)
             while self.episodes < due:
-                self._learn(self._ahead(shown, due))
+                self._learn(self._up_to_multiple(shown, due))
                 if progress:
-                    progress.tell(self)
+                    progress.update(self)
             if callback is not None and callback(self) is False:
                 break
         return self
 
-    def _ahead(self, every: int | None, last: int) -> int:
+    def _up_to_multiple(self, every: int | None, last: int) -> int:
         """Episodes up to the next multiple of `every`, or to the last."""
         left = last - self.episodes
         return left if every is None else min(every - self.episodes % every, left)
@@ -203,16 +178,16 @@ class Learner:
 
         psi, alpha_theta = values("psi"), values("alpha_theta")
         if self._controller is not None:
-            psi, alpha_theta = psi + self._controller.state.psi, alpha_theta * self._controller.patience
+            psi, alpha_theta = psi + self._controller.state.psi, alpha_theta * self._controller.step_scale
         alpha_mean = np.maximum(1.0 / (1.0 + np.arange(first, first + episodes)), 0.01)
         return Rates(psi, alpha_theta, values("alpha_w"), values("alpha_z"), alpha_mean)
 
     def _learn(self, episodes: int) -> None:
         last = self.episodes + episodes
         while self.episodes < last:
-            self._learn_block(self._ahead(None if self._controller is None else EVERY, last))
+            self._learn_block(self._up_to_multiple(None if self._controller is None else EVERY, last))
             if self._controller is not None and self.episodes % EVERY == 0:
-                self._controller.look([target for _, target in self._past[-WINDOW:]])
+                self._controller.update([target for _, target in self._past[-WINDOW:]])
 
     def _learn_block(self, episodes: int) -> None:
         history, rates = History.make(episodes), self._rates(episodes)
@@ -233,22 +208,19 @@ class Learner:
         self._check(found, history, target if len(target) else history.returns)
 
     def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
+        """Keep the episodes that were learned from; raise an error if the last one went wrong."""
         code, episode, step = found
-        done = history.until(episode)
-        first = self.episodes
-        self._past.append((done, target[:episode]))
+        at = self.episodes + episode
+        self._past.append((history.until(episode), target[:episode]))
         self._episodes += episode
-        if code == arrays.ENDLESS:
-            raise UserError(
-                f"an episode of {self.environment.name} did not end within {self.environment.limit} steps: "
-                "pass max_episode_steps=…"
-            )
-        if code != arrays.GOOD:
-            what = QUANTITIES[code]
-            theirs = what in ("reward", "observation")
+        if code == codes.ENDLESS:
+            limit = f"{self.environment.limit} steps: pass max_episode_steps=…"
+            raise UserError(f"an episode of {self.environment.name} did not end within {limit}")
+        if code != codes.GOOD:
+            theirs = code == codes.BAD_REWARD
             advice = "look at the environment's step" if theirs else "smaller step sizes or a smaller ψ may help"
             raise Diverged(
-                f"the {what} is not finite in episode {first + episode}, step {step} (seed {self.seed}); "
+                f"the {QUANTITIES[code]} is not finite in episode {at}, step {step} (seed {self.seed}); "
                 f"the learner keeps the weights it had before; {advice}"
             )
 
@@ -309,64 +281,67 @@ class Learner:
         return f"{type(self).__name__}({self.environment.name}, {self.episodes} episodes, seed {self.seed})"
 
 
+class AC(Learner):
+    """Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit."""
+
+    priced = False
+
+
+class VPAC(AC):
+    """Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."""
+
+    priced = True
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
+
+
+class VAAC(AC):
+    """Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."""
+
+    critic, priced = codes.MONTE_CARLO, True
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01, "alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
+
+
+class VAACTD(AC):
+    """Variance-adjusted actor-critic with TD critics (Algorithm 3)."""
+
+    critic, priced = codes.INDIRECT, True
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
+
+
+class MVPI(AC):
+    """Mean-variance policy iteration around AC: `psi` prices the variance of a step's reward, not of the return.
+
+    With psi = 0 it is AC, bit for bit. The variance is that of the normalised discounted occupancy, in which an episode that
+    has ended pays 0 for ever (`vpac.oracle.step_reward`).
+    """
+
+    volatility, priced = True, True
+    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
+
+
 class OffPolicyLearner(Learner):
     """A learner whose actions come from a behaviour policy; its settings are those of `OffPolicyOptions`."""
 
     options_type = OffPolicyOptions
 
 
-class AC(Learner):
-    """Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit."""
-
-    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
-        _no_price(settings, "AC")
-        super().__init__(env, seed=seed, **settings)
-
-
 class OffPolicyAC(OffPolicyLearner):
     """Off-policy actor-critic: the mean return of the target policy, from a behaviour policy's experience."""
 
-    def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
-        _no_price(settings, "OffPolicyAC")
-        super().__init__(env, seed=seed, **settings)
+    priced = False
 
 
-def _no_price(settings: dict[str, Any], name: str) -> None:
-    no_price_for(settings, name, name.replace("AC", "VPAC"))
-    if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
-        raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")
-
-
-class VPAC(Learner):
-    """Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."""
-
-    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
-
-
-class OffPolicyVPAC(OffPolicyLearner):
+class OffPolicyVPAC(OffPolicyAC):
     """Off-policy VPAC (Appendix D)."""
 
+    priced = True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
 
 
-class VAAC(Learner):
-    """Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."""
-
-    critic = codes.MONTE_CARLO
-    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01, "alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
-
-
-class VAACTD(Learner):
-    """Variance-adjusted actor-critic with TD critics (Algorithm 3)."""
-
-    critic = codes.INDIRECT
-    defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
-
-
-class OffPolicyVAAC(OffPolicyLearner):
+class OffPolicyVAAC(OffPolicyAC):
     """VAAC with importance sampling, Monte-Carlo critics. Whole returns carry ratios: there are no expected critics."""
 
-    critic = codes.MONTE_CARLO
+    critic, priced = codes.MONTE_CARLO, True
     defaults: ClassVar[dict[str, Any]] = {
         "psi": 0.0015, "alpha_theta": 0.005, "alpha_w": 0.01, "alpha_z": 0.01, "critics": "importance",
     }  # fmt: skip
@@ -380,19 +355,8 @@ class OffPolicyVAAC(OffPolicyLearner):
         super().__init__(env, seed=seed, **settings)
 
 
-class OffPolicyVAACTD(OffPolicyLearner):
+class OffPolicyVAACTD(OffPolicyAC):
     """Off-policy VAAC_TD, which the paper leaves out because its derivation "was not straightforward"."""
 
-    critic = codes.INDIRECT
+    critic, priced = codes.INDIRECT, True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
-
-
-class MVPI(Learner):
-    """Mean-variance policy iteration around AC: `psi` prices the variance of a step's reward, not of the return.
-
-    With psi = 0 it is AC, bit for bit. The variance is that of the normalised discounted occupancy, in which an episode that
-    has ended pays 0 for ever (`vpac.oracle.step_reward`).
-    """
-
-    volatility = True
-    defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}

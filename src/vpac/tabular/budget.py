@@ -1,6 +1,6 @@
-"""A tabular or linear learner holds a budget: every few episodes it looks at the variance and moves ψ.
+"""The budget controller of a learner: every few episodes it measures the variance of the return and adjusts ψ.
 
-The variance is that of the policy as it is now: exact where the process is finite and small, else that of the last returns.
+The variance is that of the present policy: exact where the process is finite and small, else of the last returns.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
 EVERY = 20
-"""Episodes between two looks. They come at multiples of it, so that a pause in learning changes nothing."""
+"""Episodes between two measurements. They come at multiples of it, so that a pause in learning changes nothing."""
 WINDOW = 200
-"""Returns that a measured variance is of."""
+"""Returns in a measured variance."""
 LEAST = 20
-"""Fewer returns say nothing."""
+"""The smallest sample that is measured."""
 MOST_TRANSITIONS = 20_000
-"""Processes with more are not evaluated exactly at every look."""
+"""Processes with more are not evaluated exactly."""
 
 
 def with_budget(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Settings on top of an algorithm's defaults. With a budget ψ starts at 0, and what is penalised is what is limited:
-    the variance of the whole return, unless the critics know no other than that given the first action."""
+    the variance of the whole return, unless the critics know only that given the first action."""
     if given.get("budget") is None:
         return {**defaults, **given}
     if as_schedule(given.get("psi", 0.0), "psi") != Constant(0.0):
@@ -42,23 +42,27 @@ def with_budget(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, An
     return found
 
 
-def no_price_for(given: dict[str, Any], name: str, instead: str) -> None:
-    """A risk-neutral algorithm cannot hold a budget."""
-    if given.get("budget") is not None:
-        raise UserError(f"{name} has no price of variance and cannot hold a budget: use {instead}")
-
-
 def is_exact(learner: Learner) -> bool:
     """Whether its policies are evaluated exactly."""
     return learner.environment.mdp is not None and len(learner.environment.mdp.row) <= MOST_TRANSITIONS
 
 
+def exact_now(learner: Learner) -> tuple[float, float]:
+    """Exact mean and variance of the return of the present policy, in a finite process."""
+    from vpac.tabular.exact import exact_moments
+
+    mdp, limit = learner.environment.mdp, learner.environment.limit
+    assert mdp is not None
+    mean, variance = exact_moments(mdp, learner.policy()[None], learner.options.gamma, limit)
+    return float(mean[0]), float(variance[0])
+
+
 class BudgetController:
-    """The multiplier of a learner and the way it came.
+    """The multiplier ψ of a learner, and its path.
 
     Args:
-        learner: that holds the budget.
-        budget: that is held.
+        learner: whose ψ is controlled.
+        budget: the limit.
     """
 
     def __init__(self, learner: Learner, budget: Budget) -> None:
@@ -67,52 +71,28 @@ class BudgetController:
                 f"{learner.environment.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "
                 "target policy's variance: hold a budget with an on-policy learner or with behaviour='target'"
             )
-        self.learner, self.budget = learner, budget
-        self.state = Multiplier()
+        self.learner, self.budget, self.state = learner, budget, Multiplier()
         self.rows: list[tuple[float, float, float, float]] = []
 
     @property
     def path(self) -> PricePath:
-        """The way of the multiplier."""
+        """ψ and the variance at each measurement."""
         return PricePath.of(self.rows)
 
     @property
-    def patience(self) -> float:
-        """What is left of the policy's step size: 1 / (1 + ψ √V), so that a high price does not make steps long."""
+    def step_scale(self) -> float:
+        """Factor of the policy's step size, 1 / (1 + ψ √V): a high price does not make steps long."""
         return 1.0 / (1.0 + self.state.psi * self.budget.std)
 
-    def look(self, recent: Sequence[FloatArray]) -> None:
-        """Measure the variance and move ψ; `recent` are returns, the last pieces of the learning curve."""
+    def update(self, recent: Sequence[FloatArray]) -> None:
+        """Measure the variance and adjust ψ; `recent` are the last pieces of the learning curve, `WINDOW` returns or more."""
         episodes = self.learner.episodes
         if is_exact(self.learner):
             variance, error, share = exact_now(self.learner)[1], 0.0, 1.0
         else:
-            sample = _last(recent)
+            sample = np.concatenate(recent)[-WINDOW:]
             share = min(1.0, EVERY / max(len(sample), 1))
             variance, error = measured(sample, LEAST)
         if episodes >= self.budget.wait:
             self.state = self.budget.step(self.state, variance, share)
         self.rows.append((float(episodes), self.state.psi, variance, error))
-
-
-def exact_now(learner: Learner) -> tuple[float, float]:
-    """Exact mean and variance of the return of the present policy, in a finite process."""
-    from vpac.tabular.exact import exact_moments
-
-    assert learner.environment.mdp is not None
-    mean, variance = exact_moments(
-        learner.environment.mdp, learner.policy()[None], learner.options.gamma, learner.environment.limit
-    )
-    return float(mean[0]), float(variance[0])
-
-
-def _last(pieces: Sequence[FloatArray]) -> FloatArray:
-    """The last `WINDOW` returns."""
-    found: list[FloatArray] = []
-    count = 0
-    for piece in reversed(pieces):
-        if count >= WINDOW:
-            break
-        found.append(piece)
-        count += len(piece)
-    return np.concatenate(found[::-1])[-WINDOW:]

@@ -43,7 +43,7 @@ def _begin(
     """Algorithm 1, lines 6–7."""
     choice = _choose(settings, weights, work, work.here, work.policy, rng)
     trace = begin_episode(settings, weights, work.here, work.policy, choice, rates.alpha_mean[episode])
-    return step_sizes(settings, rates, episode, len(work.here)), choice, trace
+    return step_sizes(settings, rates, episode, 1), choice, trace
 
 
 @compiled
@@ -85,6 +85,8 @@ def train_gymnasium(
 ) -> tuple[int, int, int]:  # fmt: skip
     """`loop.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
     env: Any = environment.env
+    shared = {name: getattr(rates, name) / environment.n_active for name in ("alpha_theta", "alpha_w", "alpha_z")}
+    rates = rates._replace(**shared)
     for episode, seed in enumerate(seeds):
         work.here[:] = environment.features(env.reset(seed=seed)[0])
         sizes, choice, trace = _begin(settings, weights, work, rates, episode, rng)
