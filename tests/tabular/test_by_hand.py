@@ -230,7 +230,7 @@ def test_behaviour_policies(kind, expected):
 
 def test_step_sizes_are_shared_by_the_active_features():
     rates = Rates(*np.array([[9.0, 0.5], [9.0, 1.0], [9.0, 2.0], [9.0, 3.0], [9.0, 4.0]]))
-    assert step_sizes(settings(), rates, 1, 10) == (0.5, 0.0, 0.1, 0.2, 0.3)
+    assert step_sizes(settings(), rates, 1, 10) == pytest.approx((0.5, 0.0, 0.1, 0.2, 0.3))
     assert step_sizes(settings(volatility=True), rates, 1, 1) == (0.0, 0.5, 1.0, 2.0, 3.0)
 
 

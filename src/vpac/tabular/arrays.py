@@ -16,6 +16,11 @@ CLIPPED, IMPORTANCE, EXPECTED = 0, 1, 2
 """Off-policy critics: ρ = min(1, π/b), plain ρ, or no ratios."""
 UNIFORM, TABLE, EPSILON_GREEDY, TARGET = 0, 1, 2, 3
 """Behaviour policies."""
+CODES = {
+    "published": PUBLISHED, "corrected": CORRECTED, "action": ACTION, "state": STATE, "return": RETURN, "clipped": CLIPPED,
+    "importance": IMPORTANCE, "expected": EXPECTED, "uniform": UNIFORM, "epsilon-greedy": EPSILON_GREEDY, "target": TARGET,
+}  # fmt: skip
+"""The words of the options."""
 
 
 class Settings(NamedTuple):
@@ -37,15 +42,15 @@ class Settings(NamedTuple):
     """What 1[a] − π(a) is multiplied by: 1/temperature, or 1 as in the authors' code."""
     limit: int
     """Episodes are truncated after this many steps."""
-    on_policy: bool
+    on_policy: bool = True
     """Whether actions are the target policy's own; then every ratio is one."""
-    behaviour: int
+    behaviour: int = TARGET
     """UNIFORM, TABLE, EPSILON_GREEDY or TARGET."""
-    epsilon: float
+    epsilon: float = 0.0
     """Of the ε-greedy behaviour policy."""
-    ratios: int
+    ratios: int = IMPORTANCE
     """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
-    clip_actor: bool
+    clip_actor: bool = False
     """Whether the actor's ratios are min(1, ρ)."""
     limited: bool = True
     """Whether the user or the environment set `limit`; otherwise an episode that reaches it counts as endless."""

@@ -157,34 +157,34 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment as a learner sees it."""
+    """An environment as a learner sees it: features, actions, and a compiled world if there is one."""
 
     name: str
     """The environment's id, or what it is."""
     n_features: int
     """How many features there are."""
-    n_active: int
-    """How many of them are active at a time."""
     n_actions: int
     """How many actions there are."""
     limit: int
     """Steps after which an episode is cut off."""
     limited: bool
-    """Whether that limit is somebody's choice; otherwise reaching it is an error."""
-    tiles: Tiles
+    """Whether the user or the environment set that limit; otherwise reaching it is an error."""
+    n_active: int = 1
+    """How many features are active at a time."""
+    tiles: Tiles = field(default_factory=Tiles.none)
     """The tile coder of point observations."""
-    first: int
-    """The smallest observation of a Discrete space."""
-    mdp: FiniteMDP | None
-    """The finite process behind it, if it is known: then policies are evaluated exactly."""
-    world: World | None
-    """The compiled world, if there is one."""
-    env: gymnasium.Env[Any, Any] | None
-    """The environment, if it is not compiled."""
-    first_action: int = 0
-    """The smallest action."""
     squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
     """Which coordinates of point observations have no bounds."""
+    first: int = 0
+    """The smallest observation of a Discrete space."""
+    first_action: int = 0
+    """The smallest action."""
+    mdp: FiniteMDP | None = None
+    """The finite process behind it, if it is known: then policies are evaluated exactly."""
+    world: World | None = None
+    """The compiled world, if there is one."""
+    env: gymnasium.Env[Any, Any] | None = None
+    """The environment, if it is not compiled."""
     recipe: EnvRecipe | None = None
     """How it is made again; None: plain data cannot say."""
     memory: dict[str, Any] | None = None
@@ -216,11 +216,8 @@ class Environment:
             raise UserError(f"{observation!r} is not an observation of {self.name}: expected {size} numbers{flat}")
         if not np.isfinite(point).all():
             raise UserError(f"{observation!r} is not an observation of {self.name}: it is not finite")
-        point = point.ravel()
-        if len(self.squashed):
-            point = squash(point, self.squashed)
         active = np.zeros(self.n_active, np.int64)
-        _fill_tiles(self.tiles, point, active)
+        _fill_tiles(self.tiles, squash(point.ravel(), self.squashed), active)
         return active
 
 
@@ -230,18 +227,14 @@ def _fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
 
 
 def open_environment(env: Any, options: Options) -> Environment:
-    """Understand an environment: a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
+    """Open a `FiniteMDP`, or what `make_env` takes (an id, a class, a specification, an object, …)."""
     if options.remember == "return":
         env = _remembering(env, options)
     if isinstance(env, FiniteMDP):
-        return _see_finite(env, repr(env), options.max_episode_steps, options)
-
-    def make() -> gymnasium.Env[Any, Any]:
-        return make_env(env)
-
-    made = make()
-    check_before_use(env, make)
-    return replace(_see(made, options), recipe=EnvRecipe.of(env), memory=memory_of(made))
+        return _finite(env, repr(env), options.max_episode_steps)
+    made = make_env(env)
+    check_before_use(env, lambda: make_env(env))
+    return replace(_opened(made, options), recipe=EnvRecipe.of(env), memory=memory_of(made))
 
 
 def _remembering(env: Any, options: Options) -> Any:
@@ -274,7 +267,7 @@ def _remembering(env: Any, options: Options) -> Any:
     )
 
 
-def _see(env: gymnasium.Env[Any, Any], options: Options) -> Environment:
+def _opened(env: gymnasium.Env[Any, Any], options: Options) -> Environment:
     limit, inner = options.max_episode_steps, env
     memory: RememberReturn | None = None
     while isinstance(inner, TRANSPARENT) or (memory is None and isinstance(inner, RememberReturn)):
@@ -288,41 +281,25 @@ def _see(env: gymnasium.Env[Any, Any], options: Options) -> Environment:
     if mdp is not None and memory is not None:
         mdp = memory.process(mdp)
     if mdp is not None:
-        return _see_finite(mdp, name, limit, options)
-    if not isinstance(env.action_space, spaces.Discrete):
-        raise UserError(
-            f"{name} has {env.action_space} actions: these learners need Discrete actions; the PPO family takes Box"
-        )
-    if isinstance(inner, ContinuousPuddleWorld) and memory is None:
-        tiles = tile_coder(np.zeros(2), np.ones(2), options.tilings, options.tiles, options.hash_size)
-        world = compile_puddle(inner, tiles)
-        return Environment(name, tiles.size, len(tiles.offset), 4, *_limit(limit), tiles, 0, None, world, None)
-    return _see_gymnasium(env, name, limit, options)
-
-
-def _see_finite(mdp: FiniteMDP, name: str, limit: int | None, options: Options) -> Environment:
-    world = compile_mdp(mdp)
-    return Environment(name, mdp.n_states, 1, mdp.n_actions, *_limit(limit), Tiles.none(), 0, mdp, world, None)
-
-
-def _see_gymnasium(env: gymnasium.Env[Any, Any], name: str, limit: int | None, options: Options) -> Environment:
-    seen, acts = env.observation_space, env.action_space
-    assert isinstance(acts, spaces.Discrete)
-    n_actions, first_action = int(acts.n), int(acts.start)
+        return _finite(mdp, name, limit)
+    acts, seen = env.action_space, env.observation_space
+    if not isinstance(acts, spaces.Discrete):
+        raise UserError(f"{name} has {acts} actions: these learners need Discrete actions; the PPO family takes Box")
+    common = {"name": name, "n_actions": int(acts.n), "first_action": int(acts.start), **_limits(limit)}
     if isinstance(seen, spaces.Discrete):
-        first = int(seen.start)
-        none = Tiles.none()
-        return Environment(name, int(seen.n), 1, n_actions, *_limit(limit), none, first, None, None, env, first_action)
+        return Environment(n_features=int(seen.n), first=int(seen.start), env=env, **common)
     assert isinstance(seen, spaces.Box)  # make_env has flattened or refused everything else
     low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
     which = unbounded(low, high)
-    low, high = squash(low, which), squash(high, which)
-    tiles = tile_coder(low, high, options.tilings, options.tiles, options.hash_size)
-    n_active = len(tiles.offset)
-    return Environment(
-        name, tiles.size, n_active, n_actions, *_limit(limit), tiles, 0, None, None, env, first_action, which
-    )
+    tiles = tile_coder(squash(low, which), squash(high, which), options.tilings, options.tiles, options.hash_size)
+    world = compile_puddle(inner, tiles) if isinstance(inner, ContinuousPuddleWorld) and memory is None else None
+    common |= {"world": world, "env": env if world is None else None}
+    return Environment(n_features=tiles.size, n_active=len(tiles.offset), tiles=tiles, squashed=which, **common)
 
 
-def _limit(limit: int | None) -> tuple[int, bool]:
-    return (LONGEST, False) if limit is None else (limit, True)
+def _finite(mdp: FiniteMDP, name: str, limit: int | None) -> Environment:
+    return Environment(name, mdp.n_states, mdp.n_actions, mdp=mdp, world=compile_mdp(mdp), **_limits(limit))
+
+
+def _limits(limit: int | None) -> dict[str, Any]:
+    return {"limit": limit or LONGEST, "limited": limit is not None}

@@ -87,11 +87,8 @@ def exact_state_moments(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, range(blocks)))
-    by_policy = (0, 2, 1)
-    return (
-        value.transpose(by_policy).reshape(-1, mdp.n_states)[:count],
-        moment.transpose(by_policy).reshape(-1, mdp.n_states)[:count],
-    )
+    by_policy = (x.transpose(0, 2, 1).reshape(-1, mdp.n_states)[:count] for x in (value, moment))
+    return next(by_policy), next(by_policy)
 
 
 def _model(mdp: FiniteMDP) -> _Model:
@@ -121,15 +118,9 @@ def _settled(new: FloatArray, old: FloatArray) -> bool:
 
 @compiled
 def _moments(
-    model: _Model,
-    n_actions: int,
-    policies: FloatArray,
-    gamma: float,
-    horizon: int,
-    scratch: _Scratch,
-    values: FloatArray,
-    moments: FloatArray,
-) -> None:
+    model: _Model, n_actions: int, policies: FloatArray, gamma: float, horizon: int, scratch: _Scratch,
+    values: FloatArray, moments: FloatArray,
+) -> None:  # fmt: skip
     """First and second moments, [S, policies], of policies given as [S·A, policies]."""
     chance, cross, paid, square = scratch.chance, scratch.cross, scratch.paid, scratch.square
     lanes = policies.shape[1]

@@ -1,4 +1,4 @@
-"""The settings of a learner, with the words that users write."""
+"""The options of the tabular and linear learners, as users write them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from vpac.checks import real, whole
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.schedules import Schedule, as_schedule
-from vpac.tabular import arrays as codes
-from vpac.tabular.arrays import Settings
+from vpac.tabular.arrays import CODES, TABLE, Settings
 
 Rate = float | str | Schedule
+FAR_ON = 9_999
+BEHAVIOURS = ("uniform", "epsilon-greedy", "target")
 
 
 class StepSizeOrder(UserWarning):
@@ -90,10 +91,11 @@ class Options:
         self._warn_of_order()
 
     def _warn_of_order(self) -> None:
-        """Look at the step sizes in the first episode, and far on, where schedules may have crossed."""
-        rates = {name: as_schedule(getattr(self, name), name) for name in RATES}
+        """Check the step sizes in the first episode and in a late one, where schedules may have crossed."""
+        as_schedule(self.psi, "psi")
+        rates = [as_schedule(getattr(self, name), name) for name in ("alpha_theta", "alpha_z", "alpha_w")]
         for episode in (0, FAR_ON):
-            theta, z, w = (rates[name].values(1, episode)[0] for name in ("alpha_theta", "alpha_z", "alpha_w"))
+            theta, z, w = (rate.values(1, episode)[0] for rate in rates)
             if not theta <= z <= w:
                 warnings.warn(
                     "the proof of convergence wants α_θ < α_z < α_w (Algorithm 1, line 3), so that the value settles first "
@@ -116,41 +118,21 @@ class Options:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; schedules as text."""
-        return {name: _plain(value) for name, value in asdict_flat(self)}
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
         """The same as numbers, for compiled code."""
         return Settings(
-            critic=critic,
-            form=codes.CORRECTED if self.form == "corrected" else codes.PUBLISHED,
-            variance_of={"action": codes.ACTION, "state": codes.STATE, "return": codes.RETURN}[self.variance_of],
-            baseline=bool(self.baseline),
-            gamma=float(self.gamma),
-            temperature=float(self.temperature),
-            score=1.0 / self.temperature if self.score == "exact" else 1.0,
-            limit=limit,
-            on_policy=True,
-            behaviour=codes.TARGET,
-            epsilon=0.0,
-            ratios=codes.IMPORTANCE,
-            clip_actor=False,
-            limited=limited,
-        )
-
-
-FAR_ON = 9_999
-RATES = ("psi", "alpha_theta", "alpha_z", "alpha_w")
+            critic=critic, form=CODES[self.form], variance_of=CODES[self.variance_of], baseline=bool(self.baseline),
+            gamma=float(self.gamma), temperature=float(self.temperature),
+            score=1.0 / self.temperature if self.score == "exact" else 1.0, limit=limit, limited=limited,
+        )  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Schedule):
         return value.as_text()
     return value.as_dict() if isinstance(value, Budget) else value
-
-
-def asdict_flat(options: Options) -> list[tuple[str, Any]]:
-    """(name, value) of each field."""
-    return [(field.name, getattr(options, field.name)) for field in fields(options)]
 
 
 @dataclass(frozen=True)
@@ -191,21 +173,9 @@ class OffPolicyOptions(Options):
 
     def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
         """The same as numbers, for compiled code."""
-        kind = self.behaviour if isinstance(self.behaviour, str) else "table"
-        clip = self.critics == "clipped" or (self.critics == "expected" and self.ratios == "clipped")
-        return (
-            super()
-            .compile(critic, limit, limited)
-            ._replace(
-                on_policy=False,
-                behaviour=BEHAVIOURS.get(kind, codes.TABLE),
-                epsilon=float(self.epsilon),
-                ratios={"expected": codes.EXPECTED, "importance": codes.IMPORTANCE, "clipped": codes.CLIPPED}[
-                    self.critics
-                ],
-                clip_actor=clip,
-            )
-        )
-
-
-BEHAVIOURS = {"uniform": codes.UNIFORM, "epsilon-greedy": codes.EPSILON_GREEDY, "target": codes.TARGET}
+        plain, named = super().compile(critic, limit, limited), isinstance(self.behaviour, str)
+        clip_actor = self.critics == "clipped" or (self.critics == "expected" and self.ratios == "clipped")
+        return plain._replace(
+            on_policy=False, behaviour=CODES[self.behaviour] if named else TABLE, epsilon=float(self.epsilon),
+            ratios=CODES[self.critics], clip_actor=clip_actor,
+        )  # fmt: skip

@@ -1,15 +1,13 @@
 """Policy evaluation: the direct and the indirect critic of the variance against the exact one, along a run.
 
 Sherstan et al. (2018) found the direct critic better behaved: with a noisy value, with traces, off-policy. The paper builds on
-it; here it is measured. `prediction_loop.py` has the equations.
-
-The policy is held fixed. One walk of the behaviour policy teaches Q̂ and, from it, both critics (Sherstan et al., 2018):
+it; here it is measured. The policy is held fixed. One walk of the behaviour policy teaches Q̂ and, from it, both critics:
 
     Q̂ ← Q̂ + α_w δ e          δ = R + γ ρ' Q̂' − Q̂
     σ̂ ← σ̂ + α_z δ̄ ē          δ̄ = δ² + γ² ρ'² σ̂' − σ̂                     direct, VPAC
     M̂ ← M̂ + α_z δ̄ ē          δ̄ = R² + 2 γ R ρ' Q̂' + γ² ρ'² M̂' − M̂       indirect, VAAC_TD: M̂ − Q̂² is the variance
 
-The errors are computed by `critics.py`, the learners' own. Traces accumulate; at step t, before α is applied,
+The errors are those of the learners (`update.td_errors`). Traces accumulate; at step t, before α is applied,
 
     e ← γ λ_w c e + 1[S_t, A_t]       ē ← γ² λ_z c̄ ē + 1[S_t, A_t]
 
@@ -45,11 +43,11 @@ from vpac.tabular.update import Transition, td_errors
 from vpac.typing import FloatArray, IntArray
 
 
-class Estimates(NamedTuple):
-    """What is learned, and its traces; each [S, A]."""
+class Walk(NamedTuple):
+    """What is learned, the traces, and where the walk is between two measurements."""
 
     value: FloatArray
-    """Q̂."""
+    """Q̂, [S, A]."""
     variance: FloatArray
     """σ̂, direct."""
     moment: FloatArray
@@ -58,45 +56,27 @@ class Estimates(NamedTuple):
     """e."""
     trace_bar: FloatArray
     """ē, of both σ̂ and M̂."""
-
-    @classmethod
-    def make(cls, shape: tuple[int, ...]) -> Estimates:
-        """All zero."""
-        return cls(*(np.zeros(shape) for _ in range(5)))
-
-
-class Walk(NamedTuple):
-    """Where the walk is between two measurements."""
-
     position: FloatArray
     here: IntArray
     there: IntArray
     clock: IntArray
-    """The next action, and the steps of the episode so far; none of them: a new episode begins."""
+    """The next action, and the steps of the episode so far; 0 steps: a new episode begins."""
 
     @classmethod
-    def make(cls) -> Walk:
-        """Before the first episode."""
-        return cls(np.zeros(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
+    def make(cls, shape: tuple[int, ...]) -> Walk:
+        """All zero, before the first episode."""
+        value, variance, moment, trace, trace_bar = np.zeros((5, *shape))
+        here, there = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        return cls(value, variance, moment, trace, trace_bar, np.zeros(2), here, there, np.zeros(2, np.int64))
 
 
 @compiled
 def walk_on(
-    world: World,
-    direct: Settings,
-    indirect: Settings,
-    policy: FloatArray,
-    behaviour: FloatArray,
-    lambda_w: float,
-    lambda_z: float,
-    alpha_w: FloatArray,
-    alpha_z: FloatArray,
-    estimates: Estimates,
-    walk: Walk,
-    rng: RngState,
-) -> None:
+    world: World, direct: Settings, indirect: Settings, policy: FloatArray, behaviour: FloatArray, lambda_w: float,
+    lambda_z: float, alpha_w: FloatArray, alpha_z: FloatArray, walk: Walk, rng: RngState,
+) -> None:  # fmt: skip
     """As many steps as there are step sizes."""
-    q, sigma, moment = estimates.value, estimates.variance, estimates.moment
+    q, sigma, moment = walk.value, walk.variance, walk.moment
     position, here, there = walk.position, walk.here, walk.there
     action, age = walk.clock[0], walk.clock[1]
     for step in range(len(alpha_w)):
@@ -104,8 +84,8 @@ def walk_on(
             reset(world, position, rng)
             observe(world, position, here)
             action = pick(behaviour[here[0]], rng)
-            _fade(estimates.trace, lambda_w, 0.0)
-            _fade(estimates.trace_bar, lambda_z, 0.0)
+            _fade(walk.trace, lambda_w, 0.0)
+            _fade(walk.trace_bar, lambda_z, 0.0)
         state = here[0]
         rho = ratios(direct, policy[state], behaviour[state], action).rho
         reward, terminated = move(world, position, action, rng)
@@ -120,13 +100,13 @@ def walk_on(
         _, delta_indirect = td_errors(indirect, q, moment, before, moment[state, action], t)
         expected = direct.ratios == EXPECTED
         kept, kept_bar = (min(1.0, rho), min(1.0, rho)) if expected else (rho, rho * rho)
-        _fade(estimates.trace, lambda_w, direct.gamma * kept)
-        _fade(estimates.trace_bar, lambda_z, direct.gamma * direct.gamma * kept_bar)
-        estimates.trace[state, action] += 1.0
-        estimates.trace_bar[state, action] += 1.0
-        _move(q, estimates.trace, lambda_w, state, action, alpha_w[step] * delta)
-        _move(sigma, estimates.trace_bar, lambda_z, state, action, alpha_z[step] * delta_direct)
-        _move(moment, estimates.trace_bar, lambda_z, state, action, alpha_z[step] * delta_indirect)
+        _fade(walk.trace, lambda_w, direct.gamma * kept)
+        _fade(walk.trace_bar, lambda_z, direct.gamma * direct.gamma * kept_bar)
+        walk.trace[state, action] += 1.0
+        walk.trace_bar[state, action] += 1.0
+        _move(q, walk.trace, lambda_w, state, action, alpha_w[step] * delta)
+        _move(sigma, walk.trace_bar, lambda_z, state, action, alpha_z[step] * delta_direct)
+        _move(moment, walk.trace_bar, lambda_z, state, action, alpha_z[step] * delta_indirect)
         age += 1
         if terminated or age == direct.limit:
             age = 0
@@ -136,7 +116,7 @@ def walk_on(
 
 @inlined
 def _fade(trace: FloatArray, lam: float, factor: float) -> None:
-    """trace ← λ · factor · trace; without traces nobody reads it."""
+    """trace ← λ · factor · trace; without traces it is not read."""
     if lam > 0.0:
         flat = trace.reshape(trace.size)  # one loop, for vector instructions
         for pair in range(len(flat)):
@@ -242,10 +222,10 @@ class Prediction:
         target = check_policy(mdp, policy)
         table = target if behaviour is None else check_behaviour(mdp, target, behaviour)
         truth = truth or self.truth(mdp, target, table)
-        estimates, walk = Estimates.make(target.shape), Walk.make()
+        walk = Walk.make(target.shape)
         alpha_w = as_schedule(self.alpha_w)
         if self.value_noise is not None:
-            estimates.value[:], alpha_w = self._noisy(truth, seed), as_schedule(0.0)
+            walk.value[:], alpha_w = self._noisy(truth, seed), as_schedule(0.0)
         rng, alpha_z = generator(_streams(seed)[1]), as_schedule(self.alpha_z)
         world, direct, indirect = compile_mdp(mdp), self._settings(codes.DIRECT), self._settings(codes.INDIRECT)
         lambdas = float(self.lambda_w), float(self.lambda_z)
@@ -253,8 +233,8 @@ class Prediction:
         for until in log_spaced(self.steps, self.points):
             rates = alpha_w.values(until - done, done), alpha_z.values(until - done, done)
             with np.errstate(all="ignore"):
-                walk_on(world, direct, indirect, target, table, *lambdas, *rates, estimates, walk, rng)
-                rows.append((float(until), *_measured(estimates, truth)))
+                walk_on(world, direct, indirect, target, table, *lambdas, *rates, walk, rng)
+                rows.append((float(until), *_measured(walk, truth)))
             done = until
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))
 
@@ -322,13 +302,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _measured(estimates: Estimates, truth: Truth) -> tuple[float, ...]:
+def _measured(walk: Walk, truth: Truth) -> tuple[float, ...]:
     """The columns after `steps`."""
-    found = estimates.variance, estimates.moment - estimates.value**2
+    found = walk.variance, walk.moment - walk.value**2
     largest = np.abs(truth.action_variance + truth.action_value**2)[truth.shares > 0.0].max()
     errors = [variance - truth.action_variance for variance in found]
     return (
-        truth.rms(estimates.value - truth.action_value),
+        truth.rms(walk.value - truth.action_value),
         *(truth.rms(error) for error in errors),
         *(float((truth.shares * error)[truth.shares > 0.0].sum()) for error in errors),
         *(float(truth.shares[variance < -ROUNDING * largest].sum()) for variance in found),
