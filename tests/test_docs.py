@@ -73,8 +73,8 @@ def test_every_piece_of_source_that_a_page_shows_is_there(path):
 def test_source_is_found_by_its_name():
     made = hooks()
     assert made.source_of("src/vpac/tabular/agents.py", "AC").startswith("class AC(Learner):")
-    assert made.source_of("src/vpac/tabular/update.py", "_corrected").startswith("@inlined\ndef _corrected(")
-    assert made.source_of("src/vpac/tabular/agents.py", "AC.__init__").startswith("def __init__(self")
+    assert made.source_of("src/vpac/tabular/update.py", "corrected").startswith("@inlined\ndef corrected(")
+    assert made.source_of("src/vpac/tabular/agents.py", "Learner.__init__").startswith("def __init__(self")
     page = made.on_page_markdown("a\n<!-- code: src/vpac/tabular/update.py begin advance -->\nb")
     assert page.startswith('a\n```python title="src/vpac/tabular/update.py"\n@inlined\ndef begin(')
     assert page.endswith("\n```\nb")

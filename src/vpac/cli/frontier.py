@@ -83,7 +83,7 @@ class Frontier:
         command = again(self, "frontier", self.env, leave_out=("env",))
         total = asked.count * self.seeds * (2 if self.mvpi else 1) + question.solvable()
         with stopping(executor, self.execution.store, command), RunProgress(total, self.json) as bar:
-            found = trace_frontier(question, asked, store, executor, bar.update, mvpi=self.mvpi, command=command)
+            found = trace_frontier(question, asked, store, executor, bar.tell, mvpi=self.mvpi, command=command)
         summary = TracedFrontier(found)
         (chart,) = summary.charts()
         draw.write(chart, folder)

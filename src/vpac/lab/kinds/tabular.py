@@ -24,9 +24,8 @@ from vpac.oracle.policies import greedy
 from vpac.risk import BudgetReport, Interval, mean_interval
 from vpac.risk.intervals import not_negative
 from vpac.tabular import Diverged, Learner, learn_many
-from vpac.tabular.curves import Curve, Snapshots
+from vpac.tabular.curves import Curve, Snapshots, paths
 from vpac.tabular.exact import exact_state_moments
-from vpac.tabular.curves import paths
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 WATCHED = 200
