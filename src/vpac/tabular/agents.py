@@ -214,8 +214,8 @@ class Learner:
         self._past.append((history.until(episode), target[:episode]))
         self._episodes += episode
         if code == codes.ENDLESS:
-            limit = f"{self.environment.limit} steps: pass max_episode_steps=…"
-            raise UserError(f"an episode of {self.environment.name} did not end within {limit}")
+            name, limit = self.environment.name, self.environment.limit
+            raise UserError(f"an episode of {name} did not end within {limit} steps: pass max_episode_steps=…")
         if code != codes.GOOD:
             theirs = code == codes.BAD_REWARD
             advice = "look at the environment's step" if theirs else "smaller step sizes or a smaller ψ may help"
