@@ -1,11 +1,11 @@
-"""A shop for one season: order too little and you lose sales, order too much and you sit on it.
+"""A shop for one season: too small orders lose sales, too large orders leave unsold stock.
 
-The environment is finite, so the oracle knows its exact mean–variance frontier; the learners find it by trying. Run
+The environment is finite, so the oracle computes its exact mean–variance frontier; the learners find it from experience. Run
 
     python examples/inventory.py
 
-for two figures in results/inventory: the frontier, and what risk-averse shopkeepers do differently. Or use the shop as any
-other environment, from this folder: `vpac train vpac inventory:Inventory --psi 0.02 --gamma 1`.
+for two figures in results/inventory: the frontier, and what risk-averse policies do differently. Or use the shop as any
+other environment, in this folder: `vpac train vpac inventory:Inventory --psi 0.02 --gamma 1`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from vpac.tabular import learn_many
 
 
 class Inventory(FiniteMDPEnv):
-    """Each week you order stock, then customers come. What is left at the end is sold off.
+    """Order stock each week, then sell to random demand; leftovers are sold off at the end.
 
-    The state is (week, stock on the shelf), numbered week · (shelf + 1) + stock, and one more where the season is over. The
-    action is the number of items to order; what the shelf cannot hold is not ordered. Demand is Poisson. A sold item pays
-    `price`, an ordered one costs `cost`, an item kept for a week costs `holding`; after the last week what is left is worth
-    `salvage` apiece.
+    The state is (week, stock on the shelf), numbered week · (shelf + 1) + stock, and one terminal state. The action is
+    the number of items to order; orders beyond the shelf are cut. Demand is Poisson. A sold item pays `price`, an ordered one
+    costs `cost`, an item kept for a week costs `holding`; after the last week each leftover is worth `salvage`.
 
     Args:
         weeks: length of the season.
@@ -87,15 +86,15 @@ class Inventory(FiniteMDPEnv):
 
 
 PRICES = (0.0, 0.02, 0.05, 0.1, 0.2)
-"""Prices of variance, in 1 / unit of money."""
+"""Values of ψ, in 1 / unit of money."""
 GAMMA = 1.0
 
 
 def train(shop: Inventory, psi: float, episodes: int, seeds: Sequence[int]) -> list[np.ndarray]:
-    """Greedy policies of learners with a price of variance, one for each seed.
+    """Train with ψ; return one greedy policy for each seed.
 
-    The critics learn first: they do not know yet that leftovers can be sold next week, and an actor that listened to them
-    would order little and soon be too sure of it. The price of variance rises after that, for the same reason.
+    The critics learn first: at first they do not know that leftovers can be sold next week, and an actor that follows them
+    learns to order too little and does not recover. ψ rises after that, for the same reason.
     """
     first = episodes // 15
     settings = {
@@ -114,7 +113,7 @@ def train(shop: Inventory, psi: float, episodes: int, seeds: Sequence[int]) -> l
 
 
 def frontier_chart(shop: Inventory, exact: Frontier, learned: dict[float, list[np.ndarray]]) -> Chart:
-    """Mean against standard deviation of the season's profit: the oracle's best, and what was learned."""
+    """Draw mean against standard deviation of the season's profit: the exact frontier and the learned policies."""
     best = Spots(
         "best there is (oracle)", np.sqrt(exact.variances), exact.means, joined=True, style="oracle",
     )  # fmt: skip
@@ -135,7 +134,7 @@ def frontier_chart(shop: Inventory, exact: Frontier, learned: dict[float, list[n
 
 
 def behaviour_chart(shop: Inventory, learned: dict[float, list[np.ndarray]], seasons: int, seed: int = 0) -> Chart:
-    """How full the shelf is kept, what is ordered, and how profits spread."""
+    """Draw stock, orders and the distribution of profits."""
     shown = [psi for psi in learned if psi in (0.0, 0.05, 0.2)]
     shelves, orders, spreads = [], [], []
     for style, psi in enumerate(shown):
@@ -146,9 +145,7 @@ def behaviour_chart(shop: Inventory, learned: dict[float, list[np.ndarray]], sea
         filled = (met * np.minimum(stock + order, shop.shelf)).sum(axis=1)
         shelves.append(Spots(label, [str(w + 1) for w in range(shop.weeks)], filled, joined=True, style=style))
         week = min(1, shop.weeks - 1)
-        seen = np.where(
-            met[week] > 1e-3, order[week], np.nan
-        )  # what is ordered in states that it never meets means nothing
+        seen = np.where(met[week] > 1e-3, order[week], np.nan)  # ignore states that are never visited
         orders.append(Spots(label, [str(s) for s in stock[:6]], seen[:6], joined=True, style=style))
         profits = np.sort(play(shop, policy, seasons, np.random.default_rng(seed)))
         levels = np.linspace(0.005, 0.995, 100)
@@ -166,7 +163,7 @@ def behaviour_chart(shop: Inventory, learned: dict[float, list[np.ndarray]], sea
 
 
 def play(shop: Inventory, policy: np.ndarray, seasons: int, rng: np.random.Generator) -> np.ndarray:
-    """Profits of so many seasons."""
+    """Return the profits of this many seasons."""
     profits = np.zeros(seasons)
     for season in range(seasons):
         state, over = shop.mdp.sample_start(rng), False
@@ -177,7 +174,7 @@ def play(shop: Inventory, policy: np.ndarray, seasons: int, rng: np.random.Gener
 
 
 def print_objectives(shop: Inventory, learned: dict[float, list[np.ndarray]], exact: Frontier) -> None:
-    """U = mean − ψ · variance at each price: learned with and without the price, and the best there is."""
+    """Print U = mean − ψ · variance for each ψ: learned with it, learned with ψ = 0, and the optimum."""
     moments = {psi: [evaluate(shop.mdp, policy, GAMMA) for policy in policies] for psi, policies in learned.items()}
 
     def judged(found: Sequence[Moments], psi: float) -> str:
@@ -198,7 +195,7 @@ def print_objectives(shop: Inventory, learned: dict[float, list[np.ndarray]], ex
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Path]:
-    """Train along ψ, draw, and say what the trade-off is."""
+    """Train at each ψ, draw the figures and print the trade-off."""
     parser = argparse.ArgumentParser(description="An inventory with risk: frontier and behaviour.")
     parser.add_argument("--out", type=Path, default=Path("results/inventory"), help="folder of the figures")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply episodes by this: a quick look")

@@ -1,11 +1,11 @@
-"""One policy for every appetite for risk: the portfolio of portfolio.py, with the price of variance as an input.
+"""One policy for every ψ: the portfolio of portfolio.py, with ψ as an input of the policy.
 
-A conditioned policy is trained once, on all prices in a range; separate policies need one training for each price. Both are
-measured at the same prices and judged by what they maximise, U = mean − ψ · variance. Run, from this folder,
+A conditioned policy is trained once, for all ψ in a range; separate policies need one training for each ψ. Both are measured
+at the same ψ and compared by the objective, U = mean − ψ · variance. Run, in this folder,
 
     python one_policy.py
 
-for U at each price, with its standard error over seeds, and a figure in results/one-policy: both frontiers.
+for U at each ψ, with its standard error over seeds, and a figure in results/one-policy: both frontiers.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from vpac.lab.report.trade_off import frontier_panel
 from vpac.risk import TradeOff
 
 PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""Prices of variance, in 1 / percent."""
+"""Values of ψ, in 1 / percent."""
 SETTINGS: dict[str, Any] = {"gamma": 1.0, "steps": 64, "hidden": (32, 32), "learning_rate": 1e-3}
 
 
 def separate(psi: float, steps: int, seed: int) -> Any:
-    """A policy that was trained for this price alone."""
+    """Train a policy for this ψ alone."""
     return vpac.VPACPPO(Portfolio, psi=psi, seed=seed, **SETTINGS).learn(steps).policy()
 
 
 def conditioned(steps: int, seed: int) -> Callable[[float], Any]:
-    """Policies for all prices, from one training."""
+    """Train one conditioned policy for all ψ."""
     agent = vpac.VPACPPO(Portfolio, psi="conditioned", psi_range=(0.0, max(PRICES)), seed=seed, **SETTINGS)
     return agent.learn(steps).at
 
 
 Samples = dict[float, list[vpac.ReturnSample]]
-"""Returns by price: one sample for each training."""
+"""Returns by ψ: one sample for each training."""
 
 
 def measure(policies: Callable[[float], Sequence[Any]], episodes: int) -> Samples:
-    """Play the policies that `policies` gives for each price."""
+    """Play the policies that `policies` returns for each ψ."""
     return {
         psi: [vpac.evaluate(policy, Portfolio, episodes, seed=1000 + seed) for seed, policy in enumerate(policies(psi))]
         for psi in PRICES
@@ -61,7 +61,7 @@ def objective(psi: float, samples: Sequence[vpac.ReturnSample]) -> tuple[float, 
 
 
 def trade_off(measured: Samples) -> TradeOff:
-    """Mean and standard deviation at each price, with intervals over trainings."""
+    """Mean and standard deviation at each ψ, with intervals over trainings."""
     return TradeOff(
         tuple(
             frontier_point(psi, [Measurement(s.mean, s.std, None, s.returns) for s in samples])
@@ -71,7 +71,7 @@ def trade_off(measured: Samples) -> TradeOff:
 
 
 def chart(one: TradeOff, many: TradeOff, seeds: int) -> Chart:
-    """Both frontiers in one plane."""
+    """Draw both frontiers in one plot."""
     over = f"{seeds} trainings" if seeds > 1 else "the episodes of one training"
     return Chart(
         "one-policy", "One policy for all prices, and one policy for each",
@@ -83,7 +83,7 @@ def chart(one: TradeOff, many: TradeOff, seeds: int) -> Chart:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Path]:
-    """Train both, measure, draw. The one policy is trained four times as long as each of the others."""
+    """Train both, measure, draw. The conditioned policy is trained four times as long as each of the others."""
     parser = argparse.ArgumentParser(description="One policy for all prices of variance, and one for each.")
     parser.add_argument("--out", type=Path, default=Path("results/one-policy"), help="folder of the figure")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply steps by this: a quick look")

@@ -1,12 +1,12 @@
-"""A portfolio over two years: cash or stocks, quarter by quarter, while the market's mood changes.
+"""A portfolio over two years: cash or stocks, quarter by quarter, while the market's volatility changes.
 
-Observations are continuous (how far the two years are, how nervous the market is), so learners use tile coding and nothing is
-exact; a rule from the textbook serves as the yardstick instead. Run
+Observations are continuous (elapsed time and volatility), so learners use tile coding and there is no exact solution; a rule
+from the textbook is the reference. Run
 
     python examples/portfolio.py
 
-for two figures in results/portfolio: mean against spread, and how much each policy holds in stocks as the market gets nervous.
-Or use it as any other environment, from this folder: `vpac train vpac portfolio:Portfolio --psi 0.02 --gamma 1`.
+for two figures in results/portfolio: mean against spread, and the share of stocks of each policy as volatility rises.
+Or use it as any other environment, in this folder: `vpac train vpac portfolio:Portfolio --psi 0.02 --gamma 1`.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ from vpac.risk import FrontierPoint, std
 from vpac.tabular import Learner, learn_many
 
 Policy = Callable[[np.ndarray], Any]
-"""The action for an observation; one that is played by `play_many`, also the actions for rows of them."""
+"""Maps an observation to an action; for `play_many`, also rows of observations to actions."""
 
 
 class Portfolio(gymnasium.Env[np.ndarray, np.int64]):
-    """Choose each quarter the share of your money that is in stocks; the rest earns interest.
+    """Choose the share of stocks each quarter; the rest earns interest.
 
-    The observation is (share of the time that is over, volatility of the market between its smallest and largest). Stocks earn
-    `premium` more than cash on average, whatever the volatility is: a nervous market pays no more, and varies more. The reward
-    is the quarter's gain in percent of the capital, which is filled up or skimmed to the same amount every quarter. The
-    volatility wanders: a normal step each quarter, between its bounds.
+    The observation is (elapsed share of the time, volatility scaled to 0 … 1). Stocks earn `premium` more than cash on average,
+    at any volatility. The reward is the quarter's gain in percent of the capital, which is reset to the same amount every
+    quarter. The volatility is a Gaussian random walk between its bounds.
 
     Args:
-        quarters: how long it goes.
+        quarters: length of an episode.
         shares: how many shares in stocks there are to choose from, evenly from 0 to 1.
         interest: what cash earns in a quarter, in percent.
         premium: what stocks earn more, on average, in percent.
         calm: smallest volatility of stocks, in percent a quarter.
         nervous: largest volatility.
-        render_mode: there is none; Gymnasium passes it.
+        render_mode: not used; Gymnasium passes it.
     """
 
     def __init__(
@@ -68,26 +67,26 @@ class Portfolio(gymnasium.Env[np.ndarray, np.int64]):
         self._quarter, self._mood = 0, 0.0
 
     def volatility(self, mood: Any) -> Any:
-        """Standard deviation of a quarter's gain in stocks at a mood from 0 to 1."""
+        """Standard deviation of a quarter's gain in stocks at a mood (scaled volatility) from 0 to 1."""
         return self.calm + (self.nervous - self.calm) * mood
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """A new two years; the market's mood is anything."""
+        """Start an episode with a random mood."""
         super().reset(seed=seed)
         self._quarter, self._mood = 0, float(self.np_random.random())
         return self._look(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """A quarter passes."""
+        """Advance by one quarter."""
         gain, mood = self.pass_quarter(action, self._mood, self.np_random)
         self._mood = float(mood)
         self._quarter += 1
         return self._look(), float(gain), self._quarter == self.quarters, False, {}
 
     def pass_quarter(self, actions: Any, moods: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        """Gains and the moods afterwards, of one market or of an array of them."""
+        """Return gains and next moods, of one market or of an array of them."""
         luck, drift = rng.standard_normal(np.shape(moods)), rng.normal(0.0, 0.15, np.shape(moods))
         gains = self.interest + self.shares[actions] * (self.premium + self.volatility(moods) * luck)
         return gains, np.clip(moods + drift, 0.0, 1.0)
@@ -97,11 +96,11 @@ class Portfolio(gymnasium.Env[np.ndarray, np.int64]):
 
 
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1)
-"""Prices of variance, in 1 / percent."""
+"""Values of ψ, in 1 / percent."""
 
 
 def train(psi: float, episodes: int, seeds: Sequence[int]) -> list[Learner]:
-    """Learners with a price of variance, one for each seed; the actor waits until the critics know something."""
+    """Train learners with ψ, one for each seed; the actor starts after the critics."""
     first = episodes // 10
     settings = {
         "gamma": 1.0, "alpha_theta": f"warm-up:0.005:{first}:{first}", "alpha_w": 0.05, "alpha_z": 0.05, "tilings": 8,
@@ -113,7 +112,7 @@ def train(psi: float, episodes: int, seeds: Sequence[int]) -> list[Learner]:
 
 
 def textbook(psi: float) -> Policy:
-    """The share that is best if each quarter is looked at alone: premium / (2 ψ volatility²), rounded to what can be chosen."""
+    """The best share for a single quarter: premium / (2 ψ volatility²), rounded to an available share."""
     env = Portfolio()
 
     def act(observations: np.ndarray) -> Any:
@@ -125,12 +124,12 @@ def textbook(psi: float) -> Policy:
 
 
 def learned_policy(learner: Learner) -> Policy:
-    """A learner's greedy policy; any other agent with a `predict` can take its place."""
+    """A learner's greedy policy; works for any agent with a `predict`."""
     return lambda observation: learner.predict(observation)[0]
 
 
 def play(policy: Policy, episodes: int, first: int = 0) -> np.ndarray:
-    """Gains of so many times two years, with the seeds from `first` on."""
+    """Return the gains of this many episodes, with the seeds from `first` on."""
     env, gains = Portfolio(), np.zeros(episodes)
     for episode in range(episodes):
         (observation, _), over = env.reset(seed=first + episode), False
@@ -141,7 +140,7 @@ def play(policy: Policy, episodes: int, first: int = 0) -> np.ndarray:
 
 
 def play_many(policy: Policy, episodes: int, seed: int = 0) -> np.ndarray:
-    """The same for a policy that takes rows of observations: all episodes side by side, so a great many cost little."""
+    """Play all episodes at once, with a policy that takes rows of observations."""
     env, rng = Portfolio(), np.random.default_rng(seed)
     moods, gains = rng.random(episodes), np.zeros(episodes)
     for quarter in range(env.quarters):
@@ -152,13 +151,12 @@ def play_many(policy: Policy, episodes: int, seed: int = 0) -> np.ndarray:
 
 
 def point(psi: float, samples: Sequence[np.ndarray]) -> FrontierPoint:
-    """Mean and standard deviation at a price: with intervals over the policies, which hold the luck of training, too; of a
-    single policy with those over its episodes."""
+    """Mean and standard deviation at ψ, with intervals over trainings; for a single policy, over its episodes."""
     return frontier_point(psi, [Measurement(float(g.mean()), float(std(g)), None, g) for g in samples])
 
 
 def frontier_chart(learned: dict[float, list[np.ndarray]], rule: dict[float, np.ndarray]) -> Chart:
-    """Mean against standard deviation of the gain: the learned policies and the textbook's."""
+    """Draw mean against standard deviation of the gain: the learned policies and the textbook's."""
     seeds = len(next(iter(learned.values())))
     over = f"{seeds} trainings" if seeds > 1 else "the episodes of one training"
     played = len(next(iter(rule.values())))
@@ -181,7 +179,7 @@ def frontier_chart(learned: dict[float, list[np.ndarray]], rule: dict[float, np.
 
 
 def behaviour_chart(learners: dict[float, list[Learner]], gains: dict[float, list[np.ndarray]]) -> Chart:
-    """How much is held in stocks as the market gets nervous, and how gains spread."""
+    """Draw the share of stocks by volatility, and the distribution of gains."""
     env = Portfolio()
     moods = np.linspace(0.0, 1.0, 41)
     times = np.arange(env.quarters) / env.quarters
@@ -208,7 +206,7 @@ def behaviour_chart(learners: dict[float, list[Learner]], gains: dict[float, lis
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Path]:
-    """Train along ψ, play, draw, and say what the trade-off is."""
+    """Train at each ψ, play, draw, and print the trade-off."""
     parser = argparse.ArgumentParser(description="A portfolio with risk: frontier and behaviour.")
     parser.add_argument("--out", type=Path, default=Path("results/portfolio"), help="folder of the figures")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply episodes by this: a quick look")
