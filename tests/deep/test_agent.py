@@ -25,7 +25,7 @@ from vpac.cli import main
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO, NotFinite, load_policy
 from vpac.deep.checkpoint import latest_checkpoint
-from vpac.deep.vector import SerialEnvironments
+from vpac.envs.vector import SerialEnvironments
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,), "checkpoint_every": 3}
 """Iterations of 64 steps."""

@@ -11,7 +11,7 @@ from vpac import UserError
 pytest.importorskip("jax")
 from vpac.deep import PPO
 from vpac.deep.spaces import Interface
-from vpac.deep.vector import EnvPoolEnvironments, NoisyEnvPool, SerialEnvironments, environments, has_envpool
+from vpac.envs.vector import EnvPoolEnvironments, NoisyEnvPool, SerialEnvironments, environments, has_envpool
 from vpac.evaluation.play import play_policy
 
 SHOWN = {"exclude_current_positions_from_observation": False}

@@ -331,7 +331,7 @@ def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
     """Learn with checkpoints, records and a display."""
     from vpac.deep.checkpoint import has_checkpoint
     from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
-    from vpac.deep.vector import misses_envpool
+    from vpac.envs.vector import misses_envpool
     from vpac.files import hold
 
     already = agent.timesteps - agent.span[0]

@@ -13,7 +13,7 @@ from vpac.deep.diagnostics import NotFinite
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import EpisodePrices
 from vpac.deep.spaces import Interface
-from vpac.deep.vector import Environments
+from vpac.envs.vector import Environments
 from vpac.liveness import advance, watched
 from vpac.risk.volatility import augmented
 from vpac.typing import BoolArray, Numbers

@@ -34,7 +34,7 @@ from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, price_path
 from vpac.deep.spaces import Interface
-from vpac.deep.vector import Backend, environments, remembering
+from vpac.envs.vector import Backend, environments, remembering
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule

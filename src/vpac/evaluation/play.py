@@ -31,7 +31,7 @@ from vpac.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
-    from vpac.deep.vector import Environments
+    from vpac.envs.vector import Environments
 
 LONGEST = 1_000_000
 """An episode of more steps than this is taken for one that never ends."""

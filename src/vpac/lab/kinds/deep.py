@@ -80,7 +80,7 @@ def curve(agent: PPO) -> dict[str, FloatArray]:
 
 def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], dict[str, Any]]:
     """Final numbers by name, and the samples behind them."""
-    from vpac.deep.vector import environments, remembering
+    from vpac.envs.vector import environments, remembering
 
     env, arguments = task_recipe(task).parts()
     if agent.memory is not None:

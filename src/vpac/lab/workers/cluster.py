@@ -438,7 +438,7 @@ def there(
 
 def _on(cores: int) -> AbstractContextManager[None]:
     """The environments of EnvPool on so many cores: without that they take all of the machine's."""
-    from vpac.deep.vector import limit_cores
+    from vpac.envs.vector import limit_cores
 
     return limit_cores(cores)
 
