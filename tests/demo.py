@@ -25,7 +25,7 @@ from vpac.lab.report.chart import (
     Table,
     Trajectory,
 )
-from vpac.lab.report.document import ClaimRow, Document, Estimate, Failure, Section
+from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Failure, Section
 from vpac.lab.report.explorer import explore, policy_arrows
 from vpac.oracle import Frontier, evaluate, greedy, optimal_policy
 
@@ -170,10 +170,10 @@ def explorer():
 def claims() -> list[ClaimRow]:
     return [
         ClaimRow("Four rooms, on-policy", "VPAC has lower variance than AC in the performance.", "77 % of AC's",
-                 Estimate(58.73, 55.1, 62.4, "%", ".1f"), "holds", "The interval of the ratio of variances lies below 100 %.",
+                 ClaimEstimate(58.73, 55.1, 62.4, "%", ".1f"), "holds", "The ratio of variances lies below 100 %.",
                  "vpac reproduce four-rooms --claim variance", "four-rooms"),
         ClaimRow("Four rooms, on-policy", "VPAC reaches about the same mean return as AC.", "",
-                 Estimate(-0.331, -0.52, -0.141, "", ".3f"), "does not hold",
+                 ClaimEstimate(-0.331, -0.52, -0.141, "", ".3f"), "does not hold",
                  "The difference of means is below zero with 95 % confidence.",
                  "vpac reproduce four-rooms --claim mean", "four-rooms"),
         ClaimRow("Puddle world, off-policy", "VPAC is the least sensitive to the step-size ratio.", "", None, "undecided",
@@ -209,7 +209,9 @@ def document(hostile: str = "") -> Document:
     rows = claims()
     if hostile:
         rows.append(
-            ClaimRow(hostile, hostile, hostile, Estimate(1.0, 0.5, 2.0, hostile), "holds", hostile, hostile, hostile)
+            ClaimRow(
+                hostile, hostile, hostile, ClaimEstimate(1.0, 0.5, 2.0, hostile), "holds", hostile, hostile, hostile
+            )
         )
         line = Line(hostile, [0, 1], [1, 2])
         spots = Spots(hostile, [hostile], [1.0], names=[hostile])

@@ -15,7 +15,7 @@ import demo
 from vpac.errors import UserError
 from vpac.lab.report import page as pages
 from vpac.lab.report.chart import Chart, Line, Lines
-from vpac.lab.report.document import Document, Estimate, Section
+from vpac.lab.report.document import ClaimEstimate, Document, Section
 from vpac.lab.report.explorer import Explorer, ExplorerPoint
 from vpac.lab.report.page import as_json, duration, render, write_page
 
@@ -135,7 +135,7 @@ def test_a_page_with_nothing_to_say_is_still_a_page():
     empty = render(Document("Title", "Sub", "now"))
     assert 'id="explorer"' not in empty
     assert 'id="failures"' not in empty
-    assert "No claim was put to the test" in empty
+    assert "No claim was tested" in empty
 
 
 def test_names_must_be_fit_for_links():
@@ -149,10 +149,10 @@ def test_names_must_be_fit_for_links():
 
 
 def test_estimates_are_written_for_readers():
-    assert Estimate(-1.234, -2.0, -0.5, "%", ".1f").text() == "−1.2\N{NO-BREAK SPACE}%"
-    assert Estimate(-1.234, -2.0, -0.5, "%", ".1f").interval() == "−2.0 … −0.5\N{NO-BREAK SPACE}%"
-    assert Estimate(3.14159).interval() == ""
-    assert Estimate(float("nan")).text() == "–"
+    assert ClaimEstimate(-1.234, -2.0, -0.5, "%", ".1f").text() == "−1.2\N{NO-BREAK SPACE}%"
+    assert ClaimEstimate(-1.234, -2.0, -0.5, "%", ".1f").interval() == "−2.0 … −0.5\N{NO-BREAK SPACE}%"
+    assert ClaimEstimate(3.14159).interval() == ""
+    assert ClaimEstimate(float("nan")).text() == "–"
 
 
 def test_an_explorer_must_cover_its_map():

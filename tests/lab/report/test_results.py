@@ -123,6 +123,6 @@ def test_a_training_shows_no_variance_below_zero():
     final = Training([], curves, "greedy").final()
     assert final["mean"].low < 0.0 == final["variance"].low
     assert final["variance"].high == final["mean"].high
-    drawn = {name: band(np.arange(1), APART[:, None], name, 0) for name in ("mean", "variance")}
+    drawn = {name: band(np.arange(1), APART[:, None], name) for name in ("mean", "variance")}
     assert drawn["variance"].low == (0.0,)
     assert drawn["mean"].low[0] < 0.0

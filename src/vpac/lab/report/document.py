@@ -20,7 +20,7 @@ TAKEN = ("main", "claims", "contents", "explorer", "failures", "colophon", "psi"
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ClaimEstimate:
     """A measured number with its 95 % interval."""
 
     value: float
@@ -57,7 +57,7 @@ class ClaimRow:
     sentence: str
     paper_number: str
     """The paper's number; empty if it gives none."""
-    ours: Estimate | None
+    ours: ClaimEstimate | None
     """Our number; None if there is none yet."""
     verdict: Verdict
     explanation: str

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Claim
-from vpac.lab.report.document import ClaimRow, Document, Estimate, Verdict
+from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Verdict
 from vpac.lab.report.results import Results
 from vpac.risk.intervals import Interval, bootstrap_many
 from vpac.typing import FloatArray
@@ -97,7 +97,7 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     words = f"{how}; {runs} runs{scale}.{small}{few}" + (
         f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
     )
-    ours = Estimate(found.estimate, found.low, found.high)
+    ours = ClaimEstimate(found.estimate, found.low, found.high)
     return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group)
 
 

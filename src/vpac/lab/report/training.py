@@ -70,11 +70,11 @@ class TrainingSummary:
         width = max(1, returns.shape[1] // POINTS)
         smooth = returns[:, : returns.shape[1] // width * width].reshape(len(returns), -1, width).mean(axis=-1)
         episodes = (np.arange(smooth.shape[1]) + 1) * width
-        panels: list[Panel] = [Lines([band(episodes, smooth, "return", 6)], "episodes", "return", "return of episodes")]
+        panels: list[Panel] = [Lines([band(episodes, smooth, "return")], "episodes", "return", "return of episodes")]
         limit = [Reference(report.budget.variance, "budget") for report in training.budgets[:1]]
-        for style, name in enumerate(("mean", "variance") if training.curves else ()):
+        for name in ("mean", "variance") if training.curves else ():
             curves = training.curves or ()
-            line = band(curves[0].episodes, np.stack([getattr(curve, name) for curve in curves]), name, style)
+            line = band(curves[0].episodes, np.stack([getattr(curve, name) for curve in curves]), name)
             title = f"{name}, {training.policy} policy, exact" if first.environment.mdp else name
             panels.append(Lines([line], "episodes", name, title, references=limit if name == "variance" else []))
         if training.budgets:
@@ -133,11 +133,11 @@ def _parquet(tables: list[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-def band(x: Any, rows: Any, quantity: str, style: int) -> Line:
+def band(x: Any, rows: Any, quantity: str) -> Line:
     """The mean over runs [runs, points] with its 95 % interval."""
     found = [over_runs(column, quantity) for column in rows.T]
     low, high = ([i.low for i in found], [i.high for i in found]) if len(rows) > 1 else (None, None)
-    return Line("", x, [i.estimate for i in found], low, high, style)
+    return Line("", x, [i.estimate for i in found], low, high, style=0)
 
 
 @dataclass(frozen=True)

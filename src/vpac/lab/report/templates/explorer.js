@@ -201,7 +201,7 @@
     onFrontier(point);
   }
 
-  // The frontier is drawn in pixels, anew for each width, so that its words stay legible on a phone.
+  // Redraw the frontier, whose units are pixels, for each width, so that its text stays legible on a phone.
   const place = document.getElementById("map-frontier");
   let width = 0;
   new ResizeObserver(() => {

@@ -1,4 +1,4 @@
-// Interactive figures: each takes the place of its static picture when it comes into view.
+// Interactive figures: each replaces its static picture when it scrolls into view.
 (() => {
   "use strict";
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -14,7 +14,7 @@
     return value;
   }
 
-  // Data and words are no colours, whatever they look like.
+  // These keys hold data and text, never colours.
   function plain(key) {
     return ["x", "y", "z", "text", "customdata", "name", "legendgroup", "ticktext", "hovertemplate"].includes(key);
   }
@@ -23,7 +23,7 @@
     return Math.round(Math.min(Math.max(place.clientWidth * aspect + extra, 240), 560 + extra));
   }
 
-  // Keep each figure's room free before it is drawn: what is drawn later must not move what is being read.
+  // Reserve the height of each figure before it is drawn, so that text below does not move.
   function reserve(figure) {
     figure.classList.add("live");
     const places = figure.querySelectorAll(".plot");
@@ -95,10 +95,10 @@
     }
   });
 
-  const sight = new IntersectionObserver((entries) => {
+  const visible = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (isIntersecting) {
-        sight.unobserve(target);
+        visible.unobserve(target);
         start(target);
       }
     }
@@ -106,7 +106,7 @@
 
   const figures = [...document.querySelectorAll("figure[data-chart]")];
   figures.forEach(reserve);
-  for (const figure of figures) sight.observe(figure);
+  for (const figure of figures) visible.observe(figure);
   addEventListener("resize", () => figures.filter((figure) => !figure.dataset.ready).forEach(reserve));
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   vpac.onTheme(() => drawn.forEach(paint));

@@ -1,4 +1,4 @@
-// Runs before the page is painted, so that a chosen theme does not flash.
+// Runs before the page is painted, so that the wrong theme does not flash.
 (() => {
   "use strict";
   document.documentElement.classList.add("js");
@@ -6,6 +6,6 @@
     const chosen = localStorage.getItem("vpac-theme");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   } catch (error) {
-    // Some browsers keep nothing for files; the system's theme it is.
+    // Some browsers have no storage for local files: follow the system's theme.
   }
 })();

@@ -1,4 +1,4 @@
-// What the other scripts share: the theme, colours by name, and the list of contents.
+// Shared by the other scripts: the theme, colours by name, and the table of contents.
 const vpac = (() => {
   "use strict";
   const listeners = [];
@@ -6,7 +6,7 @@ const vpac = (() => {
   probe.hidden = true;
   document.body.append(probe);
 
-  // "var(--ink)" or "var(--ink) 0.5" as the present theme's colour; anything else as it is.
+  // Resolve "var(--ink)" or "var(--ink) 0.5" in the current theme; return other values unchanged.
   function colour(name) {
     const parts = /^var\((--[\w-]+)\)(?: ([\d.]+))?$/.exec(name);
     if (!parts) return name;
@@ -29,7 +29,7 @@ const vpac = (() => {
     try {
       localStorage.setItem("vpac-theme", theme);
     } catch (error) {
-      // Not kept; it lasts as long as the page.
+      // No storage: the choice lasts until the page is closed.
     }
     listeners.forEach((listener) => listener());
   }
@@ -42,7 +42,7 @@ const vpac = (() => {
     if (chosenTheme() === "system") listeners.forEach((listener) => listener());
   });
 
-  // On a phone the contents are folded away, and fold again when a place was chosen.
+  // On a phone the contents are folded, and fold again after a click.
   const contents = document.getElementById("contents");
   const narrow = matchMedia("(max-width: 62rem)");
   const fold = () => { contents.open = !narrow.matches; };
