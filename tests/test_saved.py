@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tiny import little
-from vpac import saved
+from vpac import UserError, saved
 from vpac.cli import main
 from vpac.evaluation import load_agent
-from vpac.lab.store.run import runs_of
+from vpac.lab.kinds.agents import find_agents
+from vpac.lab.store.run import Run, runs_of
 from vpac.lab.store.store import Result, Store
 from vpac.tabular import VPAC
 
@@ -72,9 +74,49 @@ def test_a_stored_run_without_its_policy(tmp_path, capsys):
     assert "has no theta" in refused(store.root / "runs" / run.name, capsys)
 
 
+class Mine(VPAC):
+    """A class of somebody else's."""
+
+
+def test_a_class_of_somebody_elses_loads_its_agents(tmp_path):
+    folder = Mine("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent")
+    assert Mine.load(folder).episodes == 2
+    with pytest.raises(UserError, match="unknown algorithm 'Mine'"):
+        load_agent(folder)
+
+
 def test_the_note_is_read_once(tmp_path, monkeypatch):
     folder = VPAC("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent")
     real, seen = saved.read_bytes, []
     monkeypatch.setattr(saved, "read_bytes", lambda path, *most: seen.append(path.name) or real(path, *most))
     load_agent(folder)
     assert seen.count("agent.json") == 1
+
+
+@pytest.mark.parametrize(("name", "kind", "unit"), [("vpac/run-0", "training", "episodes"), ("ppo", "deep", "steps")])
+def test_a_training_has_the_record_of_a_run(folder, capsys, name, kind, unit):
+    record = json.loads((folder / name / "run.json").read_text(encoding="utf-8"))
+    run = Run.read(record)
+    assert record["name"] == run.name
+    assert (run.task["kind"], run.task[unit]) == (kind, {"episodes": 3, "steps": 16}[unit])
+    assert {"agent.json", "weights.safetensors"} <= set(record["files"])
+    assert record["about"]["versions"]["vpac"]
+    changed(folder / name / "run.json", b'"kind"', b'"kinc"')
+    assert "run.json is not what was written" in refused(folder / name, capsys)
+    (folder / name / "run.json").unlink()  # as earlier versions wrote it
+    out = str(folder / "out")
+    assert main(["evaluate", str(folder / name), "--episodes", "2", "--json", "--out", out]) == 0
+
+
+def test_another_agent_in_the_folder_of_a_training(folder, capsys):
+    for name in ("agent.json", "weights.safetensors"):
+        path = VPAC("vpac/CatchUp-v0").learn(2).save(folder / "other") / name
+        shutil.copy(path, folder / "vpac" / "run-0" / name)
+    assert "agent.json is not what was written" in refused(folder / "vpac", capsys)
+
+
+def test_an_agent_that_is_saved_again_needs_no_record(folder):
+    home = folder / "vpac" / "run-0"
+    VPAC.load(home).learn(1).save(home)
+    assert not (home / "run.json").exists()
+    assert len(find_agents(str(home), folder)) == 1

@@ -18,6 +18,8 @@ from vpac.files import read_bytes, read_pair, write_pair
 from vpac.sealing import LARGEST, check_format, parse, sealed
 
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
+RECORD = "run.json"
+"""Of a folder that `vpac train` wrote: what was run, where and when, with checksums of the other files."""
 TABULAR_FORMAT = 2
 """Since the second, both files are checked when they are read."""
 DEEP_FORMAT = 3
@@ -60,16 +62,10 @@ class SavedAgent:
             data = parse(text)
             if not isinstance(data, dict):
                 raise UserError(f"{folder} does not hold an agent: {AGENT} is not an object")
-            name = data.get("algorithm")
-            known = BY_CLASS.get(name) if isinstance(name, str) else None
-            newest = TABULAR_FORMAT if known and not known.deep else DEEP_FORMAT
+            deep = _is_deep(data)
+            newest = DEEP_FORMAT if deep else TABULAR_FORMAT
             check_format(text, data, folder / AGENT, newest, tuple(range(1, newest)))
-            if known is None:
-                raise UserError(
-                    f"{folder} holds an agent of unknown algorithm {name!r:.60}: expected one of {', '.join(BY_CLASS)}"
-                    f"{suggestion(str(name), BY_CLASS)}"
-                )
-            for field, kind in (DEEP_FIELDS if known.deep else TABULAR_FIELDS).items():
+            for field, kind in (DEEP_FIELDS if deep else TABULAR_FIELDS).items():
                 if not isinstance(data.get(field), kind) or isinstance(data.get(field), bool):
                     raise UserError(f"{folder} does not hold an agent: {field!r} in {AGENT} is {data.get(field)!r:.60}")
             if data["format"] > 1 and not isinstance(data.get("sha256"), str):
@@ -77,9 +73,20 @@ class SavedAgent:
         return cls(folder, data)
 
     @property
+    def deep(self) -> bool:
+        """Whether it is one of the PPO family."""
+        return _is_deep(self.data)
+
+    @property
     def algorithm(self) -> Algorithm:
-        """What learned."""
-        return BY_CLASS[self.data["algorithm"]]
+        """What learned; a class of somebody else's is a `UserError`, and has to load its agents itself."""
+        name = self.data["algorithm"]
+        if name not in BY_CLASS:
+            raise UserError(
+                f"{self.folder} holds an agent of unknown algorithm {name!r:.60}: expected one of {', '.join(BY_CLASS)}"
+                f"{suggestion(name, BY_CLASS)}"
+            )
+        return BY_CLASS[name]
 
     @property
     def recipe(self) -> EnvRecipe | None:
@@ -101,6 +108,18 @@ class SavedAgent:
             return dict(load(read_bytes(path) if digest is None else read_pair(path, digest)))
 
 
+def _is_deep(data: dict[str, Any]) -> bool:
+    """Whether agent.json is that of the PPO family; the classes of others are not in the registry."""
+    name = data.get("algorithm")
+    return BY_CLASS[name].deep if isinstance(name, str) and name in BY_CLASS else "counters" in data
+
+
+def remove_record(folder: Path) -> None:
+    """Remove the record of a training whose agent is about to be replaced; that of a stored run stays."""
+    if (folder / AGENT).exists():
+        (folder / RECORD).unlink(missing_ok=True)
+
+
 def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **how: Any) -> Path:
     """Write agent.json and weights.safetensors; what was there before can be read until this can. `how`: for `json.dumps`."""
     from safetensors.numpy import save
@@ -110,5 +129,6 @@ def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **ho
         text = sealed({**data, "sha256": hashlib.sha256(content).hexdigest()}, **how)
     except (TypeError, ValueError) as error:
         raise UserError(f"the agent's settings cannot be written as JSON ({error})") from None
+    remove_record(folder)
     write_pair(folder / WEIGHTS, content, folder / AGENT, text)
     return folder

@@ -7,6 +7,7 @@ import pytest
 
 import vpac
 from cli.test_cli import run
+from forging import forge
 from vpac.cli.evaluate import _file_name
 from vpac.evaluation import load_agent
 from vpac.lab.store.run import Run
@@ -187,12 +188,13 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
         load_agent(tmp_path)
     for text, message in (
         ("{", "does not hold an agent"),
-        ('{"format": 1, "algorithm": "VPCA"}', "did you mean 'VPAC'"),
         ("3", "is not an object"),
     ):
         (tmp_path / "agent.json").write_text(text)
         with pytest.raises(UserError, match=message):
             load_agent(tmp_path)
+    with pytest.raises(UserError, match=r"unknown algorithm 'VPCA'.*did you mean 'VPAC'"):
+        load_agent(forge(vpac.VPAC("vpac/CatchUp-v0").save(tmp_path / "other"), {"algorithm": "VPCA"}))
 
 
 def test_the_picture_of_policies_that_hardly_vary(tmp_path):

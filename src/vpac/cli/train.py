@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import Field, dataclass, field, fields, make_dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -242,6 +244,7 @@ Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
 def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train all runs and write them."""
     from vpac.files import hold
+    from vpac.lab.kinds.agents import record_training
     from vpac.lab.kinds.tabular import train
     from vpac.lab.report.training import TrainingSummary
     from vpac.progress import Bar
@@ -249,21 +252,26 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
     episodes = EPISODES if verb.tabular.episodes is None else verb.tabular.episodes
     runs = 1 if verb.tabular.runs is None else verb.tabular.runs
+    begun = time.monotonic()
     with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
         result = train(
             kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.update, **settings
         )  # fmt: skip
         summary = TrainingSummary(result)
         summary.write(folder)
+        for number, learner in enumerate(result.learners):
+            record_training(folder / f"run-{number}", number, learner.episodes, result.final_of(number), _about(begun))
     return summary, result.budgets, result.diverged
 
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.measure import budget_report
+    from vpac.lab.kinds.agents import record_training
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
 
+    begun = time.monotonic()
     if verb.ppo.resume is None:
         _refuse_run(folder)
         if verb.ppo.steps is not None and verb.ppo.steps < 1:
@@ -276,11 +284,20 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
         usual = agent.span[1] - agent.span[0]
     _learn(agent, usual if verb.ppo.steps is None else verb.ppo.steps, folder, verb.json)
     agent.save(folder)
+    record_training(folder, 0, agent.timesteps, agent.history[-1] if agent.history else {}, _about(begun))
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None
     if agent.controller is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
     return DeepTrainingSummary(agent, held), [held] if held else [], []
+
+
+def _about(begun: float) -> dict[str, Any]:
+    """How long a training took, when it ended, where, and with which versions."""
+    from vpac.lab.workers.worker import provenance
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"seconds": time.monotonic() - begun, "time": now, **provenance()}
 
 
 def _refuse_run(folder: Path) -> None:

@@ -15,7 +15,7 @@ from vpac.deep.price import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
 from vpac.files import make_folder, read_bytes, read_pair, write_pair
-from vpac.saved import reading
+from vpac.saved import reading, remove_record
 from vpac.sealing import LARGEST, check_format, parse, sealed
 from vpac.typing import Numbers
 
@@ -139,6 +139,7 @@ class NumpyPolicy:
             about |= {"psi_range": [self.prices.low, self.prices.high], "psi": self.psi}
         if self.memory is not None:
             about["memory"] = self.memory
+        remove_record(folder)
         write_pair(folder / NUMBERS, content, folder / NOTE, sealed(about, indent=1))
         return folder
 

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from vpac.algorithms import BY_CLASS
 from vpac.envs.make import EnvOverrides, EnvRecipe
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
+from vpac.files import read_bytes, write_text
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import Damaged
+from vpac.lab.store.run import Run
 from vpac.lab.store.store import Record, Store
-from vpac.saved import AGENT, SavedAgent
+from vpac.saved import AGENT, RECORD, WEIGHTS, SavedAgent, reading
+from vpac.sealing import LARGEST, check_seal, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
     from vpac.tabular.agents import Learner
 
-WEIGHTS = ("theta", "w", "z", "mean")
+ARRAYS = ("theta", "w", "z", "mean")
+FILES = (AGENT, WEIGHTS, "policy.json", "policy.safetensors")
+"""Of an agent."""
 
 
 def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
@@ -43,7 +51,7 @@ def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
     learner, learned = learner_of({**record.run.task, **there}, record.run.seed), record.policy()
     if "theta" not in learned:
         raise UserError(f"{record.run.name} does not hold an agent: its file has no theta")
-    for name, mine in zip(WEIGHTS, learner.weights, strict=True):
+    for name, mine in zip(ARRAYS, learner.weights, strict=True):
         found = learned.get(name, mine)  # runs of earlier versions keep only what acts
         if found.shape != mine.shape:
             raise UserError(
@@ -133,11 +141,11 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     folder = Path(name)
     if not folder.is_dir():
         return [_stored(name, Store(store), store)]
-    if (folder / "run.json").is_file():
-        whole = folder.resolve()
-        return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     if (folder / AGENT).is_file():
         return [_saved(folder, short_name(folder))]
+    if (folder / RECORD).is_file():
+        whole = folder.resolve()
+        return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
@@ -155,7 +163,57 @@ def short_name(folder: Path) -> str:
     return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
 
 
+def record_training(
+    folder: Path, number: int, length: int, final: Mapping[str, float], about: Mapping[str, Any]
+) -> None:
+    """Write the record of a training beside its agent: the same as that of a stored run, with checksums of the agent's files.
+
+    Args:
+        folder: where the agent was saved.
+        number: which run of the training it is.
+        length: episodes; of the PPO family environment steps.
+        final: the numbers that it comes down to.
+        about: seconds, time, versions, machine, commit.
+    """
+    saved = SavedAgent.read(folder)
+    data, known = saved.data, BY_CLASS.get(saved.data["algorithm"])
+    task = {
+        "kind": "deep" if saved.deep else "training", "env": data["env"], "env_settings": data["arguments"] or {},
+        "wrappers": data["wrappers"], "settings": data["options"], "algorithm": known.name if known else data["algorithm"],
+        "steps" if saved.deep else "episodes": length,
+    }  # fmt: skip
+    run = Run(task, number, data["seed"])
+    record = {**run.content, "name": run.name, "about": dict(about)}
+    record["final"] = {name: value if isfinite(value) else None for name, value in final.items()}
+    record["files"] = {
+        name: _fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()
+    }  # fmt: skip
+    write_text(folder / RECORD, sealed(record, indent=1, allow_nan=False))
+
+
+def check_training(folder: Path) -> None:
+    """Check the record of a training, and every file that it names; folders of earlier versions have none."""
+    path = folder / RECORD
+    if not path.is_file():
+        return
+    with reading(folder):
+        text = read_bytes(path, LARGEST)
+        record = parse(text)
+        try:
+            check_seal(text, record)
+        except ValueError as error:
+            raise UserError(f"{path} is not what was written: {error}") from None
+        for name, expected in record["files"].items():
+            if name in FILES and _fingerprint(read_bytes(folder / name)) != expected:
+                raise UserError(f"{folder / name} is not what was written: its checksum differs")
+
+
+def _fingerprint(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def _saved(folder: Path, name: str) -> Trained:
+    check_training(folder)
     saved = SavedAgent.read(folder)
     return Trained(name, str(folder), saved.data["env"], saved.recipe, lambda made, recipe: restored(saved, made))
 

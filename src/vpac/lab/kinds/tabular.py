@@ -157,13 +157,18 @@ class Training:
     """What came of the budget, one a run; empty without one."""
 
     def final(self) -> dict[str, Interval]:
-        """Mean and variance of the final policies, over runs; without curves those of the last tenth of the returns."""
-        if self.curves:
-            means = np.array([curve.mean[-1] for curve in self.curves])
-            variances = np.array([curve.variance[-1] for curve in self.curves])
-        else:
-            means, variances = np.array([late_returns(learner) for learner in self.learners]).T
+        """Mean and variance of the final policies, over runs."""
+        means, variances = zip(
+            *(self.final_of(number).values() for number in range(len(self.curves or self.learners))), strict=True
+        )
         return {"mean": mean_interval(means), "variance": not_negative(mean_interval(variances))}
+
+    def final_of(self, number: int) -> dict[str, float]:
+        """Mean and variance of a run's final policy; without curves those of the last tenth of its returns."""
+        if self.curves:
+            return {"mean": float(self.curves[number].mean[-1]), "variance": float(self.curves[number].variance[-1])}
+        mean, variance = late_returns(self.learners[number])
+        return {"mean": mean, "variance": variance}
 
 
 def train(

@@ -117,7 +117,7 @@ class TrainingSummary:
         for old in folder.glob("run-*"):
             number = old.name.removeprefix("run-")
             if number.isdecimal() and int(number) >= len(self.training.learners) and not old.is_symlink():
-                for name in ("agent.json", "weights.safetensors"):
+                for name in ("run.json", "agent.json", "weights.safetensors"):
                     (old / name).unlink(missing_ok=True)
                 if not any(old.iterdir()):  # other files are not ours to remove
                     old.rmdir()
