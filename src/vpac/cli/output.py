@@ -68,12 +68,12 @@ def complain(message: object) -> None:
 
 
 def next_step(quiet: bool, *words: Any, env: str = "") -> None:
-    """The command that is worth typing next; programs are not told.
+    """Print the command that is worth typing next, unless standard output is for programs.
 
     Args:
         quiet: whether standard output is for programs.
         words: of the command, without `vpac`.
-        env: the environment of the run that it is about: an import path has to be named again.
+        env: the environment of the run; one that an import path names is repeated.
     """
     if not quiet:
         again = ["--env", env] if ":" in env else []

@@ -238,7 +238,7 @@ class Runs:
     where: Pairs = ()
     """Only runs with these settings, e.g. --where psi=0.015."""
     limit: int = 50
-    """Show at most so many; the JSON has all."""
+    """Rows of the table; the JSON has all."""
     json: bool = False
     """Print JSON instead of a table."""
 

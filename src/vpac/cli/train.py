@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,41 +183,32 @@ def with_learner_options(words: Sequence[str]) -> type[Train]:
 
     Help shows only those of the algorithm. Else those of all are read, so that a mistake can be named.
     """
-    named = [ALGORITHMS[word] for word in (word.casefold().replace("_", "-") for word in words) if word in ALGORITHMS][
-        :1
-    ]
-    if {"-h", "--help"} & set(words):
-        options = [option for algorithm in named for option in learner_options([algorithm], _defaults(algorithm))]
-    else:
-        options = learner_options(ALGORITHMS.values(), {})
-    learner = make_dataclass("Learner", options, frozen=True)
-    learner.__doc__ = (
-        f"Options of {named[0].class_name}; values are JSON or text." if named else "Options of the learner."
-    )
-    if not fields(learner):
+    folded = (word.casefold().replace("_", "-") for word in words)
+    named = tuple(ALGORITHMS[word] for word in folded if word in ALGORITHMS)[:1]
+    return _with_options_of(named, True) if {"-h", "--help"} & set(words) else _with_options_of((*ALGORITHMS.values(),))
+
+
+@cache
+def _with_options_of(chosen: tuple[Algorithm, ...], show_defaults: bool = False) -> type[Train]:
+    """`Train` with a text option for each field of the options of these algorithms; the learner reads the value."""
+    options: dict[str, tuple[str, Any, None]] = {}
+    for algorithm in chosen:
+        kind = algorithm.load_options()
+        docs, defaults = algorithms.option_docs(kind), _defaults(algorithm) if show_defaults else {}
+        for one in fields(kind):
+            default = defaults.get(one.name)
+            text = default if isinstance(default, str) else json.dumps(default)
+            hint = "" if default is None else f"(default: {text})"
+            shown: Any = tyro.conf.arg(metavar=_metavar(one), help=docs.get(one.name, ""), help_behavior_hint=hint)
+            options.setdefault(one.name, (one.name, Annotated[str | None, shown], None))
+    options.pop("steps", None)  # --steps is the length of training; that of an iteration is --option steps=N
+    if not options:
         return Train
+    learner = make_dataclass("Learner", options.values(), frozen=True)
+    learner.__doc__ = f"Options of {chosen[0].class_name}; values are JSON or text."
     made = make_dataclass("Train", [("learner", learner, field(default_factory=learner))], bases=(Train,), frozen=True)
     made.__doc__ = Train.__doc__
     return made
-
-
-def learner_options(chosen: Iterable[Algorithm], defaults: dict[str, Any]) -> list[tuple[str, Any, None]]:
-    """A text option for each field of the options of these algorithms, with its docstring; the learner reads the value."""
-    found: dict[str, tuple[str, Any, None]] = {}
-    for algorithm in chosen:
-        kind = algorithm.load_options()
-        docs = algorithms.option_docs(kind)
-        for one in fields(kind):
-            if one.name != "steps":  # --steps is the length of training; that of an iteration is --option steps=N
-                default = defaults.get(one.name)
-                hint = (
-                    ""
-                    if default is None
-                    else f"(default: {default if isinstance(default, str) else json.dumps(default)})"
-                )
-                shown: Any = tyro.conf.arg(metavar=_metavar(one), help=docs.get(one.name, ""), help_behavior_hint=hint)
-                found.setdefault(one.name, (one.name, Annotated[str | None, shown], None))
-    return list(found.values())
 
 
 def _defaults(algorithm: Algorithm) -> dict[str, Any]:
@@ -238,7 +230,7 @@ def _metavar(option: Field[Any]) -> str:
 
 
 Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
-"""What to show, what came of budgets, and why runs are missing."""
+"""The summary, the reports of budgets, and why runs are missing."""
 
 
 def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
