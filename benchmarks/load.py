@@ -24,7 +24,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
@@ -172,7 +172,7 @@ def many_tiny_runs(count: int, folder: Path) -> bool:
     hands, store = Processes(jobs), Store(folder / "tiny")
     try:
         list(hands.run(Store(folder / "warm"), tiny(8 * jobs)))
-        workers = [worker.process.pid for worker in hands._workers]
+        workers = [process.pid for process in active_children() if process.pid is not None]
         before = sum(map(processor_seconds, workers)) + time.process_time()
         begun = time.perf_counter()
         done = sum(outcome.status == "finished" for outcome in hands.run(store, runs))

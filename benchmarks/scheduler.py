@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from vpac.lab.store.run import Run
-from vpac.lab.workers.cluster import AHEAD, Flow
+from vpac.lab.workers.pool import TaskLoop
+from vpac.lab.workers.ray import TASKS_PER_CORE
 from vpac.lab.workers.worker import Outcome
 
 SECONDS = (0.018, 0.024, 0.026, 0.028, 0.031, 0.033, 0.037, 0.044, 0.073, 0.415, 52.367)
@@ -41,24 +42,27 @@ def runs(count: int) -> list[Run]:
     return [Run(TASK, number, number) for number in range(count)]
 
 
-def nothing(address: str, identity: str, version: str, content: dict[str, Any]) -> Outcome:
+def nothing(address: str, identity: str, version: str, content: dict[str, Any]) -> list[Outcome]:
     """A run that takes no time: its messages and nothing else."""
-    return Outcome(str(content["number"]), "finished", 0.0)
+    return [Outcome(str(content["number"]), "finished", 0.0)]
 
 
 class Real:
     """Ray on this machine."""
 
     def __init__(self) -> None:
-        from vpac.lab.workers.cluster import OnRay
+        from vpac.lab.workers.ray import OnRay
 
         self.hands = OnRay("local")
         self.task = self.hands._ray.remote(nothing).options(max_retries=0, num_cpus=1)
 
     def cost(self, count: int) -> tuple[float, float]:
         """Processor and wall seconds of the driver for each task."""
-        flow = Flow(lambda run: self.task.remote("/store", "i" * 32, "0.1.0", run.content).future(), lambda: 64, _never)
-        return _time(flow, count)
+
+        def submit(batch: list[Run]) -> Future[list[Outcome]]:
+            return self.task.remote("/store", "i" * 32, "0.1.0", batch[0].content).future()  # type: ignore[no-any-return]
+
+        return _time(TaskLoop(submit, lambda: 64, _never), count)
 
 
 class Simulated:
@@ -66,13 +70,14 @@ class Simulated:
 
     def __init__(self, cores: int, lengths: Any, cost: float) -> None:
         self.lengths, self.cost, self.now, self.submitted = lengths, cost, 0.0, 0
-        self.most = AHEAD * cores
+        self.most = TASKS_PER_CORE * cores
         self.free = [0.0] * cores
-        self.flying: list[tuple[float, int, Future[Outcome], Outcome]] = []
+        self.flying: list[tuple[float, int, Future[list[Outcome]], Outcome]] = []
 
-    def submit(self, run: Run) -> Future[Outcome]:
+    def submit(self, batch: list[Run]) -> Future[list[Outcome]]:
         """The core that is free first takes it, not before it is submitted."""
-        task: Future[Outcome] = Future()
+        (run,) = batch
+        task: Future[list[Outcome]] = Future()
         self.now += self.cost
         end = max(heapq.heappop(self.free), self.now) + self.lengths[self.submitted]
         heapq.heappush(self.free, end)
@@ -91,20 +96,20 @@ class Simulated:
     def _land(self) -> None:
         end, _, task, outcome = heapq.heappop(self.flying)
         self.now = max(self.now, end)
-        task.set_result(outcome)
+        task.set_result([outcome])
 
 
-def _never(run: Run, error: BaseException) -> Outcome | None:
+def _never(batch: list[Run], error: BaseException) -> list[Outcome]:
     raise error
 
 
-def _time(flow: Flow, count: int) -> tuple[float, float]:
+def _time(loop: TaskLoop, count: int) -> tuple[float, float]:
     """Processor and wall seconds for each task."""
     given = runs(count)
     for run in given:  # names are hashes: they are the study's to pay for, before anything is submitted
         assert run.name
     wall, processor = time.perf_counter(), time.process_time()
-    assert sum(1 for _ in flow.run(given)) == count
+    assert sum(1 for _ in loop.run(given)) == count
     return (time.process_time() - processor) / count, (time.perf_counter() - wall) / count
 
 
@@ -135,8 +140,8 @@ def main() -> int:
         quantiles = np.random.default_rng(count).random(count)
         lengths = asked.stretch * np.interp(quantiles, np.linspace(0.0, 1.0, len(SECONDS)), SECONDS)
         cluster, ideal = (Simulated(asked.cores, lengths.tolist(), cost) for cost in (costs[-1], 0.0))
-        loops.append(_time(Flow(cluster.submit, cluster.room, _never), count)[0])
-        _time(Flow(ideal.submit, ideal.room, _never), count)
+        loops.append(_time(TaskLoop(cluster.submit, cluster.room, _never), count)[0])
+        _time(TaskLoop(ideal.submit, ideal.room, _never), count)
         busy, work = count * costs[-1] / cluster.now, lengths.sum() / asked.cores / cluster.now
         ends = (f"{cluster.now:.1f} s", f"{ideal.now:.1f} s")
         table.add_row(f"{count:,}", f"{loops[-1] * 1e6:.1f}", *ends, f"{busy:.1%}", f"{work:.1%}")

@@ -25,7 +25,6 @@ LAYERS = (
         "files",
         "sealing",
         "interruption",
-        "liveness",
         "progress",
         "checks",
         "threads",

@@ -11,8 +11,6 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["end_with", "is_command"]
-
 
 def is_command(words: list[str]) -> bool:
     """Whether a process that was started with these words is `vpac` or `python -m vpac`."""

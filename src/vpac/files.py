@@ -16,26 +16,14 @@ from pathlib import Path
 
 from vpac.errors import UserError
 
-__all__ = [
-    "Unwritable", "cannot_write", "hold", "make_folder", "read_bytes", "read_pair", "sync_file", "sync_folder", "sync_folders",
-    "unwritable", "write_atomically", "write_bytes", "write_new", "write_pair", "write_text",
-]  # fmt: skip
-
 _libc = ctypes.CDLL(None, use_errno=True)
 LARGEST = 0x7FFFF000
 """Bytes of a file that is read; nothing that vpac writes comes near."""
 BLOCK = 4096
 """Bytes that a new folder, or the name of a file in one, takes."""
 MISTAKES = {
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-    errno.EINVAL,
-    errno.ELOOP,
-}
+    errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP,
+}  # fmt: skip
 """Errors that another path would not have; all others are the machine's."""
 
 

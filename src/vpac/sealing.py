@@ -12,8 +12,6 @@ from typing import Any
 
 from vpac.errors import Newer, UserError
 
-__all__ = ["CHECKSUM", "check_format", "check_seal", "parse", "sealed"]
-
 CHECKSUM = "checksum"
 BLANK = "." * 64
 LARGEST = 2**26

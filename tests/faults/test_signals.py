@@ -16,7 +16,7 @@ import pytest
 from tiny import SPEC, little
 from vpac._start import is_command
 from vpac.cli import main
-from vpac.interruption import Terminated, handled, held, stopped_by
+from vpac.interruption import Terminated, stopped_by
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
@@ -207,35 +207,6 @@ def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
     assert "Traceback" not in err
 
 
-HALF_STARTED = """
-import os, signal
-from multiprocessing import resource_tracker, util
-from vpac.lab.{module} import {name}
-from vpac.interruption import Terminated, handled
-resource_tracker.ensure_running()
-for holder, attribute in ((util, "spawnv_passfds"), (__import__("subprocess"), "Popen")):
-    def start(*words, real=getattr(holder, attribute), **more):
-        begun = real(*words, **more)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return begun
-    setattr(holder, attribute, start)
-with handled():
-    try:
-        {name}.start() if "{name}" == "_Worker" else {name}()
-        print("it was not told")
-    except Terminated:
-        print("told")
-"""
-
-
-@pytest.mark.parametrize(("module", "name"), [("executors", "_Worker"), ("crew", "_start")])
-def test_a_signal_waits_until_a_process_is_started(module, name):
-    """Half started, it would complain on standard error of the driver that had left it so."""
-    words = [sys.executable, "-c", HALF_STARTED.format(module=module, name=name)]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert (found.stdout, found.stderr, found.returncode) == ("told\n", "", 0)
-
-
 INSIDE_POLARS = """
 import os, signal, sys
 from pathlib import Path
@@ -252,7 +223,7 @@ sys.exit(main(["report", "--store", {store!r}]))
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_waits_while_polars_calls_back_into_python(tmp_path, name, code):
+def test_a_signal_while_polars_calls_back_into_python_is_not_lost(tmp_path, name, code):
     """Raised there it would be Polars' fault: a table that cannot be read, on the page, and exit code 0."""
     carry_out_studies([plan(little(runs=2))], Store(tmp_path), Serial())
     words = [sys.executable, "-c", INSIDE_POLARS.format(name=name, store=str(tmp_path))]
@@ -261,46 +232,21 @@ def test_a_signal_waits_while_polars_calls_back_into_python(tmp_path, name, code
     assert found.stderr == "vpac: stopped\n"
 
 
-def test_a_panic_of_native_code_after_a_signal_is_the_signal():
-    class PanicException(BaseException): ...
-
-    with handled():
-        assert stopped_by(PanicException()) is None
-        with pytest.raises(Terminated):
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert isinstance(stopped_by(PanicException()), Terminated)
-
-
-def test_of_two_signals_that_waited_both_come():
-    seen = []
-    with handled():
-        try:
-            with held():
-                for _ in range(2):
-                    os.kill(os.getpid(), signal.SIGINT)
-                    time.sleep(0.01)
-        except KeyboardInterrupt:
-            seen.append(1)
-        try:
-            time.sleep(5.0)
-        except KeyboardInterrupt:
-            seen.append(2)
-    assert seen == [1, 2]
-
-
 def test_every_worker_starts_deaf_to_ctrl_c():
-    """The first one, too: before it, the standard library starts its tracker and unblocks what was blocked."""
+    """The first ones, too: before them, the standard library starts its tracker and unblocks what was blocked."""
     code = """if 1:
         import signal
+        from multiprocessing import active_children
         from pathlib import Path
-        from vpac.lab.workers.pool import _Worker
+        from vpac.lab.workers.pool import start_pool
 
-        for _ in range(2):
-            worker = _Worker.start()
-            lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
+        pool = start_pool(2)
+        for process in active_children():
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk", "SigIgn"))]
             print(any(mask >> (signal.SIGINT - 1) & 1 for mask in masks))
-            worker.kill()
+        pool.stop()
+        pool.join()
         """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (out.stdout, out.returncode) == ("True\nTrue\n", 0), out.stderr
@@ -342,49 +288,6 @@ def test_no_worker_outlives_its_study(tmp_path, number, code):
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
         time.sleep(0.05)
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-
-
-SLOW = """
-import time
-
-import gymnasium
-
-
-class Slow:
-    def __set_name__(self, owner, name):
-        open("here", "w").close()
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
-            pass
-        open("through", "w").close()
-
-
-class World(gymnasium.Env):
-    slow = Slow()
-    observation_space = action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        time.sleep(10)
-        return 0, {}
-
-
-gymnasium.register("World-v0", World)
-"""
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_in_the_middle_of_an_import_a_signal_waits_for_its_end(tmp_path, number, code):
-    """Python makes a RuntimeError of what is raised where a class is made; native modules have crashed."""
-    (tmp_path / "slowly.py").write_text(SLOW, encoding="utf-8")
-    command = [sys.executable, "-m", "vpac", "train", "ac", "slowly:World-v0", "--episodes", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    while not (tmp_path / "here").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, number)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err.strip()) == (code, "vpac: stopped")
-    assert (tmp_path / "through").exists()
 
 
 def test_an_error_that_was_made_of_a_signal_is_known_for_what_it_is():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
 
     def kill_one(outcome):
         if not killed:
-            victim = hands._workers[0].process.pid
+            victim = active_children()[0].pid
             os.kill(victim, signal.SIGKILL)
             killed.append(victim)
 
@@ -90,7 +91,7 @@ def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
 def test_no_process_is_left_behind(store):
     hands = Processes(2)
     carry_out_studies([plan(little(runs=1))], store, hands)
-    pids = [worker.process.pid for worker in hands._workers]
+    pids = [process.pid for process in active_children()]
     assert pids
     hands.close()
     for pid in pids:
@@ -101,6 +102,44 @@ def test_no_process_is_left_behind(store):
 def test_the_number_of_jobs_is_checked():
     with pytest.raises(UserError, match="jobs must be a whole number from 1 up, got 0"):
         make_executor("processes", 0)
+
+
+def test_a_run_that_kills_its_process_twice_fails_alone(store):
+    arms = (
+        Arm(label="good", algorithm="ac"),
+        Arm(label="deadly", algorithm="ac", env="killer:Killer-v0", settings={"gamma": 0.9}),
+    )
+    hands = Processes(2)
+    try:
+        tally = carry_out_studies([plan(little(runs=2, arms=arms))], store, hands)["little"]
+    finally:
+        hands.close()
+    assert tally.done == 2
+    assert hands.retried == 2
+    assert [outcome.error for outcome in tally.failed] == [
+        "its process died (SIGKILL), 2 times; SIGKILL often means that memory ran out"
+    ] * 2
+    assert len(store.failures()) == 2
+
+
+def test_killed_pools_are_replaced(store, tmp_path):
+    """All workers at once, again and again, also while none has begun with a run."""
+    plans, hands, seen = [plan(little(runs=40, episodes=400))], Processes(2), []
+
+    def kill_all(outcome):
+        seen.append(outcome)
+        if len(seen) % 20 == 0:
+            for process in active_children():
+                os.kill(process.pid, signal.SIGKILL)
+
+    try:
+        tally = carry_out_studies(plans, store, hands, kill_all)["little"]
+    finally:
+        hands.close()
+    assert (tally.done + tally.found, tally.failed) == (80, [])
+    undisturbed = Store(tmp_path / "undisturbed")
+    carry_out_studies(plans, undisturbed, Serial())
+    assert contents(store) == contents(undisturbed)
 
 
 class Command:

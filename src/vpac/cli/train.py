@@ -21,7 +21,7 @@ from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, flat, key_values, read_value
 from vpac.cli.output import next_step, refuse, say, show_summary
 from vpac.errors import UserError
-from vpac.interruption import patient, stop_if_asked
+from vpac.interruption import stop_if_asked, until_checkpoint
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
@@ -362,7 +362,7 @@ def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
 
         display = watch if quiet else stack.enter_context(ProgressDisplay(agent, steps, watch, already))
         try:
-            with patient("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
+            with until_checkpoint("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
                 agent.learn(
                     steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
                 )  # fmt: skip

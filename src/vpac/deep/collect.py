@@ -14,7 +14,6 @@ from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import EpisodePrices
 from vpac.deep.spaces import Interface
 from vpac.envs.vector import Environments
-from vpac.liveness import advance, watched
 from vpac.risk.volatility import augmented
 from vpac.typing import BoolArray, Numbers
 
@@ -184,7 +183,6 @@ class Collector:
         if self.prices is not None:
             self.prices.draw(np.ones(self.envs.n, bool))
 
-    @watched()
     def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
         """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages.
 
@@ -224,7 +222,6 @@ class Collector:
     def _receive(self, policy: NumpyPolicy, rollout: Rollout, t: int, k: int, group: slice, done: int) -> None:
         """Write down what step t of a group returned."""
         step = self.envs.receive(k)
-        advance()
         rows, over, valid = self.interface.rows(step.observations), step.terminated | step.truncated, ~self._over[group]
         self._check_finite(rows, step.rewards, group, done + t * self.envs.n)
         rollout.raw[t + 1, group], rollout.rewards[t, group] = rows, step.rewards

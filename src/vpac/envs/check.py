@@ -32,7 +32,6 @@ from vpac.envs.answers import InvalidAnswer, read_reset, read_step, remark
 from vpac.envs.make import name_of, spec_of
 from vpac.envs.observations import as_row, tells_time, why_not_flat
 from vpac.errors import UserError
-from vpac.liveness import watched
 from vpac.typing import FloatArray
 
 EPISODES = 3
@@ -316,7 +315,7 @@ def check_before_use(
     if isinstance(given, gymnasium.Env):
         refuse(given, seen_without_a_step(given, learning), what)
     elif CHECKING.get() and not _is_known(given, arguments, learning):
-        with restore_global_rng(), watched():
+        with restore_global_rng():
             _look(given, make, learning, what)
         _remember(given, arguments, learning)
 

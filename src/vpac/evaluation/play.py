@@ -25,7 +25,6 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env, make_unflattened, name_of
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Diverged, UserError
-from vpac.liveness import advance, watched
 from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -203,14 +202,12 @@ class _Fast:
         return self.envs.reset(self.seeds)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
-        advance()
         return self.envs.step(actions)[:4]
 
     def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
         return observations
 
 
-@watched()
 def play_policy(
     policy: NumpyPolicy,
     envs: Environments,

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError, one_of
 from vpac.files import read_bytes, write_bytes, write_text
-from vpac.interruption import held
 from vpac.risk import intervals, metrics
 from vpac.risk.intervals import Interval, one_sample
 from vpac.sealing import parse
@@ -84,7 +83,6 @@ def _digest(sample: ReturnSample) -> str:
     return found.hexdigest()
 
 
-@held()
 def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     import polars as pl
 
@@ -309,7 +307,6 @@ class ReturnSample:
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes())])
 
-    @held()
     def save(self, path: str | Path) -> Path:
         """Write every episode to a .parquet or .json file, whole or not at all."""
         path = Path(path)

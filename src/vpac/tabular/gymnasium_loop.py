@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from vpac.envs.answers import checked_step
-from vpac.liveness import advance, watched
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
 from vpac.tabular.behaviour import Choice, choose
 from vpac.tabular.environment import Environment
@@ -78,7 +77,6 @@ def _learn_episode(
     )
 
 
-@watched()
 def train_gymnasium(
     environment: Environment, settings: Settings, weights: Weights, rates: Rates, rng: RngState, work: Workspace,
     history: History, seeds: list[int],
@@ -97,7 +95,6 @@ def train_gymnasium(
                 env, choice.action + environment.first_action, environment.name
             )
             reward, terminated, steps = float(paid), bool(terminated), steps + 1
-            advance()
             cut = bool(truncated) or steps >= settings.limit
             if not terminated:
                 work.there[:] = environment.features(observation)

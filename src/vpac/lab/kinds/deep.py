@@ -9,7 +9,7 @@ import numpy as np
 
 from vpac import algorithms
 from vpac.evaluation.play import Played, play_policy
-from vpac.interruption import patient, stop_if_asked
+from vpac.interruption import stop_if_asked, until_checkpoint
 from vpac.lab.kinds.task import task_recipe
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run, canonical
@@ -42,7 +42,7 @@ def perform(run: Run, scratch: Scratch) -> Result:
         scratch.keep()
         stop_if_asked()
 
-    with patient():
+    with until_checkpoint():
         agent.learn(task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=kept)
     agent.environments.close()
     final, samples = measure(agent, task)

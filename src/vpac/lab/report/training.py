@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vpac.files import write_bytes
-from vpac.interruption import held
 from vpac.lab.report.chart import Chart, Line, Lines, Panel, Reference, Table, finite
 from vpac.lab.report.draw import write
 from vpac.lab.report.results import over_runs
@@ -123,7 +122,6 @@ class TrainingSummary:
                     old.rmdir()
 
 
-@held()
 def _parquet(tables: list[dict[str, Any]]) -> bytes:
     """The tables below one another, in memory, so that their size is known before they are written."""
     import polars as pl

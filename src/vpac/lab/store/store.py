@@ -31,6 +31,7 @@ import numpy as np
 
 from vpac.errors import Newer, UserError
 from vpac.files import LARGEST
+from vpac.interruption import stop_if_asked
 from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
 from vpac.lab.store.records import FAILED, RUNS, Damaged, read_failure, read_record
@@ -102,6 +103,7 @@ def frame_of(*contents: bytes) -> Any:
             raise UserError(f"a table of {rows:,} rows and {width:,} columns is none that vpac wrote")
         return scan.collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        stop_if_asked()  # Polars turns a signal in one of its callbacks into an error
         raise UserError(f"not a table that can be read: {str(error).splitlines()[0]:.100}") from None
 
 

@@ -1,56 +1,57 @@
-"""Who carries out runs: this process, some processes of this machine, a cluster; anything with `run(store, runs)` will do.
+"""Executors: carry out runs in this process, in a pool of processes, or on a Ray cluster (`ray.py`).
 
-Results never depend on the executor: a run is its task and its seed, and is written by whoever carries it out.
+Results never depend on the executor: a run is its task and its seed, and the process that carries it out stores it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing as mp
 import os
+import queue
 import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Protocol
+
+from pebble import ProcessExpired, ProcessPool
+from pebble.pool.process import WORKERS_NAME
+from threadpoolctl import threadpool_limits
 
 from vpac.errors import UserError
-from vpac.interruption import deaf, handled, held, stop_if_asked
+from vpac.interruption import Terminated, handled, stop_if_asked
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
-from vpac.lab.workers.worker import MOMENT, Group, Outcome, carry_out
-from vpac.liveness import HUNG, STALL, guard
+from vpac.lab.workers.worker import Outcome, carry_out, carry_out_batch
 
-__all__ = ["Executor", "Processes", "Serial", "make_executor", "serve"]
-
-AHEAD, MOST = 2, 32
-"""Runs that a worker is given at a time, so that it does not wait for the next; and as many as that if they are tiny."""
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
-LOOK = 1.0
-"""Seconds between two looks at who gives no sign of life."""
-SILENCE, STARTING = 120.0, 5.0
-"""Seconds without a sign of life after which a process counts as hung, and how many times as long it may take to start."""
+BATCH_SECONDS, BATCH_RUNS = 0.25, 64
+"""Expected seconds, and number, of runs that one task carries out: tiny runs share the wait for the disk."""
+MAX_BROKEN = 5
+"""How often the pool is replaced between two outcomes."""
+TASKS_PER_WORKER = 2
+"""Tasks that are submitted for each worker, so that none waits for the driver."""
 GRACE = 30.0
-"""Seconds that a process has to come to its next checkpoint; schedulers that send SIGTERM wait about as long."""
-OVERTIME = "its time limit"
+"""Seconds for a worker to reach its next checkpoint; schedulers that send SIGTERM wait about as long."""
 
 
 class Executor(Protocol):
-    """Anything that carries out runs, in any order."""
+    """Carries out runs, in any order."""
 
     retried: int
-    """Runs that were begun once more because who was at them had died."""
+    """How often a run was started again because its process had died."""
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
-        """Carry out the runs; yields how each went. Closing the iterator stops the rest."""
+        """Carry out runs; yields their outcomes. Closing the iterator stops the rest."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release processes and connections."""
 
 
 class Serial:
@@ -59,190 +60,230 @@ class Serial:
     retried = 0
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
-        """One after the other."""
-        from threadpoolctl import threadpool_limits
-
+        """Carry out one after the other."""
         for run in runs:
-            with threadpool_limits(1):  # as in the processes: sums of parts differ from sums of wholes in the last bit
+            with threadpool_limits(1):  # as in worker processes: the last bit of a sum depends on the number of threads
                 outcome = carry_out(store, run)
             yield outcome
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
-@dataclass
-class _Worker:
-    process: Any
-    pipe: Connection
-    at: deque[Run] = field(default_factory=deque)
-    """What it was given, the one that it is at first."""
-    through: dict[str, Run] = field(default_factory=dict)
-    """What it has carried out and not yet kept."""
-    heard: bool = False
-    """Whether it has said anything yet: it takes a while to start."""
-    silent: float = 0.0
-    """Seconds since it last said something."""
-    age: float = 0.0
-    """Seconds since it began the run that it is at."""
-
-    @classmethod
-    def start(cls, stall: float = STALL) -> _Worker:
-        ours, theirs = mp.get_context("spawn").Pipe()
-        process = mp.get_context("spawn").Process(target=serve, args=(theirs, stall), daemon=True)
-        with held():
-            resource_tracker.ensure_running()  # first: when the standard library starts its tracker, it unblocks signals
-            with deaf():
-                process.start()
-        theirs.close()
-        return cls(process, ours)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.at or self.through)
-
-    def has_room(self, seconds: dict[int, float]) -> bool:
-        """Whether it can be given a run more: tiny ones for a moment's work, by what others of the same task took."""
-        if len(self.at) < AHEAD:
-            return True
-        return len(self.at) < MOST and sum(seconds.get(id(run.task), MOMENT) for run in self.at) < MOMENT
-
-    def tell(self, names: Iterable[str]) -> list[Run]:
-        """Runs are through, in the order in which they were given, or settled; returns them."""
-        found = []
-        for name in names:
-            if name not in self.through:
-                self.through[name] = self.at.popleft()
-                self.age = 0.0
-            found.append(self.through[name])
-        return found
-
-    def kill(self) -> None:
-        self.pipe.close()
-        self.process.kill()
-        self.process.join()
-
-
-class Processes:
-    """Several processes of this machine, which stay from study to study until `close`.
-
-    One that dies, or gives no sign of life, is replaced; its run is tried once more, then recorded as failed.
+class TaskLoop:
+    """Keeps a bounded number of tasks in flight; the cost of each does not depend on how many there are.
 
     Args:
-        jobs: how many.
-        time_limit: seconds after which a run is stopped and recorded as failed; None: none.
-        silence: seconds without a sign of life after which a process counts as hung.
-        stall: seconds that one step of an environment may take before its process ends itself.
+        submit: starts a task, which carries out a batch of runs, and returns its future.
+        room: how many tasks may be in flight now.
+        failed: called with the runs of a task that raised an error; returns outcomes, and puts back into `waiting` what is to
+            be tried again.
+        take: takes the next batch from the queue.
+        tick: called after every task, and every `pause` seconds.
+        pause: seconds.
     """
 
     def __init__(
-        self, jobs: int, time_limit: float | None = None, silence: float = SILENCE, stall: float = STALL
+        self,
+        submit: Callable[[list[Run]], Future[list[Outcome]]],
+        room: Callable[[], int],
+        failed: Callable[[list[Run], BaseException], Iterable[Outcome]],
+        take: Callable[[deque[Run]], list[Run]] = lambda waiting: [waiting.popleft()],
+        tick: Callable[[], None] = lambda: None,
+        pause: float = 1.0,
     ) -> None:
-        self.jobs, self.time_limit, self.silence, self.stall = jobs, time_limit, silence, stall
-        self.retried = 0
-        self._workers: list[_Worker] = []
-        self._looked = time.monotonic()
+        self.submit, self.room, self.failed, self.take, self.tick, self.pause = submit, room, failed, take, tick, pause
+        self.waiting: deque[Run] = deque()
+        self.flying: dict[Future[list[Outcome]], list[Run]] = {}
+        self._ended: queue.SimpleQueue[Future[list[Outcome]]] = queue.SimpleQueue()
+
+    def run(self, runs: Sequence[Run]) -> Iterator[Outcome]:
+        """Submit tasks while there is room; yield outcomes as they arrive."""
+        self.waiting.extend(runs)
+        while self.waiting or self.flying:
+            room = self.room()
+            while self.waiting and len(self.flying) < room:
+                batch = self.take(self.waiting)
+                task = self.submit(batch)
+                self.flying[task] = batch
+                task.add_done_callback(self._ended.put)
+            self.tick()
+            try:
+                task = self._ended.get(timeout=self.pause)
+            except queue.Empty:
+                continue
+            batch = self.flying.pop(task)
+            error = CancelledError() if task.cancelled() else task.exception()
+            yield from task.result() if error is None else self.failed(batch, error)
+
+
+class Processes:
+    """A pool of processes, which lives until `close`. A worker that dies is replaced and its run is tried again.
+
+    Args:
+        jobs: number of workers.
+        time_limit: seconds after which a run is stopped and recorded as failed; None for no limit.
+    """
+
+    def __init__(self, jobs: int, time_limit: float | None = None) -> None:
+        self.jobs, self.time_limit, self.retried = jobs, time_limit, 0
+        self._pool: ProcessPool | None = None
+        self._size = 0
+        self._seconds: dict[int, float] = {}
+        self._alone: set[str] = set()
+        self._deaths: Counter[str] = Counter()
+        self._running: dict[Future[list[Outcome]], float] = {}
+        self._late: set[str] = set()
+        self._broken = 0
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
-        """Whoever is free takes the next."""
-        waiting, deaths = deque(runs), Counter[str]()
-        seconds: dict[int, float] = {}
-        workers = self._workers
-        while len(workers) < min(self.jobs, len(runs)):
-            workers.append(_Worker.start(self.stall))
+        """Carry out runs; the next free worker takes the next batch."""
+        size = min(self.jobs, len(runs))
+        if self._size < size:
+            self.close()
+            self._size = size
+        task_of = {run.name: id(run.task) for run in runs}
+        self._seconds.clear()
+
+        def submit(batch: list[Run]) -> Future[list[Outcome]]:
+            return self._started().schedule(_carry_out_batch, (store.address, batch))
+
+        loop = TaskLoop(
+            submit, lambda: TASKS_PER_WORKER * self._size, lambda batch, error: self._failed(store, loop, batch, error),
+            self._take, lambda: self._cancel(loop),
+        )  # fmt: skip
         try:
-            while waiting or any(worker.busy for worker in workers):
-                for worker in workers:
-                    while waiting and worker.has_room(seconds):
-                        run = waiting.popleft()
-                        worker.at.append(run)
-                        with contextlib.suppress(OSError):  # it has died: found out below
-                            worker.pipe.send((store.address, run, seconds.get(id(run.task), MOMENT)))
-                busy = {worker.pipe: worker for worker in workers if worker.busy}
-                for pipe in wait(list(busy), timeout=LOOK):
-                    worker = busy[pipe]  # type: ignore[index]
-                    try:
-                        through, outcomes = worker.pipe.recv()
-                    except (EOFError, OSError):
-                        yield from self._bury(store, worker, waiting, deaths)
-                        continue
-                    worker.heard, worker.silent = True, 0.0
-                    worker.tell(through)
-                    for run, outcome in zip(worker.tell(o.name for o in outcomes), outcomes, strict=True):
-                        if outcome.seconds:  # else it was finished before, or is elsewhere
-                            seconds[id(run.task)] = outcome.seconds
-                        del worker.through[run.name]
-                        yield outcome
-                for worker, why in self._overdue():
-                    yield from self._bury(store, worker, waiting, deaths, why)
+            for outcome in loop.run(runs):
+                self._broken = 0
+                if outcome.seconds:  # else it was already finished
+                    self._seconds[task_of[outcome.name]] = outcome.seconds
+                yield outcome
         finally:
-            if any(worker.busy for worker in workers):  # stopped in the middle
+            if loop.flying:  # stopped before the end
                 self.close()
 
-    def _overdue(self) -> list[tuple[_Worker, str]]:
-        """Workers that hang, or whose run takes too long, and which it is.
-
-        What counts is time in which this process was awake and no clock that can be set: after a break nobody is overdue.
-        """
-        now = time.monotonic()
-        passed, found = min(now - self._looked, 2.0 * LOOK), []
-        if passed < LOOK:
-            return []
-        self._looked = now
-        for worker in self._workers:
-            if not worker.busy:
-                continue
-            worker.silent += passed
-            worker.age += passed if worker.heard else 0.0
-            if worker.silent > self.silence * (1.0 if worker.heard else STARTING):
-                found.append((worker, f"it gave no sign of life for {self.silence:g} s"))
-            elif self.time_limit is not None and worker.age > self.time_limit:
-                found.append((worker, f"{OVERTIME} of {self.time_limit:g} s"))
-        return found
-
     def close(self) -> None:
-        """End the processes. A run that leaves checkpoints goes on to the next one; of others what they have done is lost.
-
-        Ctrl-C meanwhile ends them at once.
-        """
-        workers = list(self._workers)
-        self._workers.clear()
+        """End the workers. Runs that leave checkpoints continue to the next one. Ctrl-C meanwhile kills them at once."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        pool.stop()  # type: ignore[no-untyped-call]
+        workers = [process for process in mp.active_children() if process.name == WORKERS_NAME]
         try:
             for worker in workers:
-                worker.process.terminate()
+                worker.terminate()
             until = time.monotonic() + GRACE
             for worker in workers:
-                worker.process.join(max(0.0, until - time.monotonic()))
+                worker.join(max(0.0, until - time.monotonic()))
         finally:
             for worker in workers:
                 worker.kill()
+            pool.join()
 
-    def _bury(
-        self, store: Store, worker: _Worker, waiting: deque[Run], deaths: Counter[str], why: str = ""
-    ) -> Iterator[Outcome]:
-        """Its runs go back to the others, unless the one it was at has now been the death of two, or has had its time.
+    def _started(self) -> ProcessPool:
+        """The pool, replaced if it is broken."""
+        if self._pool is not None and not self._pool.active:
+            self._broken += 1
+            if self._broken > MAX_BROKEN:
+                raise BrokenProcessPool("worker processes end before they begin with a run")
+            self.close()
+        if self._pool is None:
+            self._pool = start_pool(self._size)
+        return self._pool
 
-        Those that were through and not kept are lost with it and no fault of theirs; without any other, the last one's.
+    def _cancel(self, loop: TaskLoop) -> None:
+        """Cancel tasks that have reached the time limit, which kills their workers, and all tasks of a broken pool.
+
+        Pebble's own time limit reads a clock that can be set.
         """
-        worker.kill()
-        self._workers[self._workers.index(worker)] = _Worker.start(self.stall)
-        code = worker.process.exitcode
-        if code == HUNG and not why:
-            why = f"a step of its environment took more than {self.stall:g} s"
-        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        lost = [*worker.at, *reversed(worker.through.values())]
-        first, *rest = lost
-        waiting.extendleft(reversed(rest))
-        deaths[first.name] += 1
-        late = why.startswith(OVERTIME)
-        if deaths[first.name] < ATTEMPTS and not late:
-            waiting.appendleft(first)
-            self.retried += 1
-            return
-        died = f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
-        error = f"it was stopped at {why}" if late else f"it hung {ATTEMPTS} times: {why}" if why else died
-        store.fail(first, error, {"status": "failed"})
-        yield Outcome(first.name, "failed", worker.age, error)
+        broken, now = self._pool is not None and not self._pool.active, time.monotonic()
+        self._running = {task: self._running.get(task, now) for task in loop.flying if task.running()}
+        for task in list(loop.flying):
+            late = self.time_limit is not None and now - self._running.get(task, now) > self.time_limit
+            if late:
+                self._late.update(run.name for run in loop.flying[task])
+            if late or broken:
+                task.cancel()
+
+    def _take(self, waiting: deque[Run]) -> list[Run]:
+        """The next run, with others as long as all are known to be short."""
+        batch, seconds = [waiting.popleft()], 0.0
+        while waiting and len(batch) < BATCH_RUNS:
+            seconds += self._expected(batch[-1])
+            if seconds + self._expected(waiting[0]) > BATCH_SECONDS:
+                break
+            batch.append(waiting.popleft())
+        return batch
+
+    def _expected(self, run: Run) -> float:
+        return float("inf") if run.name in self._alone else self._seconds.get(id(run.task), float("inf"))
+
+    def _failed(self, store: Store, loop: TaskLoop, batch: list[Run], error: BaseException) -> Iterator[Outcome]:
+        """Retry the runs of a task that did not end, each alone; record one that killed its process twice as failed."""
+        if not isinstance(error, ProcessExpired | BrokenProcessPool | CancelledError):
+            raise error
+        names = [run.name for run in batch]
+        late = names[0] in self._late
+        self._late.difference_update(names)
+        self._alone.update(names)
+        if len(batch) == 1 and (late or isinstance(error, ProcessExpired)):
+            (run,) = batch
+            self._deaths[run.name] += 1
+            if late or self._deaths[run.name] >= ATTEMPTS:
+                words = f"it was stopped at its time limit of {self.time_limit:g} s" if late else _death(error)
+                store.fail(run, words, {"status": "failed"})
+                yield Outcome(run.name, "failed", self.time_limit or 0.0 if late else 0.0, words)
+                return
+        self.retried += not late
+        loop.waiting.extendleft(reversed(batch))
+
+
+def _death(error: BaseException) -> str:
+    code = getattr(error, "exitcode", None)
+    how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+    return f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
+
+
+def start_pool(size: int) -> ProcessPool:
+    """A pool of spawned processes that ignore Ctrl-C, which is for the driver, and end with the driver."""
+    pool = ProcessPool(size, initializer=_start_worker, context=mp.get_context("spawn"))
+    resource_tracker.ensure_running()  # first: starting it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        assert pool.active  # starts it; its threads, and all processes they start, inherit the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pool
+
+
+def _start_worker() -> None:
+    threadpool_limits(1)
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+
+
+def _end_with_driver() -> None:
+    """End this process if the driver is killed; otherwise its run would continue."""
+    driver = mp.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
+
+
+def _carry_out_batch(address: str, runs: list[Run]) -> list[Outcome]:
+    """The task of a worker. SIGTERM ends the worker, at the next checkpoint of a run that leaves checkpoints."""
+    try:
+        with handled([signal.SIGTERM]):
+            outcomes = carry_out_batch(_store(address), runs)
+            stop_if_asked()
+            return outcomes
+    except Terminated:
+        os._exit(128 + signal.SIGTERM)
+
+
+@cache
+def _store(address: str) -> Store:
+    """One for each address: closing any descriptor of its lock file would release all locks of this process."""
+    return Store(address)
 
 
 def make_executor(name: str, jobs: int | None, address: str | None = None, time_limit: float | None = None) -> Executor:
@@ -250,7 +291,7 @@ def make_executor(name: str, jobs: int | None, address: str | None = None, time_
 
     Args:
         name: serial, processes or ray.
-        jobs: how many runs at a time; none: one for each core.
+        jobs: how many runs at a time; None: one for each core.
         address: of the Ray cluster.
         time_limit: seconds that a run may take; needs processes, here or on a cluster, which can be stopped.
     """
@@ -261,7 +302,7 @@ def make_executor(name: str, jobs: int | None, address: str | None = None, time_
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be a whole number from 1 up, got {jobs!r}")
     if name == "ray":
-        from vpac.lab.workers.cluster import OnRay
+        from vpac.lab.workers.ray import OnRay
 
         return OnRay(address, jobs, time_limit)
     if address is not None:
@@ -269,76 +310,3 @@ def make_executor(name: str, jobs: int | None, address: str | None = None, time_
     count = os.cpu_count() or 1 if jobs is None else jobs
     alone = name == "serial" or (count == 1 and time_limit is None)
     return Serial() if alone else Processes(count, time_limit)
-
-
-BEAT = 1.0
-"""Seconds between two signs of life."""
-
-
-class _Mouth:
-    """What the process says: names of runs that are through, outcomes of those that are settled; neither is a sign of life."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-
-    def say(self, through: Sequence[str] = (), outcomes: Sequence[Outcome] = ()) -> None:
-        with self._lock:
-            self._pipe.send((through, outcomes))
-
-    def beat(self) -> None:
-        """Say every second that the process is alive."""
-        with contextlib.suppress(OSError, ValueError):
-            while True:
-                self.say()
-                time.sleep(BEAT)
-
-
-def serve(pipe: Connection, stall: float = STALL) -> None:
-    """Until the other end closes. Ctrl-C is the parent's business.
-
-    Runs are kept in groups, which end when they are large, when a moment has passed, before a run that is not known to be tiny,
-    or when there is nothing else to do.
-    """
-    from threadpoolctl import threadpool_limits
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # who started us had blocked it
-    mouth = _Mouth(pipe)
-    threading.Thread(target=mouth.beat, daemon=True).start()
-    guard(stall)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    groups: dict[str, Group] = {}
-
-    def settle() -> None:
-        for group in groups.values():
-            if len(group):
-                mouth.say(outcomes=group.settle())
-
-    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), handled([signal.SIGTERM]), threadpool_limits(1):
-        try:
-            while True:
-                if not pipe.poll():
-                    settle()
-                address, run, expected = pipe.recv()
-                if expected >= MOMENT:
-                    settle()
-                group = groups.setdefault(address, Group(Store(address)))
-                outcome = group.carry_out(run)
-                if outcome is not None:
-                    mouth.say(outcomes=[outcome])
-                if group.full:
-                    settle()
-                elif outcome is None:
-                    mouth.say(through=[run.name])
-                stop_if_asked()
-        finally:  # what is done need not be lost
-            for group in groups.values():
-                group.settle()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would go on for as long as its run takes."""
-    parent = mp.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

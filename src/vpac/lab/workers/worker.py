@@ -1,4 +1,4 @@
-"""One run, carried out and kept: what every executor calls, here, in another process or on another machine."""
+"""Carries out runs and stores them: what every executor calls, in this process or in another."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import platform
 import subprocess
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,120 +20,84 @@ from typing import Any, Literal
 from vpac._version import __version__
 from vpac.errors import Diverged, UserError
 from vpac.files import Unwritable
+from vpac.interruption import stop_if_asked
 from vpac.lab.kinds.perform import perform
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
-
-__all__ = ["MOMENT", "MOST", "Group", "Outcome", "carry_out", "provenance"]
-
-MOST, MOST_BYTES, MOMENT = 64, 2**24, 0.25
-"""Runs of a group, bytes of them, and seconds from the start of the first: whatever comes first settles it."""
 
 Status = Literal["finished", "found", "failed", "diverged", "elsewhere", "unwritable", "refused"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went; small enough to send around."""
+    """How a run went; a small message between processes."""
 
     name: str
     """Of the run."""
     status: Status
-    """finished and kept; found (another process has finished it meanwhile); failed; diverged (stopped at a number that is
-    not finite); elsewhere (another process is at it); unwritable (it could not be kept); refused (the store has something
-    in its place that is not the store's)."""
+    """finished and stored; found (another process has finished it meanwhile); failed; diverged (stopped at a number that is
+    not finite); elsewhere (another process holds it); unwritable (it could not be stored); refused (the store has something
+    else in its place)."""
     seconds: float = 0.0
     """How long it took."""
     error: str = ""
     """What went wrong."""
     damaged: tuple[str, ...] = ()
-    """Checkpoints that were damaged and passed over."""
+    """Checkpoints that were damaged and ignored."""
 
     @property
     def well(self) -> bool:
-        """Whether the run is there, whoever has done it."""
+        """Whether the run is stored, by this process or another."""
         return self.status in ("finished", "found")
 
     @property
     def last_line(self) -> str:
-        """What went wrong, in short."""
+        """The last line of the error."""
         return (self.error.strip().splitlines() or [self.status])[-1]
 
 
 def carry_out(store: Store, run: Run) -> Outcome:
-    """Carry out a run unless it is finished or another process is at it. Never raises for what the run itself does."""
-    group = Group(store)
-    outcome = group.carry_out(run)
-    return group.settle()[0] if outcome is None else outcome
+    """Carry out a run unless it is finished or another process holds it. Never raises errors of the run itself."""
+    return carry_out_batch(store, [run])[0]
 
 
-@dataclass(frozen=True)
-class _Done:
-    """A run that is through and not kept yet."""
+def carry_out_batch(store: Store, runs: Sequence[Run]) -> list[Outcome]:
+    """Carry out runs and make them durable together: a tiny run would mostly wait for the disk.
 
-    outcome: Outcome
-    files: dict[str, bytes]
-    scratch: Scratch
-    held: ExitStack
-    """Its lock, among others."""
-
-
-class Group:
-    """Runs that are made durable together: of a tiny run most of the time would go by waiting for the disk.
-
-    A run of the group is finished when `settle` says so, not before. Until then it is only in memory, and its lock is held.
+    Locks are held until the runs are stored. If this is interrupted, what is done is stored.
     """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._done: list[_Done] = []
-        self._begun = 0.0
-
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._done)
-
-    @property
-    def full(self) -> bool:
-        """Whether it is time to settle: it has many runs, many bytes, or its first one was begun a moment ago."""
-        size = sum(len(content) for done in self._done for content in done.files.values())
-        late = bool(self._done) and time.monotonic() - self._begun >= MOMENT
-        return late or len(self._done) >= MOST or size >= MOST_BYTES
-
-    def carry_out(self, run: Run) -> Outcome | None:
-        """Carry out a run; None: it is through and waits for the others."""
-        begun = time.monotonic()
+    outcomes: list[Outcome] = []
+    files: dict[str, dict[str, bytes]] = {}
+    done: list[tuple[Outcome, Scratch]] = []
+    with ExitStack() as held:
         try:
-            with ExitStack() as held:
-                if not held.enter_context(self.store.lock(run.name)):
-                    return Outcome(run.name, "elsewhere")
-                if self.store.finished(run):
-                    return Outcome(run.name, "found")
-                scratch = held.enter_context(self.store.scratch(run))
-                outcome, files = _perform(self.store, run, scratch)
-                if files is not None:
-                    self._begun = self._begun if self._done else begun
-                    self._done.append(_Done(outcome, files, scratch, held.pop_all()))
-                    return None
-                return outcome
-        except (OSError, UserError) as error:  # not the run's own: those are caught where it is performed
-            return _unwritable(self.store, run.name, error)
-
-    def settle(self) -> list[Outcome]:
-        """Keep what waits; returns how each run went."""
-        settled, self._done = self._done, []
-        try:
-            if settled:
-                self.store.keep({done.outcome.name: done.files for done in settled})
-            for done in settled:
-                done.scratch.clear()
-        except (OSError, UserError) as error:
-            return [_unwritable(self.store, done.outcome.name, error) for done in settled]
+            for run in runs:
+                try:
+                    if not held.enter_context(store.lock(run.name)):
+                        outcomes.append(Outcome(run.name, "elsewhere"))
+                    elif store.finished(run):
+                        outcomes.append(Outcome(run.name, "found"))
+                    else:
+                        scratch = held.enter_context(store.scratch(run))
+                        outcome, packed = _perform(store, run, scratch)
+                        if packed is None:
+                            outcomes.append(outcome)
+                        else:
+                            files[run.name] = packed
+                            done.append((outcome, scratch))
+                except (OSError, UserError) as error:  # of the store: those of the run are caught where it is performed
+                    outcomes.append(_unwritable(store, run.name, error))
         finally:
-            for done in settled:
-                done.held.close()
-        return [done.outcome for done in settled]
+            try:
+                if files:
+                    store.keep(files)
+                for _, scratch in done:
+                    scratch.clear()
+                outcomes += [outcome for outcome, _ in done]
+            except (OSError, UserError) as error:
+                outcomes += [_unwritable(store, name, error) for name in files]
+    return outcomes
 
 
 def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
@@ -152,6 +117,7 @@ def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[st
     except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
         raise
     except Exception as error:
+        stop_if_asked()  # native code turns a signal in one of its callbacks into an error
         seconds = time.perf_counter() - begun
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
         text = _with_seed(str(error), run) if status == "diverged" else traceback.format_exc(limit=-8)
