@@ -219,7 +219,7 @@ class Updater:
         self._before = self.networks
         rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
         self._rates = rate, options.critic_learning_rate or rate
-        default = 0.1 if interface.discrete_observations else 0.0
+        default = 0.1 if interface.discrete_observations else 0.01 if interface.discrete_actions else 0.0
         self._entropy = default if options.entropy is None else options.entropy
         self._thread = ThreadPoolExecutor(1, "critics")
         self._learning: dict[str, Future[Any]] = {}

@@ -95,8 +95,8 @@ class Options:
     clip: Positive = 0.2
     """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
     entropy: NotNegative | None = None
-    """Bonus for the entropy of the policy, which falls with the square of the learning rate; None: 0, or 0.1 with Discrete
-    observations, each to be tried for itself."""
+    """Bonus for the entropy of the policy, which falls with the square of the learning rate; None: 0 with Box
+    actions, 0.01 with Discrete ones, 0.1 if observations are Discrete, too."""
     target_kl: Positive | None = None
     """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
     max_grad_norm: Positive | None = 0.5

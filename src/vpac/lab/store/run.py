@@ -16,8 +16,9 @@ from vpac.lab.experiments.spec import Arm, Experiment
 
 FORMAT = 1
 """Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
-LEARNER = 2
-"""Of the PPO family: since the second, the corrected form is that of finite episodes and critics see the time."""
+LEARNER = 3
+"""Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
+have an entropy bonus."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
