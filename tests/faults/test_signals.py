@@ -229,7 +229,7 @@ def test_a_signal_while_polars_calls_back_into_python_is_not_lost(tmp_path, name
     words = [sys.executable, "-c", INSIDE_POLARS.format(name=name, store=str(tmp_path))]
     found = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert found.returncode == code, found.stderr
-    assert found.stderr == "vpac: stopped\n"
+    assert found.stderr.endswith("vpac: stopped\n")  # below what Polars itself says
 
 
 def test_every_worker_starts_deaf_to_ctrl_c():
