@@ -306,7 +306,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("spread-learns-the-value", 'targets["spread"] = spread.target', 'targets["spread"] = values.target'),
         ("episodes-not-kept", "self.window.add(spread.episodes)", "pass"),
         ("drift-a-step-late", "rollout.elapsed[:-1], rollout.valid", "rollout.elapsed[1:], rollout.valid"),
-        ("floor-not-passed", "rollout.training_rewards(o.reward_floor,", "rollout.training_rewards(None,"),
+        ("floor-not-passed", "training_rewards(self.options.reward_floor,", "training_rewards(None,"),
         ("weights-without-penalty", "rewards, spread.weights, targets", "rewards, values.advantage, targets"),
         ("objective-of-rising-price", "self.full_psi if self.controller is None else self.psi", "self.psi"),
         ("objective-in-scaled-units", "return psi if raw else psi * self.reward_scale.value",

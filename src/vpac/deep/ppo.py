@@ -39,6 +39,7 @@ from vpac.errors import UserError
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.threads import one_blas_thread
+from vpac.typing import Numbers
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Random streams of every agent. A variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
@@ -96,7 +97,7 @@ class PPO:
     spread: ClassVar[Literal["variance", "moment"] | None] = None
     """What the critic of the spread learns."""
     volatility: ClassVar[bool] = False
-    """Whether ψ is a price of the variance of a step's reward (MVPI), which is taken from the reward."""
+    """Whether ψ is charged in the rewards (MVPI: for the variance of a step's reward)."""
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class PPO:
         """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
         self._count_episodes()
         o, networks, scale = self.options, self.networks, self.reward_scale.value
-        rewards = rollout.training_rewards(o.reward_floor, self._raw_psi(self.psi) if self.volatility else 0.0)
+        rewards = self._training_rewards(rollout)
         batch = Batch.of(self.context.beside(rollout), rewards * scale)
         target_lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
         how = {"lam": o.gae_lambda, "target_lam": target_lam}
@@ -265,6 +266,11 @@ class PPO:
         self.trace = spread.trace
         self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
         return UpdateInputs(batch, rewards, spread.weights, targets, metrics | spread.metrics)
+
+    def _training_rewards(self, rollout: Rollout) -> Numbers:
+        """The rewards to learn from; a variant may charge ψ in them."""
+        price = self._raw_psi(self.psi) if self.volatility else 0.0
+        return rollout.training_rewards(self.options.reward_floor, price)
 
     def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
         """Improve the policy and let the critics begin to learn; then update the normalisers."""
