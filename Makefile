@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 
-.PHONY: help setup reproduce test lint bench torture fuzz docs clean
+.PHONY: help setup reproduce test test-fast lint bench torture fuzz docs clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 
@@ -40,6 +40,12 @@ reproduce: setup  ## Set up, then rerun the paper's experiments; the page is res
 test: setup .venv/.browser  ## Set up, with a Chromium if there is none, then run all tests
 	@echo "Running the tests ..."
 	@PYTEST_XDIST_AUTO_NUM_WORKERS=$${PYTEST_XDIST_AUTO_NUM_WORKERS:-$$(( ($$(nproc) * 3 + 1) / 2 ))} $(BIN)/pytest -n auto --dist worksteal # many wait
+
+FAST := tests/envs tests/oracle tests/risk tests/test_algorithms.py tests/test_architecture.py tests/test_files.py \
+	tests/test_ratchet.py tests/deep/test_bookkeeping.py tests/deep/test_estimators.py tests/deep/test_presets.py
+
+test-fast: setup  ## Set up, then run the quick tests: about a minute
+	@$(BIN)/pytest -n auto --dist worksteal -q -m "not slow" $(FAST)
 
 lint: setup  ## Set up, then check style and types
 	@echo "Checking style and types ..."

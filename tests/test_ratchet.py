@@ -15,8 +15,8 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 30_200, "files": 182, "files in one folder": 20}
-SLACK = 1.0
+CEILING = {"lines": 28_700, "files": 175, "files in one folder": 20}
+SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
     "agents",
