@@ -15,7 +15,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 28_700, "files": 175, "files in one folder": 20}
+CEILING = {"lines": 28_700, "files": 175, "files in one folder": 19}
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
@@ -33,10 +33,8 @@ REPEATED_MODULES = {
 """Modules of different packages that are the same idea."""
 REPEATED_CLASSES = {
     "BudgetController",
-    "Estimate",
     "Frontier",
     "Options",
-    "Runs",
     "Trace",
 }
 """Public classes of different modules that are the same idea."""

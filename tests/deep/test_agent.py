@@ -337,8 +337,8 @@ def test_discrete_observations_stay_zeros_and_a_one():
     assert given.history[0]["learning_rate"] == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize(("env", "bonus"), [("FrozenLake-v1", 0.1), ("CartPole-v1", 0.0)])
-def test_the_bonus_for_entropy_is_that_of_the_observations_unless_it_is_given(env, bonus):
+@pytest.mark.parametrize(("env", "bonus"), [("FrozenLake-v1", 0.1), ("CartPole-v1", 0.01), ("Pendulum-v1", 0.0)])
+def test_the_bonus_for_entropy_is_that_of_the_spaces_unless_it_is_given(env, bonus):
     left, same, other = (
         PPO(env, seed=0, entropy=entropy, **SMALL).learn(64).policy().weights[-1] for entropy in (None, bonus, 0.5)
     )

@@ -239,7 +239,7 @@ def test_progress(monkeypatch):
     bars = []
 
     class Bar:
-        def __init__(self):
+        def __init__(self, *columns, **options):
             self.calls = []
             bars.append(self.calls)
 
