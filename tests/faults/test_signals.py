@@ -238,15 +238,16 @@ def test_every_worker_starts_deaf_to_ctrl_c():
         import signal
         from multiprocessing import active_children
         from pathlib import Path
-        from vpac.lab.workers.pool import start_pool
+        from vpac.lab.workers.pool import start_worker
 
-        pool = start_pool(2)
+        pools = [start_worker(), start_worker()]
         for process in active_children():
             lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk", "SigIgn"))]
             print(any(mask >> (signal.SIGINT - 1) & 1 for mask in masks))
-        pool.stop()
-        pool.join()
+        for pool in pools:
+            pool.stop()
+            pool.join()
         """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (out.stdout, out.returncode) == ("True\nTrue\n", 0), out.stderr

@@ -122,13 +122,12 @@ def test_a_run_that_kills_its_process_twice_fails_alone(store):
     assert len(store.failures()) == 2
 
 
-def test_killed_pools_are_replaced(store, tmp_path):
-    """All workers at once, again and again, also while none has begun with a run."""
-    plans, hands, seen = [plan(little(runs=40, episodes=400))], Processes(2), []
+def test_killed_workers_are_replaced_all_at_once(store, tmp_path):
+    plans, hands, seen = [plan(little(runs=30, episodes=2000))], Processes(2), []
 
     def kill_all(outcome):
         seen.append(outcome)
-        if len(seen) % 20 == 0:
+        if len(seen) in (20, 45):  # more than a batch apart, so that no run is hit twice
             for process in active_children():
                 os.kill(process.pid, signal.SIGKILL)
 
@@ -136,10 +135,21 @@ def test_killed_pools_are_replaced(store, tmp_path):
         tally = carry_out_studies(plans, store, hands, kill_all)["little"]
     finally:
         hands.close()
-    assert (tally.done + tally.found, tally.failed) == (80, [])
+    assert (tally.done + tally.found, tally.failed) == (60, [])
     undisturbed = Store(tmp_path / "undisturbed")
     carry_out_studies(plans, undisturbed, Serial())
     assert contents(store) == contents(undisturbed)
+
+
+def test_a_worker_that_is_killed_while_it_is_idle_is_replaced(store):
+    hands = Processes(2)
+    try:
+        assert carry_out_studies([plan(little(runs=1))], store, hands)["little"].done == 2
+        for process in active_children():
+            os.kill(process.pid, signal.SIGKILL)
+        assert carry_out_studies([plan(little(runs=3))], store, hands)["little"].done == 4
+    finally:
+        hands.close()
 
 
 class Command:

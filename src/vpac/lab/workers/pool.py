@@ -33,10 +33,8 @@ ATTEMPTS = 2
 """How often a run is tried whose process dies."""
 BATCH_SECONDS, BATCH_RUNS = 0.25, 64
 """Expected seconds, and number, of runs that one task carries out: tiny runs share the wait for the disk."""
-MAX_BROKEN = 5
-"""How often the pool is replaced between two outcomes."""
-TASKS_PER_WORKER = 2
-"""Tasks that are submitted for each worker, so that none waits for the driver."""
+MAX_BROKEN = 10
+"""How many workers may die between two outcomes before they begin with a run."""
 GRACE = 30.0
 """Seconds for a worker to reach its next checkpoint; schedulers that send SIGTERM wait about as long."""
 
@@ -127,8 +125,8 @@ class Processes:
 
     def __init__(self, jobs: int, time_limit: float | None = None) -> None:
         self.jobs, self.time_limit, self.retried = jobs, time_limit, 0
-        self._pool: ProcessPool | None = None
-        self._size = 0
+        self._free: list[ProcessPool] = []
+        self._busy: dict[Future[list[Outcome]], ProcessPool] = {}
         self._seconds: dict[int, float] = {}
         self._alone: set[str] = set()
         self._deaths: Counter[str] = Counter()
@@ -139,19 +137,23 @@ class Processes:
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Carry out runs; the next free worker takes the next batch."""
         size = min(self.jobs, len(runs))
-        if self._size < size:
-            self.close()
-            self._size = size
         task_of = {run.name: id(run.task) for run in runs}
         self._seconds.clear()
 
         def submit(batch: list[Run]) -> Future[list[Outcome]]:
-            return self._started().schedule(_carry_out_batch, (store.address, batch))
+            pool = self._free.pop() if self._free else start_worker()
+            try:
+                task = pool.schedule(_carry_out_batch, (store.address, batch))
+            except RuntimeError:  # it died while it was idle
+                _stop(pool)
+                return submit(batch)
+            self._busy[task] = pool
+            return task
 
-        loop = TaskLoop(
-            submit, lambda: TASKS_PER_WORKER * self._size, lambda batch, error: self._failed(store, loop, batch, error),
-            self._take, lambda: self._cancel(loop),
-        )  # fmt: skip
+        def failed(batch: list[Run], error: BaseException) -> Iterator[Outcome]:
+            return self._failed(store, loop, batch, error)
+
+        loop = TaskLoop(submit, lambda: self._room(size), failed, self._take, lambda: self._cancel(loop))
         try:
             for outcome in loop.run(runs):
                 self._broken = 0
@@ -164,11 +166,12 @@ class Processes:
 
     def close(self) -> None:
         """End the workers. Runs that leave checkpoints continue to the next one. Ctrl-C meanwhile kills them at once."""
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        pool.stop()  # type: ignore[no-untyped-call]
-        workers = [process for process in mp.active_children() if process.name == WORKERS_NAME]
+        pools = [*self._free, *self._busy.values()]
+        self._free.clear()
+        self._busy.clear()
+        for pool in pools:
+            pool.stop()  # type: ignore[no-untyped-call]
+        workers = [process for process in mp.active_children() if process.name == WORKERS_NAME] if pools else []
         try:
             for worker in workers:
                 worker.terminate()
@@ -178,31 +181,34 @@ class Processes:
         finally:
             for worker in workers:
                 worker.kill()
-            pool.join()
+            for pool in pools:
+                pool.join()
 
-    def _started(self) -> ProcessPool:
-        """The pool, replaced if it is broken."""
-        if self._pool is not None and not self._pool.active:
-            self._broken += 1
-            if self._broken > MAX_BROKEN:
-                raise BrokenProcessPool("worker processes end before they begin with a run")
-            self.close()
-        if self._pool is None:
-            self._pool = start_pool(self._size)
-        return self._pool
+    def _room(self, size: int) -> int:
+        """Free the workers whose task has ended; drop those that died, or were killed at the time limit."""
+        for task in [task for task in self._busy if task.done()]:
+            pool = self._busy.pop(task)
+            if not task.cancelled() and task.exception() is None:
+                self._free.append(pool)
+                continue
+            self._broken += not task.cancelled() and isinstance(task.exception(), BrokenProcessPool)
+            _stop(pool)
+        if self._broken > MAX_BROKEN:
+            raise BrokenProcessPool("worker processes end before they begin with a run")
+        return size
 
     def _cancel(self, loop: TaskLoop) -> None:
-        """Cancel tasks that have reached the time limit, which kills their workers, and all tasks of a broken pool.
+        """Cancel tasks that have reached the time limit, and those of a broken pool, which may have lost them.
 
         Pebble's own time limit reads a clock that can be set.
         """
-        broken, now = self._pool is not None and not self._pool.active, time.monotonic()
+        now = time.monotonic()
         self._running = {task: self._running.get(task, now) for task in loop.flying if task.running()}
-        for task in list(loop.flying):
+        for task, batch in list(loop.flying.items()):
             late = self.time_limit is not None and now - self._running.get(task, now) > self.time_limit
             if late:
-                self._late.update(run.name for run in loop.flying[task])
-            if late or broken:
+                self._late.update(run.name for run in batch)
+            if late or (task in self._busy and not self._busy[task].active):
                 task.cancel()
 
     def _take(self, waiting: deque[Run]) -> list[Run]:
@@ -244,9 +250,12 @@ def _death(error: BaseException) -> str:
     return f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
 
 
-def start_pool(size: int) -> ProcessPool:
-    """A pool of spawned processes that ignore Ctrl-C, which is for the driver, and end with the driver."""
-    pool = ProcessPool(size, initializer=_start_worker, context=mp.get_context("spawn"))
+def start_worker() -> ProcessPool:
+    """A pool of one spawned process that ignores Ctrl-C, which is for the driver, and ends with the driver.
+
+    Each worker has a pool of its own: the workers of one pool share a lock, which a worker that is killed may hold for ever.
+    """
+    pool = ProcessPool(1, initializer=_initialize, context=mp.get_context("spawn"))
     resource_tracker.ensure_running()  # first: starting it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -256,7 +265,12 @@ def start_pool(size: int) -> ProcessPool:
     return pool
 
 
-def _start_worker() -> None:
+def _stop(pool: ProcessPool) -> None:
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()
+
+
+def _initialize() -> None:
     threadpool_limits(1)
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
