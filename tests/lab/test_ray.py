@@ -33,13 +33,16 @@ from vpac.tabular import AC
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 LOOPBACK = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "memory": 4 * 2**30}
 
+TOKEN = os.urandom(32).hex()
+"""One for each process: Ray reads it once, and a process that takes over a test later starts a second cluster."""
+
 
 @pytest.fixture(scope="module")
 def cluster():
     """A head that carries out nothing, nodes of two cores and of one; whoever connects must know the token."""
     environment = KEYS | {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": os.urandom(32).hex(),
+        "RAY_AUTH_TOKEN": TOKEN,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray replaces 127.0.0.1 by another address of this machine
         "RAY_health_check_period_ms": "500",  # a dead node is refused five times before its head believes it
