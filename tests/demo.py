@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from vpac.envs.four_rooms import FourRooms
+from vpac.envs import FourRooms
 from vpac.lab.report.chart import (
     Chart,
     Grid,

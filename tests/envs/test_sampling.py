@@ -5,7 +5,7 @@ import pytest
 
 from envs.sampling import Scripted, assert_frequency, assert_mean, assert_variance
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.gym_env import FiniteMDPEnv
+from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 
 TERMINAL = [False, False, True]

@@ -13,7 +13,7 @@ from pathlib import Path
 from vpac.cli.arguments import gather, key_values, wrappers
 from vpac.cli.solve import read_policy
 from vpac.envs.maps import GridMap, grid_world
-from vpac.envs.risky_shortcut import RiskyShortcut
+from vpac.envs.worlds import RiskyShortcut
 from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment

@@ -265,7 +265,7 @@ class FiniteMDP:
         """A Gymnasium environment that samples this process; cut off (truncated) after `max_episode_steps`."""
         from gymnasium.wrappers import TimeLimit
 
-        from vpac.envs.gym_env import FiniteMDPEnv
+        from vpac.envs.worlds import FiniteMDPEnv
 
         env = FiniteMDPEnv(self, render_mode=render_mode)
         return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)

@@ -148,6 +148,8 @@ def _spec_by_name(name: str) -> EnvSpec:
     if not colon:
         return _registered(name, name)
     allow_import(name)
+    if module.startswith("vpac.envs."):  # stored names outlive our modules
+        module = "vpac.envs"
     home = _imported(module, name)
     if rest in gymnasium.registry:
         found = deepcopy(_registered(rest, name))
@@ -155,7 +157,7 @@ def _spec_by_name(name: str) -> EnvSpec:
         return found
     creator = getattr(home, rest, None)
     if callable(creator):
-        return EnvSpec(name, entry_point=name, disable_env_checker=True)
+        return EnvSpec(name, entry_point=f"{module}:{rest}", disable_env_checker=True)
     own = [spec.id for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(f"{module}:")]
     classes = [key for key, value in vars(home).items() if inspect.isclass(value) and issubclass(value, gymnasium.Env)]
     near = suggestion(rest, [*own, *classes]) or (f"; it has {', '.join([*own, *classes])}" if own or classes else "")

@@ -388,9 +388,7 @@ class NoisyEnvPool(EnvPoolEnvironments):
     def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
         super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
         self.name, self.recipe = task.id, EnvRecipe(task.id, dict(arguments))
-        self._std, self._where = float(task.noise["std"]), str(task.noise["where"])
-        low, high = task.noise.get("low"), task.noise.get("high")
-        self._low, self._high = -np.inf if low is None else low, np.inf if high is None else high
+        self._std, self._low = task.std, task.low
         self._noise = [np.random.default_rng() for _ in self.groups]
 
     def reset(self, seeds: Sequence[int]) -> Any:
@@ -401,7 +399,7 @@ class NoisyEnvPool(EnvPoolEnvironments):
     def receive(self, group: int) -> VectorStep:
         """Wait for a group's step; steps that only begin an episode have no reward, and so no noise."""
         found = self._answer(group)
-        step, where = self._read(found), found[f"info:{self._where}"]
+        step, where = self._read(found), found["info:x_position"]
         noise = self._std * self._noise[group].standard_normal(len(where))
-        noisy = (self._low < where) & (where < self._high) & (found["elapsed_step"] > 0)
+        noisy = (self._low < where) & (found["elapsed_step"] > 0)
         return step._replace(rewards=step.rewards + noise * noisy)

@@ -37,8 +37,8 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from vpac.checks import MOST_EPISODES, whole
 from vpac.envs.answers import checked_step
 from vpac.envs.check import restore_global_rng
-from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.make import name_of
+from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
 from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, walk

@@ -16,11 +16,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from vpac.envs.check import check_before_use
-from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.make import EnvRecipe, make_env, spec_of
 from vpac.envs.remember import RememberReturn, memory_of, return_range
+from vpac.envs.worlds import ContinuousPuddleWorld, FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
 from vpac.tabular.kernel.compiled import compiled, inlined, shared

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vpac.checks import MOST_EPISODES, whole
-from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
+from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError, one_of
 from vpac.evaluation.measure import budget_report, measure
 from vpac.evaluation.play import discounted

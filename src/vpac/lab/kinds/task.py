@@ -9,8 +9,8 @@ import numpy as np
 
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.gym_env import FiniteMDPEnv
 from vpac.envs.make import EnvRecipe
+from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.lab.store.run import canonical
 from vpac.tabular.agents import Learner

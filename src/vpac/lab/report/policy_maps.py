@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import GridMap
+from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.kinds.tabular import risky_states
 from vpac.lab.kinds.task import learner_of

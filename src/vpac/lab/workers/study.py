@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from vpac import algorithms
 from vpac.envs.check import check_env
-from vpac.envs.continuous_puddle_world import ContinuousPuddleWorld
 from vpac.envs.make import make_env
+from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError
 from vpac.files import Unwritable
 from vpac.lab.experiments.catalogue import EXPERIMENTS
