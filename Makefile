@@ -66,8 +66,9 @@ fuzz: setup  ## Set up, then fuzz every reader for ten minutes (SECONDS=… for 
 
 docs: .venv/.docs  ## Set up, then build the documentation into site/
 	@echo "Building the documentation ..."
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python docs/pages.py
+	@$(BIN)/zensical build --strict --clean > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 	@echo "Built: site/index.html"
 
 clean:  ## Remove what the other targets made, except results/
-	@rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv site build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
