@@ -116,7 +116,8 @@ class Sandbox:
             ):  # fmt: skip
                 stack.enter_context(mock.patch.object(home, name, instead))
             if not self.pages:
-                stack.enter_context(mock.patch.object(build, "write_what_can_be_shown", _empty))
+                stack.enter_context(mock.patch.object(build, "write_page", _empty))
+                stack.enter_context(mock.patch.object(build.Drawings, "update"))
             os.chdir(self.here)
             stack.callback(os.chdir, before)
             yield self
@@ -182,8 +183,8 @@ def _little(plan):
     return little
 
 
-def _empty(document, folder):
-    return write_text(folder / "report" / "index.html", ""), document
+def _empty(document, folder, paint):
+    return write_text(folder / "index.html", "")
 
 
 def _first(carry_out_studies):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from vpac._version import __version__
 from vpac.errors import UserError
-from vpac.files import Unwritable, write_text
+from vpac.files import Unwritable, make_folder, write_text
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.report.chart import Cell, Chart, Shown, Table
 from vpac.lab.report.document import ClaimRow, Document, Failure, Section, why
@@ -19,7 +18,7 @@ from vpac.lab.report.draw import Drawings
 from vpac.lab.report.explorer import ExactFrontier, Explorer
 from vpac.lab.report.figures import StudySummary, attempt
 from vpac.lab.report.judge import GROUPS, anchor, claims_as_markdown, judge
-from vpac.lab.report.page import as_json, explorer_view, section_view, write_page
+from vpac.lab.report.page import as_json, explorer_data, live, write_page
 from vpac.lab.report.results import Results, read_results, steps_of
 from vpac.lab.report.theorems import Theorems
 from vpac.lab.store.backend import Unreadable
@@ -48,12 +47,13 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
     from vpac.progress import steps
 
     folder = store.root if out is None else out
+    make_folder(folder / "figures")
     found = list(_ordered(store))
     total = sum(1 + steps_of(study) for study in found) + 1
     with steps("building the page", total, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
         document = document_of(store, found, step, folder)
-        step("figures")
-        page, document = write_what_can_be_shown(document, folder)
+        step("the page")
+        page = write_page(document, folder / "report", Drawings(folder / "figures").svg)
         write_text(folder / "report" / "claims.md", claims_as_markdown(document))
         return page, document
 
@@ -61,7 +61,8 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
 def document_of(
     store: Store, found: list[Study], step: Callable[..., None] = lambda what="": None, folder: Path | None = None
 ) -> Document:
-    """The content of the page; the files of the theorems' trial are written as well."""
+    """The content of the page; with a folder, the figures and the files of the theorems' trial are written into it."""
+    drawings = None if folder is None else Drawings(folder / "figures")
     known: dict[str, Record | Failure] = {}
     claims: list[ClaimRow] = []
     sections: list[Section] = []
@@ -74,13 +75,18 @@ def document_of(
             judged, section = judge(results), section_of(results)
             if any(section.name == other.name for other in sections):
                 raise UserError("another study has the same name but for its slashes")
+            failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
+            if drawings is not None:
+                drawings.update(section.charts)
+                as_json([live(chart) for chart in section.charts])
             claims += judged
             sections.append(section)
-            failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
             if study.experiment.name == "four-rooms/frontier" and results.arms:
-                explorer = ExactFrontier(results).explorer()
-            if study.experiment.kind == "theorems":
-                Theorems.of(results).write(folder or store.root)
+                policies = ExactFrontier(results).explorer()
+                as_json(explorer_data(policies))
+                explorer = policies
+            if study.experiment.kind == "theorems" and folder is not None:
+                Theorems.of(results).write(folder)
         except (Unreadable, Unwritable):
             raise
         except Exception as error:  # the other studies are still shown
@@ -106,42 +112,6 @@ def _ordered(store: Store) -> Iterator[Study]:
         if name in found:
             yield found.pop(name)
     yield from found.values()
-
-
-def write_what_can_be_shown(document: Document, folder: Path) -> tuple[Path, Document]:
-    """Write figures and page; if that fails, without the sections that fail by themselves."""
-    drawings = Drawings(folder / "figures")
-    try:
-        return _write(document, folder, drawings), document
-    except (UserError, OSError):  # too large a page, a full disk: no single section is at fault
-        raise
-    except Exception:
-        document = _without_broken(document, drawings)
-        return _write(document, folder, drawings), document
-
-
-def _write(document: Document, folder: Path, drawings: Drawings) -> Path:
-    drawings.update(chart for section in document.sections for chart in section.charts)
-    return write_page(document, folder / "report", drawings.svg)
-
-
-def _without_broken(document: Document, drawings: Drawings) -> Document:
-    """Replace sections, and the explorer, that cannot be shown by failures."""
-    sections, explorer, failures = [], document.explorer, list(document.failures)
-    for section in document.sections:
-        try:
-            as_json([chart["figures"] for chart in section_view(section, drawings.svg)["charts"]])
-            sections.append(section)
-        except (UserError, OSError):
-            raise
-        except Exception as error:
-            failures.append(Failure(section.name, f"cannot be shown: {why(error)}", command=section.command))
-    try:
-        as_json(explorer and explorer_view(explorer)["data"])
-    except Exception as error:
-        explorer = None
-        failures.append(Failure("explorer", f"cannot be shown: {why(error)}"))
-    return replace(document, sections=sections, explorer=explorer, failures=failures)
 
 
 def section_of(results: Results) -> Section:
