@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import lapack
 from hypothesis import given
 
 import reference
@@ -226,10 +227,12 @@ def test_a_policy_that_hardly_ever_ends_is_an_error_and_not_a_wrong_number():
 
 def test_a_solution_that_does_not_solve_is_an_error(monkeypatch):
     """Whatever the solver returns is put back into its equation."""
-    solve = np.linalg.solve
-    monkeypatch.setattr(np.linalg, "solve", lambda system, source: solve(system, source) * (1 + 1e-8))
-    with pytest.raises(OracleError, match="leaves a residual"):
-        oracle.evaluate(coin_and_choice(), np.full((3, 2), 0.5), 0.9)
+    one, many = lapack.dgetrs, np.linalg.solve
+    monkeypatch.setattr(lapack, "dgetrs", lambda *system, **options: (one(*system, **options)[0] * (1 + 1e-8), 0))
+    monkeypatch.setattr(np.linalg, "solve", lambda system, source: many(system, source) * (1 + 1e-8))
+    for shape in ((3, 2), (4, 3, 2)):
+        with pytest.raises(OracleError, match="leaves a residual"):
+            oracle.evaluate(coin_and_choice(), np.full(shape, 0.5), 0.9)
 
 
 @pytest.mark.parametrize("gamma", ["a", None, -0.1, 1.1, float("nan")])

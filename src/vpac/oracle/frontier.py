@@ -1,22 +1,24 @@
-"""The mean–variance frontier: for each price ψ the best stationary policy that exact ascent finds.
+"""The mean–variance frontier: for each price ψ the best stationary policy that exact ascent finds, and how good it surely is.
 
-The objective has many local optima and plateaus, so the search is thorough where it can be:
+The objective U = mean − ψ · variance has many local optima. An ascent knows what every change of a single state gains, exactly
+and not only to the first order (`vpac.oracle.changes`), makes the best changes of many states together, and ends where no change
+of a single state improves. A last step adjusts all probabilities that are neither zero nor one at once. Ascents begin
 
-- natural-gradient ascent, the softmax gradient divided by occupancy · π, which does not stall where π(a|s) is small;
-- along a ladder of prices that starts far below the smallest ψ and doubles, each rung from the best policy so far: a
+- at each rung of a ladder of prices that starts far below the smallest ψ and doubles, from the best policy so far, softened: a
   high price put on a poor policy at once is best paid by standing still;
-- from policies that are greedy in Q − ψσ, as policy iteration would improve them if the risk ahead were all there is;
-- from the risk-neutral optimum, the uniform and some random policies;
+- from ascents of E[G − ψ (G − y)²] for several references y: U is its maximum over y, so an optimum is one for some y. The mean of
+  the best policy, which y then is, lies between the best U so far and the largest mean there is;
+- from the risk-neutral optimum, the uniform and some random policies, alone and mixed with the best one;
 - from the best of all deterministic policies, where there are few enough to try them all;
 - at the end every ψ may take any policy that was found for another.
 
-What is returned for a ψ is therefore never worse than the risk-neutral policy nor, on small processes, than the best
-deterministic one. It is not proven to be the global optimum: that problem is NP-hard in general.
+What is returned for a ψ is never worse than the risk-neutral policy nor, on small processes, than the best deterministic one. To
+find the global optimum is NP-hard in general; `vpac.oracle.bound` says how far from it a policy can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,22 +26,47 @@ import numpy as np
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
-from vpac.oracle.gradient import on_policy_weights
-from vpac.oracle.linear import OracleError
+from vpac.oracle import linear
+from vpac.oracle.changes import single_state_gains
+from vpac.oracle.gradient import slopes
+from vpac.oracle.linear import Chain, OracleError
 from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
-from vpac.oracle.occupancy import end_surely, endable, without_unmet
+from vpac.oracle.occupancy import endable, stays_forever, surely_ends, without_unmet
 from vpac.oracle.optimal import every_deterministic, optimal_policy
-from vpac.oracle.policies import check_price, greedy, softmax, uniform
+from vpac.oracle.policies import check_price, uniform
 from vpac.threads import one_blas_thread
-from vpac.typing import FloatArray
+from vpac.typing import BoolArray, FloatArray, IntArray
 
-MOST_ITERATIONS = 30
-"""Rounds of policy iteration with Q − ψσ at each price; they need not settle."""
 RUNGS_BELOW = 6
 """How many times the price is halved below the smallest one that is asked for."""
 MOST_RUNGS = 60
 """How far apart the prices may be, in doublings, for the ladder to reach from one to the other."""
-SMALLEST_LOGIT = -40.0
+SOFTENING = 0.05
+"""Share of the uniform policy that is mixed in before an ascent: what is never visited has no slope."""
+REFERENCES = 6
+"""References y for which E[G − ψ (G − y)²] is climbed."""
+RANDOM_STARTS = 1000
+"""Small processes get more random starts: this many, divided by states · actions."""
+TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
+"""Shares of probability that an ascent moves to an action, and shares of its own that it takes from one."""
+ROUGH, FINE = 1e-6, 1e-11
+"""Gains, relative to 1 + |U|, below which a search from another start and the last ascent stop."""
+CHECKED = 24
+"""Changes of single states that are tried where there are too many states to know them all."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known for sure about the policy of a frontier."""
+
+    gradient: float
+    """Norm of the exact gradient over policies: of the steepest slope ∂U / ∂(share moved to an action) of each state."""
+    improvement: float
+    """The most that any change of a single state's probabilities, among those that were checked, adds to U."""
+    checked: int
+    """Pairs of state and action to which shares of probability were moved; all of them up to 1500 states."""
+    bound: float = np.inf
+    """No stationary policy has a larger U; inf where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +83,18 @@ class Frontier:
     """The policies, [points, S, A]."""
     variance_of: VarianceOf
     """Which variance is penalised and reported."""
+    certificates: tuple[Certificate, ...] = ()
+    """How good each policy surely is."""
 
     @property
     def objectives(self) -> FloatArray:
         """mean − ψ · variance at each point."""
         return self.means - self.psis * self.variances
+
+    @property
+    def gaps(self) -> FloatArray:
+        """How much larger U could be at each point: bound − objective; inf where there is no bound."""
+        return np.array([found.bound for found in self.certificates]) - self.objectives
 
     @property
     def sharpe(self) -> FloatArray:
@@ -79,14 +113,14 @@ def frontier(
     seed: int = 0,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Frontier:
-    """The best stationary policy found for each ψ.
+    """The best stationary policy found for each ψ, with a certificate of local optimality.
 
     Args:
         mdp: the process.
         psis: prices of variance, not negative, in any order; the result has them ascending.
         gamma: discount factor in [0, 1]; with 1 every action must leave a way to an end.
         variance_of: the variance that is penalised; the default is the one that a user of the policy sees.
-        restarts: ascents from random policies at each ψ, beside those from known ones.
+        restarts: ascents from random policies at each ψ, beside those from known ones; small processes get more of them.
         seed: of the random policies.
         progress: called with the share that is done.
     """
@@ -106,15 +140,16 @@ def frontier(
     with one_blas_thread():
         search = _Search(mdp, gamma, variance_of)
         for done, psi in enumerate(ladder):
-            search.iterate(psi)
-            search.climb(psi, [search.best(psi)])
+            search.climb(psi, _soft(search.best(psi)))
             if psi in prices:
                 search.improve(psi, random, restarts)
             progress((done + 1) / len(ladder))
-    chosen = [search.best(psi) for psi in prices]
-    moments = [evaluate(mdp, policy, gamma) for policy in chosen]
-    means, variances = [float(m.mean) for m in moments], [float(m.variance_of(variance_of)) for m in moments]
-    return Frontier(prices, np.array(means), np.array(variances), np.stack(chosen), variance_of)
+        found = [search.finish(psi) for psi in prices]
+        found = [search.finish(psi) for psi in prices] if len(prices) > 1 else found
+        certificates = tuple(certify(m, psi, variance_of) for m, psi in zip(found, prices, strict=True))
+    means, variances = [float(m.mean) for m in found], [float(m.variance_of(variance_of)) for m in found]
+    policies = np.stack([m.policy for m in found])
+    return Frontier(prices, np.array(means), np.array(variances), policies, variance_of, certificates)
 
 
 def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:
@@ -131,6 +166,10 @@ def _ladder(prices: FloatArray) -> FloatArray:
     return np.unique(np.concatenate([prices, positive[-1] * 0.5 ** np.arange(1, rungs)]))
 
 
+def _soft(policy: FloatArray) -> FloatArray:
+    return np.asarray((1.0 - SOFTENING) * policy + SOFTENING / policy.shape[-1], np.float64)
+
+
 class _Search:
     """A pool of policies with their means and variances, which grows as ψ after ψ is searched."""
 
@@ -140,46 +179,64 @@ class _Search:
         self.means: list[float] = []
         self.variances: list[float] = []
         self.neutral = optimal_policy(mdp, gamma)
-        self._add(self.neutral)
+        self._add(evaluate(mdp, self.neutral, gamma))
         self.deterministic = every_deterministic(mdp, gamma, variance_of)
 
-    def _add(self, policy: FloatArray) -> None:
-        moments = evaluate(self.mdp, policy, self.gamma)
-        self.policies.append(policy)
+    def _add(self, moments: Moments) -> None:
+        self.policies.append(moments.policy)
         self.means.append(float(moments.mean))
         self.variances.append(float(moments.variance_of(self.variance_of)))
 
     def best(self, psi: float) -> FloatArray:
         """The best policy of the pool at this price."""
-        return self.policies[int(np.argmax(np.array(self.means) - psi * np.array(self.variances)))]
+        return self.policies[int(np.argmax(self._objectives(psi)))]
+
+    def _objectives(self, psi: float) -> FloatArray:
+        return np.array(self.means) - psi * np.array(self.variances)
+
+    def climb(self, psi: float, policy: FloatArray, reference: float | None = None) -> FloatArray:
+        """Ascend, first with a reference if there is one, and keep what was found."""
+        if reference is not None:
+            policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference).policy
+        moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH)
+        self._add(moments)
+        return moments.policy
 
     def improve(self, psi: float, random: np.random.Generator, restarts: int) -> None:
         """Search from every known and some random starts."""
-        shape = (self.mdp.n_states, self.mdp.n_actions)
-        starts = [self.neutral, uniform(self.mdp)]
+        mdp, count = self.mdp, REFERENCES
+        every, large = uniform(mdp), mdp.n_states > linear.DENSE_STATES
+        self.climb(psi, self.neutral)
+        self.climb(psi, every)
         if self.deterministic is not None:
             actions, means, variances = self.deterministic
-            starts.append(greedy(np.eye(shape[1])[actions[int(np.argmax(means - psi * variances))]]))
-        starts += [random.dirichlet(np.ones(shape[1]), shape[0]) for _ in range(restarts)]
-        self.climb(psi, starts)
+            self.climb(psi, self._ending(np.eye(mdp.n_actions)[actions[int(np.argmax(means - psi * variances))]]))
+        if self.variance_of == "return" and psi > 0.0 and not large:
+            low, high, policy = float(self._objectives(psi).max()), max(self.means), self.neutral
+            for share in (np.arange(count)[::-1] + 0.5) / count:
+                policy = self.climb(psi, _soft(policy), low + share * (high - low))
+                self.climb(psi, every, low + share * (high - low))
+        for k in range(restarts * max(1, RANDOM_STARTS // self.neutral.size)):
+            drawn = random.dirichlet(np.ones(mdp.n_actions), mdp.n_states)
+            self.climb(psi, drawn if k % 2 else 0.7 * self.best(psi) + 0.3 * drawn)
 
-    def iterate(self, psi: float) -> None:
-        """Policy iteration with Q − ψσ in place of Q: no ascent, but it moves all states at once, past local optima."""
+    def finish(self, psi: float) -> Moments:
+        """The best policy at this price, brought as near to its local optimum as rounding allows."""
         moments = evaluate(self.mdp, self.best(psi), self.gamma)
-        for _ in range(MOST_ITERATIONS):
-            policy = greedy(np.nan_to_num(moments.action_value - psi * moments.action_variance, nan=-np.inf))
-            if np.array_equal(policy, moments.policy) or not _ends(policy, self.mdp, self.gamma):
-                return
-            self._add(policy)
-            moments = evaluate(self.mdp, policy, self.gamma)
+        for _ in range(4):
+            climbed = _ascend(self.mdp, moments.policy, psi, self.gamma, self.variance_of, FINE)
+            adjusted = _adjust(climbed, psi, self.variance_of)
+            if _gains_little(moments, adjusted, psi, self.variance_of):
+                break
+            moments = adjusted
+        self._add(moments)
+        return moments
 
-    def climb(self, psi: float, starts: Iterable[FloatArray]) -> None:
-        """Ascend from each start and keep it, what the ascent found, and the nearest deterministic policy."""
-        for start in starts:
-            found = ascend(self.mdp, start, psi, self.gamma, self.variance_of)
-            for policy in (start, found, greedy(found)):
-                if policy is found or _ends(policy, self.mdp, self.gamma):
-                    self._add(policy)
+    def _ending(self, policy: FloatArray) -> FloatArray:
+        """The policy, but risk-neutral where it would never end and never comes."""
+        if self.gamma < 1.0:
+            return policy
+        return np.where(surely_ends(self.mdp, policy)[:, None], policy, self.neutral)
 
 
 def ascend(
@@ -188,63 +245,158 @@ def ascend(
     psi: float,
     gamma: float,
     variance_of: VarianceOf = "return",
-    most_steps: int = 2000,
-    softening: float = 0.01,
+    most_steps: int = 200,
 ) -> FloatArray:
-    """Natural-gradient ascent of mean − ψ · variance with a doubling step, from a softened `policy`."""
-    logits = np.log((1.0 - softening) * policy + softening / mdp.n_actions)
-    moments = evaluate(mdp, softmax(logits), gamma)
-    best = _objective(moments, psi, variance_of)
-    step, idle = 1.0, 0
+    """The local optimum of mean − ψ · variance that changes of single states lead to from a softened `policy`."""
+    with one_blas_thread():
+        return _ascend(mdp, _soft(policy), psi, gamma, variance_of, FINE, most_steps=most_steps).policy
+
+
+def _objective(moments: Moments, psi: float, variance_of: VarianceOf, reference: float | None = None) -> float:
+    """mean − ψ · variance, or E[G − ψ (G − y)²]."""
+    off = 0.0 if reference is None else float(moments.mean) - reference
+    return float(moments.mean - psi * (moments.variance_of(variance_of) + off**2))
+
+
+def _gains_little(before: Moments, after: Moments, psi: float, variance_of: VarianceOf) -> bool:
+    old, new = _objective(before, psi, variance_of), _objective(after, psi, variance_of)
+    return new - old <= FINE * (1.0 + abs(old))
+
+
+def _ascend(
+    mdp: FiniteMDP,
+    policy: FloatArray,
+    psi: float,
+    gamma: float,
+    variance_of: VarianceOf,
+    tolerance: float,
+    reference: float | None = None,
+    most_steps: int = 200,
+) -> Moments:
+    """Change single states, as many at once as gain at least what the best of them gains alone, until none gains."""
+    moments, exact = evaluate(mdp, policy, gamma), mdp.n_states <= linear.DENSE_STATES
+    now, count = _objective(moments, psi, variance_of, reference), mdp.n_states
     for _ in range(most_steps):
-        direction = _natural_direction(moments, psi, variance_of)
-        size = np.abs(direction).max()
-        if size == 0.0:
-            break
-        step = min(step, 30.0 / size)
-        while step * size > 1e-9:
-            trial = np.maximum(logits + step * direction, SMALLEST_LOGIT)
-            trial -= trial.max(axis=-1, keepdims=True)
-            trial_moments = evaluate(mdp, softmax(trial), gamma)
-            if (found := _objective(trial_moments, psi, variance_of)) > best:
+        least = tolerance * (1.0 + abs(now))
+        gain, row = (_exact_moves if exact else _steepest_moves)(moments, psi, variance_of, reference)
+        order = np.argsort(-gain, kind="stable")[: int((gain > least).sum())]
+        needed = 0.999 * float(gain.max()) if exact else least
+        for chosen, share in _trials(order, count, exact):
+            trial = moments.policy.copy()
+            trial[chosen] += share * (row[chosen] - trial[chosen])
+            if gamma == 1.0 and stays_forever(mdp, trial).any():
+                continue
+            found = evaluate(mdp, trial, gamma)
+            if (then := _objective(found, psi, variance_of, reference)) >= now + needed or (
+                len(chosen) == 1 and then > now + 0.1 * least
+            ):
+                moments, now, count = found, then, 2 * len(chosen)
                 break
-            step /= 4.0
         else:
             break
-        idle = idle + 1 if found - best < 1e-12 * (1.0 + abs(best)) else 0
-        logits, moments, best = trial, trial_moments, found
-        step *= 2.0
-        if idle >= 10:
-            break
-    return moments.policy
+    return moments
 
 
-def _objective(moments: Moments, psi: float, variance_of: VarianceOf) -> float:
-    return float(moments.mean - psi * moments.variance_of(variance_of))
+def _trials(order: IntArray, count: int, exact: bool) -> Iterator[tuple[IntArray, float]]:
+    """The states to change together and how far: fewer and fewer, then, if gains are only known nearby, less and less."""
+    size = min(count, len(order))
+    while size:
+        yield order[:size], 1.0
+        size //= 2 if exact else 4
+    if not exact and len(order):
+        yield from ((order, share) for share in (0.3, 0.1, 0.03, 0.01, 0.001))
 
 
-def _natural_direction(moments: Moments, psi: float, variance_of: VarianceOf) -> FloatArray:
-    """The softmax gradient divided by occupancy · π: how much better each action is, given its state."""
-    policy, visits = moments.policy, moments.visitation[:, None]
-    total = on_policy_weights(moments, policy, psi, "exact", variance_of)
-    per_visit = np.divide(total, policy * visits, out=np.zeros_like(total), where=(policy > 0.0) & (visits > 0.0))
-    per_visit[moments.mdp.terminal] = 0.0
-    return np.asarray(per_visit - (policy * per_visit).sum(axis=-1, keepdims=True), np.float64)
+def _shares(policy: FloatArray) -> FloatArray:
+    """Shares t for `single_state_gains`, [T, S, A]."""
+    own = np.divide(policy, 1.0 - policy, out=np.zeros_like(policy), where=policy < 1.0)
+    return np.concatenate([np.broadcast_to(TO[:, None, None], (len(TO), *policy.shape)), FROM[:, None, None] * own])
+
+
+def _exact_moves(
+    moments: Moments, psi: float, variance_of: VarianceOf, reference: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """The largest gain that changing each state alone brings, [S], and its new probabilities, [S, A]."""
+    shares, states = _shares(moments.policy), np.arange(moments.mdp.n_states)
+    gains = single_state_gains(moments, psi, variance_of, shares, reference).swapaxes(0, 1).reshape(len(states), -1)
+    best = gains.argmax(axis=1)
+    which, action = divmod(best, moments.mdp.n_actions)
+    share = shares[which, states, action]
+    row = (1.0 - share)[:, None] * moments.policy
+    row[states, action] += share
+    row = np.where(row < 1e-15, 0.0, row)
+    return gains[states, best], row / row.sum(axis=-1, keepdims=True)
+
+
+def _steepest_moves(
+    moments: Moments, psi: float, variance_of: VarianceOf, reference: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """The steepest slope of each state, [S], and the action that it leads to, [S, A]."""
+    slope = _slopes(moments, psi, variance_of)
+    return slope.max(axis=-1), np.eye(moments.mdp.n_actions)[slope.argmax(axis=-1)]
+
+
+def _slopes(moments: Moments, psi: float, variance_of: VarianceOf) -> FloatArray:
+    """∂U / ∂(share of the probability of s that moves to a), [S, A]."""
+    by_action = slopes(moments, Chain(moments.mdp, moments.policy), psi, variance_of)
+    relative = by_action - (moments.policy * by_action).sum(axis=-1, keepdims=True)
+    return np.where(moments.mdp.terminal[:, None], 0.0, relative)
+
+
+def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
+    """L-BFGS over the logarithms of the probabilities that are neither zero nor one."""
+    from scipy.optimize import minimize
+
+    policy = moments.policy
+    mixed = (policy > 0.0) & (policy < 1.0) & ~moments.mdp.terminal[:, None]
+    if not mixed.any():
+        return moments
+    states, best = mixed.any(axis=-1), moments
+    scale = 1.0 + abs(_objective(moments, psi, variance_of))
+
+    def loss(logits: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal best
+        weights = np.where(mixed, 0.0, policy)
+        weights[mixed] = np.exp(logits)
+        weights[states] /= weights[states].sum(axis=-1, keepdims=True)
+        found = evaluate(moments.mdp, weights, moments.gamma)
+        if _objective(found, psi, variance_of) > _objective(best, psi, variance_of):
+            best = found
+        slope = weights * _slopes(found, psi, variance_of)
+        return -_objective(found, psi, variance_of) / scale, -slope[mixed] / scale
+
+    steps = 200 if moments.mdp.n_states <= linear.DENSE_STATES else 30
+    minimize(loss, np.log(policy[mixed]), jac=True, method="L-BFGS-B", bounds=[(-40.0, 10.0)] * int(mixed.sum()),
+             options={"maxiter": steps, "ftol": 1e-16, "gtol": 1e-13})  # fmt: skip
+    return best
+
+
+def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") -> Certificate:
+    """How steep U is at a policy, and what changing a single state can gain."""
+    slope = _slopes(moments, psi, variance_of)
+    steepest = float(np.linalg.norm(slope.max(axis=-1)))
+    alive = ~moments.mdp.terminal
+    if moments.mdp.n_states <= linear.DENSE_STATES:
+        gain = _exact_moves(moments, psi, variance_of, None)[0]
+        return Certificate(steepest, max(0.0, float(gain.max())), int(alive.sum()) * moments.mdp.n_actions)
+    now, most, tried = _objective(moments, psi, variance_of), 0.0, moments.policy < 1.0
+    order = np.argsort(-np.where(tried & alive[:, None], slope, -np.inf), axis=None)[:CHECKED]
+    for state, action in zip(*np.unravel_index(order, slope.shape), strict=True):
+        trial = moments.policy.copy()
+        trial[state] = np.eye(moments.mdp.n_actions)[action]
+        if moments.gamma < 1.0 or not stays_forever(moments.mdp, trial).any():
+            most = max(most, _objective(evaluate(moments.mdp, trial, moments.gamma), psi, variance_of) - now)
+    return Certificate(steepest, most, len(order))
 
 
 def _that_ends(mdp: FiniteMDP) -> FiniteMDP:
     """γ = 1: the process without what is never met, if a policy that takes every action surely ends in it."""
     trimmed = without_unmet(mdp)
     states, allowed = endable(trimmed)
-    trap = (~allowed.all(axis=-1) | ~states) & ~trimmed.terminal
+    trap: BoolArray = (~allowed.all(axis=-1) | ~states) & ~trimmed.terminal
     if trap.any():
         raise OracleError(
             f"with gamma = 1 some action in state {int(np.argmax(trap))} may lead where no policy ends: the search takes every "
             "action now and then; use gamma below 1"
         )
     return trimmed
-
-
-def _ends(policy: FloatArray, mdp: FiniteMDP, gamma: float) -> bool:
-    """Whether the policy has a mean return."""
-    return gamma < 1.0 or bool(end_surely(mdp, policy[None])[0])

@@ -124,7 +124,11 @@ def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
 
 
 def _corrected(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
-    """Corrected, with a baseline: γ^k A_k − ψ [γ^{2k} (σ_k + A_k²) + 2 γ^k (D_k + V(S_0) − c) A_k].
+    return chain.weights * slopes(moments, chain, psi, variance_of)
+
+
+def slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
+    """∂(mean − ψ · variance)/∂π(a|s), less a baseline: γ^k A_k − ψ [γ^{2k} (σ_k + A_k²) + 2 γ^k (D_k + V(S_0) − c) A_k].
 
     D_k = Σ_{t<k} γ^t δ^V_t is the sum of TD errors so far; the reference c says which variance is meant. For "action" c is
     Q(S_0, A_0), and the penalty at k = 0 is σ_0 alone.
@@ -146,7 +150,7 @@ def _corrected(moments: Moments, chain: Chain, psi: float, variance_of: Variance
         + later_visits[:, None] * advantage**2
         + 2.0 * past_errors[:, None] * advantage
     )
-    return chain.weights * (visits[:, None] * advantage - psi * penalty)
+    return visits[:, None] * advantage - psi * penalty
 
 
 def _vaac_exact(

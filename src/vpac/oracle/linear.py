@@ -168,6 +168,7 @@ class Chain:
 
     def __init__(self, mdp: FiniteMDP, weights: FloatArray, sparse: bool | None = None) -> None:
         self.mdp, self.weights = mdp, weights
+        self._systems: dict[tuple[float, bytes], _System] = {}
         self.sparse = mdp.n_states > DENSE_STATES if sparse is None else sparse
         if self.sparse and weights.ndim > 2:
             raise UserError(f"a batch of policies needs a process of at most {DENSE_STATES} states")
@@ -205,14 +206,18 @@ class Chain:
         return np.asarray(np.bincount(self.mdp.successor, moved, self.mdp.n_states), np.float64)
 
     def _solve(self, discount: float, source: FloatArray, transpose: bool, kept: BoolArray | None) -> FloatArray:
-        matrix = self.matrix
-        if kept is not None and not kept.all():
-            matrix = matrix.multiply(kept[:, None]).tocsr() if self.sparse else matrix * kept[..., None]
-        solve = _solve_sparse if self.sparse else _solve_dense
-        x, gap = solve(discount, _transposed(matrix) if transpose else matrix, source)
+        some = kept is not None and not kept.all()
+        place = discount, kept.tobytes() if kept is not None and some else b""
+        if place not in self._systems:
+            matrix = self.matrix
+            if kept is not None and some:
+                matrix = matrix.multiply(kept[:, None]).tocsr() if self.sparse else matrix * kept[..., None]
+            self._systems[place] = (_Sparse if self.sparse else _Dense)(discount, matrix)
+        system = self._systems[place]
+        x, gap = system.solve(source, transpose)
         if discount == 1.0 and kept is not None:
             # The error is (1 − P)⁻¹ gap, and (1 − P)⁻¹ adds up to the length of an episode from each state.
-            steps, off = solve(1.0, matrix, np.ones(kept.shape))
+            steps, off = system.episode_length
             error = steps.max() * (np.abs(gap).sum(axis=-1) if transpose else np.abs(gap).max(axis=-1))
             if not (np.abs(off).max() < 0.5 and (error <= UNDISCOUNTED_ERROR * np.abs(x).max(axis=-1)).all()):
                 raise OracleError(
@@ -221,27 +226,72 @@ class Chain:
         return x
 
 
-def _transposed(matrix: Any) -> Any:
-    return np.swapaxes(matrix, -1, -2) if isinstance(matrix, np.ndarray) else matrix.T.tocsr()
+class _System:
+    """1 − discount · matrix, to be solved for several sources."""
+
+    def __init__(self, discount: float, matrix: Any) -> None:
+        self.discount, self.matrix = discount, matrix
+
+    @cached_property
+    def episode_length(self) -> tuple[FloatArray, FloatArray]:
+        """The solution for a source of ones, and its gap."""
+        return self.solve(np.ones(self.matrix.shape[:-1]), transpose=False)
+
+    def solve(self, source: FloatArray, transpose: bool) -> tuple[FloatArray, FloatArray]:
+        """The solution and the gap that it leaves."""
+        raise NotImplementedError
 
 
-def _solve_dense(discount: float, matrix: FloatArray, source: FloatArray) -> tuple[FloatArray, FloatArray]:
-    system = -discount * matrix
-    np.einsum("...ii->...i", system)[...] += 1.0  # the diagonal, in place
-    try:
-        x = np.asarray(np.linalg.solve(system, source[..., None]), np.float64)
-    except np.linalg.LinAlgError:
-        raise OracleError("the linear system is singular: its solution does not exist or is not unique") from None
-    return _checked(x[..., 0], (system @ x)[..., 0] - source)
+class _Dense(_System):
+    """An array [..., S, S]; a single one is factorised once for all its solutions."""
+
+    @cached_property
+    def system(self) -> FloatArray:
+        system = -self.discount * self.matrix
+        np.einsum("...ii->...i", system)[...] += 1.0  # the diagonal, in place
+        return np.asarray(system, np.float64)
+
+    @cached_property
+    def factors(self) -> Any:
+        from scipy.linalg.lapack import dgetrf
+
+        return dgetrf(self.system)
+
+    def solve(self, source: FloatArray, transpose: bool) -> tuple[FloatArray, FloatArray]:
+        system = np.swapaxes(self.system, -1, -2) if transpose else self.system
+        if system.ndim == 2:
+            from scipy.linalg.lapack import dgetrs
+
+            factors, pivots, singular = self.factors
+            x = dgetrs(factors, pivots, source, trans=int(transpose))[0] if not singular else None
+        else:
+            try:
+                x = np.asarray(np.linalg.solve(system, source[..., None]), np.float64)[..., 0]
+            except np.linalg.LinAlgError:
+                x = None
+        if x is None:
+            raise OracleError("the linear system is singular: its solution does not exist or is not unique")
+        return _checked(x, (system @ x[..., None])[..., 0] - source)
 
 
-def _solve_sparse(discount: float, matrix: Any, source: FloatArray) -> tuple[FloatArray, FloatArray]:
-    step = discount * matrix
-    try:
-        x = solve_iteratively(step, source, AIM)
-    except RuntimeError as error:
-        raise OracleError(f"the linear system is singular: {error}") from None
-    return _checked(x, x - step @ x - source)
+class _Sparse(_System):
+    """A sparse matrix, solved by iteration."""
+
+    @cached_property
+    def forward(self) -> Any:
+        return self.discount * self.matrix
+
+    @cached_property
+    def backward(self) -> Any:
+        return self.forward.T.tocsr()
+
+    def solve(self, source: FloatArray, transpose: bool) -> tuple[FloatArray, FloatArray]:
+        step = self.backward if transpose else self.forward
+        try:
+            x = solve_iteratively(step, source, AIM)
+        except RuntimeError as error:
+            raise OracleError(f"the linear system is singular: {error}") from None
+        return _checked(x, x - step @ x - source)
 
 
 def _checked(x: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
