@@ -332,7 +332,7 @@ def measure(todo: list[Key], share: float, workers: int) -> dict[Key, dict[str, 
 
 
 def best(task: str) -> list[float]:
-    """The best U at each aversion, by exact ascent; kept in a file, because it takes minutes."""
+    """The best U at each aversion, by the oracle's search; kept in a file."""
     known = json.loads(BEST.read_text()) if BEST.exists() else {}
     if task not in known:
         print(f"the best U of {task} ...", file=sys.stderr, flush=True)

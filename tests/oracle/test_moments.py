@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.linalg import lapack
 from hypothesis import given
+from scipy.linalg import lapack
 
 import reference
 from oracle.strategies import cases

@@ -1,9 +1,9 @@
 """What changing the policy in a single state does to mean − ψ · variance, exactly and for all states and actions at once.
 
-Moving the share t of the probability of state s to action a, π'(·|s) = (1 − t) π(·|s) + t e_a, changes one row of the chain, so
-the new resolvents follow from the old ones, N = (1 − γP)⁻¹ and Ñ = (1 − γ²P)⁻¹, by the rank-one formula. Written with TD errors δ
-of the old policy, whose return is G = V(S_0) + Σ γ^k δ_k under every policy, with Δ = P(·|s,a) − P_π(·|s), with the visits
-d = Nᵀd_0 and d̃ = Ñᵀd_0, with (Bx)(s) = E_π[δ x(S')] and the step
+Moving the share t of the probability of state s to action a, π'(·|s) = (1 − t) π(·|s) + t e_a, changes one row of the
+chain, so the new resolvents follow from the old ones, N = (1 − γP)⁻¹ and Ñ = (1 − γ²P)⁻¹, by the rank-one formula. With the
+TD errors δ of the old policy the return is G = V(S_0) + Σ γ^k δ_k under every policy. Let Δ = P(·|s,a) − P_π(·|s), let
+d = Nᵀd_0 and d̃ = Ñᵀd_0 be visits, and (Bx)(s) = E_π[δ x(S')]. With
 
     c = t A(s,a) / (1 − t κ),   κ = γ Δ N e_s,      τ = t / (1 − t κ̃),   κ̃ = γ² Δ Ñ e_s,
 
@@ -44,9 +44,9 @@ def single_state_gains(
     error = mdp.reward + gamma * value[mdp.successor] - value[tail]
 
     def ahead(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
-        """E[entries · matrix(S', s) | s, a], and less its mean under the policy, [S, A]."""
+        """E[entries · matrix(S', s) | s, a], less its mean under the policy, [S, A]."""
         by_action = backup(mdp, entries * matrix[mdp.successor, tail])
-        return by_action - (pi * by_action).sum(axis=-1, keepdims=True)
+        return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
 
     weight = pi.reshape(-1)[mdp.row] * mdp.probability * error
     mixed = np.bincount(tail * mdp.n_states + mdp.successor, weight, near.size).reshape(near.shape) @ near
@@ -88,4 +88,5 @@ def _first_action(
     own = np.einsum("sbs->sb", drift)
     new = (advantage[:, None, :] + step[..., None] * own[:, None, :]) ** 2  # [T, S, action taken, action looked at]
     own_part = np.einsum("...saa->...sa", new) - (new * pi[:, None, :]).sum(axis=-1)
-    return 2.0 * step * linear[:, None] + step**2 * square[:, None] + share * mdp.start[:, None] * own_part
+    change = 2.0 * step * linear[:, None] + step**2 * square[:, None] + share * mdp.start[:, None] * own_part
+    return np.asarray(change, np.float64)

@@ -1,19 +1,19 @@
 """The mean–variance frontier: for each price ψ the best stationary policy that exact ascent finds, and how good it surely is.
 
-The objective U = mean − ψ · variance has many local optima. An ascent knows what every change of a single state gains, exactly
-and not only to the first order (`vpac.oracle.changes`), makes the best changes of many states together, and ends where no change
-of a single state improves. A last step adjusts all probabilities that are neither zero nor one at once. Ascents begin
+The objective U = mean − ψ · variance has many local optima. An ascent knows what every change of a single state gains,
+exactly and not only to the first order (`vpac.oracle.changes`). It makes the best changes of many states together, and ends
+where no change of a single state improves. A last step adjusts all probabilities between zero and one at once. Ascents begin
 
 - at each rung of a ladder of prices that starts far below the smallest ψ and doubles, from the best policy so far, softened: a
   high price put on a poor policy at once is best paid by standing still;
-- from ascents of E[G − ψ (G − y)²] for several references y: U is its maximum over y, so an optimum is one for some y. The mean of
-  the best policy, which y then is, lies between the best U so far and the largest mean there is;
+- from ascents of E[G − ψ (G − y)²] for several references y: U is its maximum over y, at y = E[G], and the mean of the best
+  policy lies between the best U so far and the largest mean there is;
 - from the risk-neutral optimum, the uniform and some random policies, alone and mixed with the best one;
 - from the best of all deterministic policies, where there are few enough to try them all;
 - at the end every ψ may take any policy that was found for another.
 
-What is returned for a ψ is never worse than the risk-neutral policy nor, on small processes, than the best deterministic one. To
-find the global optimum is NP-hard in general; `vpac.oracle.bound` says how far from it a policy can be.
+What is returned for a ψ is never worse than the risk-neutral policy nor, on small processes, than the best deterministic one.
+To find the global optimum is NP-hard in general; `vpac.oracle.bound` says how far from it a policy can be.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
 def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") -> Certificate:
     """How steep U is at a policy, and what changing a single state can gain."""
     slope = _slopes(moments, psi, variance_of)
-    steepest = float(np.linalg.norm(slope.max(axis=-1)))
+    steepest = float(np.hypot.reduce(slope.max(axis=-1)))  # no overflow at any price
     alive = ~moments.mdp.terminal
     if moments.mdp.n_states <= linear.DENSE_STATES:
         gain = _exact_moves(moments, psi, variance_of, None)[0]
