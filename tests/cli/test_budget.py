@@ -36,7 +36,7 @@ def test_a_budget_of_a_tabular_learner(capsys, tmp_path, monkeypatch):
     assert len(price.series) == 2
     assert np.array_equal(price.series[0].y, learner.prices.psi)
     assert (tmp_path / "x" / "training.png").stat().st_size > 0
-    code, text, _ = run(capsys, *arguments, "--out", tmp_path / "x")
+    code, text, _ = run(capsys, *arguments, "--overwrite", "--out", tmp_path / "x")
     assert code == 0
     assert "The budget, standard deviation ≤ 3, is not met" in text
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from vpac.cli import VERBS, main
-from vpac.cli.completion import SHELLS, completion
+from vpac.cli.help import SHELLS, completion
 from vpac.errors import UserError
 
 ASK = """

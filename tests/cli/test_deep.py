@@ -45,6 +45,8 @@ def test_a_run_can_be_resumed_and_is_not_written_over(tmp_path, capsys):
     assert main([*words, "--steps", "384", "--out", str(cut)]) == 0
     assert main([*words, "--steps", "384", "--out", str(cut)]) == 2
     assert f"--resume {cut}" in capsys.readouterr().err
+    assert main([*words, "--steps", "384", "--out", str(cut), "--overwrite"]) == 0
+    assert len(list((cut / "tensorboard").iterdir())) == 1
     (cut / "agent.json").unlink()
     assert main(["train", "ppo", "CartPole-v1", "--resume", str(cut), "--out", str(cut), "--json"]) == 0
     for name in ("agent.json", "weights.safetensors", "metrics.jsonl"):

@@ -82,7 +82,7 @@ def test_the_next_command_is_said_to_people_only(capsys, tmp_path):
     folder = tmp_path / "q"
     command = ("train", "ac", "vpac/CatchUp-v0", "--episodes", 3, "--out", folder)
     assert run(capsys, *command)[1].endswith(f"next: vpac evaluate {folder}\n")
-    code, out, error = run(capsys, *command, "--json")
+    code, out, error = run(capsys, *command, "--overwrite", "--json")
     assert code == 0
     assert "next:" not in out + error
     assert (

@@ -87,7 +87,13 @@ def test_an_earlier_training_leaves_nothing_behind(capsys, tmp_path):
     run(capsys, "train", "ac", "vpac/CatchUp-v0", "--runs", 3, "--episodes", 5, "--out", out)
     (out / "notes.txt").write_text("mine")
     (out / "run-2" / "notes.txt").write_text("mine")
-    run(capsys, "train", "ac", "FrozenLake-v1", "--episodes", 5, "--out", out)
+    again = ("train", "ac", "FrozenLake-v1", "--episodes", 5, "--out", out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    code, _, error = run(capsys, *again)
+    assert code == 2
+    assert f"{out} holds a training already: choose another --out, or replace it, --overwrite" in error
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert run(capsys, *again, "--overwrite")[0] == 0
     assert {p.name for p in out.iterdir()} == {"returns.parquet", "training.png", "run-0", "run-2", "notes.txt"}
     assert [p.name for p in (out / "run-2").iterdir()] == ["notes.txt"]
 
@@ -107,7 +113,7 @@ def test_runs_that_diverge_are_reported_and_the_others_written(capsys, tmp_path,
     assert "2 × 5 episodes" in out
     assert "a run is missing: the reward is not finite" in err
     assert pl.read_parquet(tmp_path / "x" / "returns.parquet")["run"].unique().to_list() == [0, 1]
-    code, out, _ = run(capsys, *arguments, "--json")
+    code, out, _ = run(capsys, *arguments, "--overwrite", "--json")
     assert code == 2
     assert json.loads(out)["diverged"] == ["the reward is not finite"]
 

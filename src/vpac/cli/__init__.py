@@ -15,13 +15,11 @@ from vpac._start import end_with
 from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.check import Check
-from vpac.cli.completion import SHELLS, completion
-from vpac.cli.doctor import Doctor
 from vpac.cli.evaluate import Evaluate
 from vpac.cli.frontier import Frontier
-from vpac.cli.help import overview, with_hints
-from vpac.cli.list import List
-from vpac.cli.output import complain, refuse
+from vpac.cli.help import SHELLS, completion, overview, with_hints
+from vpac.cli.list import Doctor, List
+from vpac.cli.output import complain
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
@@ -35,6 +33,7 @@ VERBS: dict[str, type] = {
     kind.__name__.lower(): kind
     for kind in (List, Check, Solve, Train, Evaluate, Frontier, Watch, Reproduce, Sweep, Runs, Report, Doctor)
 }
+"""The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -102,10 +101,9 @@ def _main(arguments: Sequence[str] | None) -> int:
             code = _run(parse(arguments))
         sys.stdout.flush()
         return code
-    except UserError as error:
-        return refuse(str(error))
-    except MemoryError:
-        return refuse("this needs more memory than there is")
+    except (UserError, MemoryError) as error:
+        complain(error if isinstance(error, UserError) else "this needs more memory than there is")
+        return 2
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

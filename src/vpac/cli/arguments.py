@@ -1,20 +1,23 @@
-"""What users type: options that several verbs share, and KEY=VALUE arguments. Nothing that is read is run."""
+"""What verbs share: their base class, options, and KEY=VALUE arguments. Nothing that is read is run."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from vpac.cli.output import say, show_summary
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
     from vpac.envs.make import EnvOverrides
+    from vpac.lab.report.chart import Summary
     from vpac.lab.store.store import Store
     from vpac.lab.workers.pool import Executor
 
@@ -29,6 +32,32 @@ StoreAddress = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
 REPEATABLE = ("--set", "--option", "--where", "--wrap")
 """Options that may be given several times: `gather` joins their values."""
 EXECUTORS = ("processes", "serial", "ray")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb: its fields are the options, its docstring is the help, whose last paragraph is `Example: vpac …`."""
+
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> int:
+        """Do it; returns the exit code."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Print a line for people; with --json on standard error."""
+        say(text, quiet=self.json)
+
+    def present(self, summary: Summary, folder: Path) -> None:
+        """Print a summary, and write its figure and `summary.json` into a folder."""
+        from vpac.files import write_text
+        from vpac.lab.report import draw
+
+        data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_text(folder / "summary.json", data + "\n")
+        draw.write(summary.charts()[0], folder)
+        show_summary(summary, self.json)
 
 
 @dataclass(frozen=True)
@@ -55,6 +84,15 @@ class EnvOptions:
         from vpac.envs.make import make_env
 
         return make_env(env, self.wrappers, **{**more, **self.arguments})
+
+    def check(self, env: str, **more: Any) -> Any:
+        """Make an environment and test it, with remarks on standard error; returns its action space."""
+        from vpac.envs.check import check_env
+
+        with closing(self.make(env, **more)) as trial:
+            for remark in check_env(trial).remarks:
+                say(f"{env}: {remark}", quiet=True)
+            return trial.action_space
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from vpac.cli.arguments import EnvName, EnvOptions, flat
+from vpac.cli.arguments import EnvName, EnvOptions, Verb, flat
 from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
@@ -18,7 +18,7 @@ AVERSIONS = (0.1, 3.0)
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Verb):
     """Test whether an environment can be learned from; says what to change if not.
 
     Example: vpac check my_project.envs:Warehouse --set size=20
@@ -31,8 +31,6 @@ class Check:
     """Number of random steps."""
     seed: int = 0
     """Seed of resets and actions."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Make the environment, test it, report."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
-from vpac.cli.arguments import Discount, Elsewhere, Folder, at_price
-from vpac.cli.output import say, show_summary
+from vpac.checks import whole
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb, at_price
+from vpac.cli.output import note
 from vpac.errors import UserError
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Verb):
     """Measure what was trained: mean, variance, tails, each with an interval.
 
     Several runs are compared.
@@ -48,50 +49,47 @@ class Evaluate:
     """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
     store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where stored runs are."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> int:
         """Load, measure, compare, write, show."""
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
-        from vpac.files import make_folder, write_text
-        from vpac.lab.report import draw
+        from vpac.files import make_folder
         from vpac.lab.report.evaluation import Evaluation
 
-        self._check()
+        if not self.runs:
+            raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
+        whole(self.seed, "seed")
+        for alpha in self.levels:
+            if not 0.0 < alpha <= 1.0:
+                raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
         agents = self._agents()
         folder = self.out or Path("results") / "evaluate" / self._folder_name()
         make_folder(folder)
         gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
-        shared: dict[str, Any] = {
-            "gamma": gamma, "deterministic": self.deterministic, "progress": not self.json
-        }  # fmt: skip
+        shared: dict[str, Any] = {"gamma": gamma, "deterministic": self.deterministic, "progress": not self.json}
         samples, sources = {}, {}
-        for seed, (name, (agent, env)) in zip(self._seeds(len(agents)), agents.items(), strict=True):
+        others = np.random.SeedSequence(self.seed).generate_state(len(agents))
+        seeds = [self.seed, *map(int, others[1:])]  # the samples are independent
+        for seed, (name, (agent, env)) in zip(seeds, agents.items(), strict=True):
             samples[name] = evaluate(agent, env, self.episodes, seed=seed, **shared)
             samples[name].save(folder / f"{_file_name(name)}.parquet")
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
         chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
-        places = {name: _place(env) for name, (_, env) in agents.items()}
-        summary = Evaluation(chosen, sources, places, 0.95, self.levels, self.seed)
-        data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(folder / "summary.json", data + "\n")
-        draw.write(summary.charts()[0], folder)
-        show_summary(summary, self.json)
-        say(
-            f"below the minimum and above the maximum lie at most {100 * summary.first.unseen():.2g} % of episodes each "
-            "(95 % sure)", quiet=self.json,
-        )  # fmt: skip
-        for note in summary.notes():
-            say(f"note: {note}", quiet=self.json)
-        if any(place != places[name] for name in list(places)[:1] for place in places.values()):
-            say(
+        worlds = {name: _world(env) for name, (_, env) in agents.items()}
+        summary = Evaluation(chosen, sources, worlds, 0.95, self.levels, self.seed)
+        self.present(summary, folder)
+        unseen = f"{100 * summary.first.unseen():.2g} %"
+        self.say(f"below the minimum and above the maximum lie at most {unseen} of episodes each (95 % sure)")
+        for remark in summary.notes():
+            self.say(f"note: {remark}")
+        if any(place != next(iter(worlds.values())) for place in worlds.values()):
+            self.say(
                 "note: these policies act in different environments, so that differences of their returns are those of the "
-                "environments, too; --set and --wrap name one for all", quiet=self.json,
-            )  # fmt: skip
-        say(f"wrote {folder}", quiet=self.json)
+                "environments, too; --set and --wrap name one for all"
+            )
+        self.say(f"wrote {folder}")
         return 0
 
     def _folder_name(self) -> str:
@@ -101,38 +99,21 @@ class Evaluate:
         names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
         return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
 
-    def _seeds(self, count: int) -> list[int]:
-        """One for each policy, so that the samples are independent; the first is the seed itself."""
-        import numpy as np
-
-        others = np.random.SeedSequence(self.seed).generate_state(count)
-        return [self.seed, *(int(seed) for seed in others[1:])]
-
-    def _check(self) -> None:
-        from vpac.checks import whole
-
-        if not self.runs:
-            raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
-        whole(self.seed, "seed")
-        for alpha in self.levels:
-            if not 0.0 < alpha <= 1.0:
-                raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
-
     def _agents(self) -> dict[str, tuple[Any, Any]]:
         from vpac.lab.kinds.agents import find_agents
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
             where = self.elsewhere.wanted("evaluate", run)
-            agents = find_agents(run, self.store, where, lambda text: say(text, quiet=True))
-            for name, one in self._priced(agents):
+            agents = find_agents(run, self.store, where, note)
+            for name, one in self._at_prices(agents):
                 unique, number = name, 2
                 while _file_name(unique) in map(_file_name, found):
                     unique, number = f"{name} ({number})", number + 1
                 found[unique] = one
         return found
 
-    def _priced(self, found: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    def _at_prices(self, found: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
         """Each agent or, of conditioned ones, its policy at each price."""
         for name, (agent, env) in found.items():
             if not self.psi:
@@ -141,7 +122,7 @@ class Evaluate:
                 yield f"{name}, ψ = {psi:g}", (at_price(agent, psi, name), env)
 
 
-def _place(env: Any) -> dict[str, Any]:
+def _world(env: Any) -> dict[str, Any]:
     """Where a policy acts: what the environment is called, its arguments, its limit of steps and its wrappers."""
     spec = env.spec
     if spec is None:

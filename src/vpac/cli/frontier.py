@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac import algorithms
-from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, again, key_values
-from vpac.cli.output import RunProgress, next_step, say, show_summary
+from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Verb, again, key_values
+from vpac.cli.output import RunProgress, next_step, note
 from vpac.cli.studies import stopping
 from vpac.errors import UserError
 
@@ -25,7 +23,7 @@ LENGTHS = {"steps": 200_000, "episodes": 5_000}
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Verb):
     """Train along the price of variance ψ, and show what a dependable return costs.
 
     Resumable: what is finished is not trained again.
@@ -65,18 +63,15 @@ class Frontier:
     """Where figure and table go. Default: results/frontier/ALGORITHM-ENV."""
     environment: EnvOptions = field(default_factory=EnvOptions)
     execution: Execution = field(default_factory=Execution)
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Train, measure, draw, advise."""
-        from vpac.files import make_folder, write_text
+        from vpac.files import make_folder
         from vpac.lab.frontier import trace_frontier
-        from vpac.lab.report import draw
         from vpac.lab.report.trade_off import TracedFrontier
 
         asked, question = self._asked(), self._question()
-        self._check()
+        self.environment.check(self.env)
         folder = self.out or Path("results") / "frontier" / f"{question.algorithm}-{re.split('[/:]', self.env)[-1]}"
         make_folder(folder)
         store, executor = self.execution.open()
@@ -85,17 +80,12 @@ class Frontier:
         with stopping(executor, self.execution.store, command), RunProgress(total, self.json) as bar:
             found = trace_frontier(question, asked, store, executor, bar.tell, mvpi=self.mvpi, command=command)
         summary = TracedFrontier(found)
-        (chart,) = summary.charts()
-        draw.write(chart, folder)
-        data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(folder / "summary.json", data + "\n")
-        show_summary(summary, self.json)
-        for sentence in [*found.trade_off.advice(), *chart.notes]:
-            say(sentence, quiet=self.json)
-        say(f"wrote {folder}", quiet=self.json)
+        self.present(summary, folder)
+        for sentence in [*found.trade_off.advice(), *summary.charts()[0].notes, f"wrote {folder}"]:
+            self.say(sentence)
         self._next(found)
         for outcome in found.failed:
-            say(f"{outcome.name}: {outcome.last_line}", quiet=True)
+            note(f"{outcome.name}: {outcome.last_line}")
         return 1 if found.failed else 0
 
     def _next(self, found: Found) -> None:
@@ -113,10 +103,8 @@ class Frontier:
         if len(given) > 1:
             words = " and ".join(f"--{name.replace('_', '-')}" for name in given)
             raise UserError(f"{words} say the same thing twice: choose one")
-        return Asked(
-            _numbers(self.psi, "--psi"), _numbers(self.risk_aversion, "--risk-aversion"),
-            8 if self.points is None else self.points,
-        )  # fmt: skip
+        aversions = _numbers(self.risk_aversion, "--risk-aversion")
+        return Asked(_numbers(self.psi, "--psi"), aversions, 8 if self.points is None else self.points)
 
     def _question(self) -> Question:
         from vpac.lab.frontier import Question
@@ -132,14 +120,6 @@ class Frontier:
             tuple((path, _plain(given)) for path, given in self.environment.wrappers), _plain(settings),
             LENGTHS[unit] if length is None else length, self.seeds, self.measure, self.warm_up, self.seed,
         )  # fmt: skip
-
-    def _check(self) -> None:
-        """Test the environment before anything is trained."""
-        from vpac.envs.check import check_env
-
-        with closing(self.environment.make(self.env)) as trial:
-            for remark in check_env(trial).remarks:
-                say(f"{self.env}: {remark}", quiet=True)
 
 
 def _numbers(text: str | None, name: str) -> tuple[float, ...]:

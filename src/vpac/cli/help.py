@@ -1,16 +1,24 @@
-"""Help: the overview of the verbs, and hints of defaults for the help of a verb, which tyro prints."""
+"""Help: the overview of the verbs, hints of defaults for the help of a verb, which tyro prints, and shell completion.
+
+tyro's own completion starts Python at every press of the tab key and does not know our algorithms and worlds. The scripts
+here run no Python: they hold the verbs, their options, and the names of algorithms, environments and experiments.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import tyro
+
+from vpac.algorithms import ALGORITHMS
+from vpac.cli.train import with_learner_options
+from vpac.errors import one_of
 
 WIDTH = 80
 OPTIONS = {
@@ -18,12 +26,9 @@ OPTIONS = {
     "--version": "Show the version.",
     "--print-completion bash|zsh|fish": "Print a script that completes verbs, options and names in a shell.",
 }
-GENERAL = [part for option in OPTIONS for part in re.findall(r"--[\w-]+", option)]
-
-
-def summary(kind: type) -> str:
-    """What a verb does, in a sentence or two."""
-    return " ".join(_paragraphs(kind)[0].split())
+SHELLS = ("bash", "zsh", "fish")
+SILENT = ("None", "False", "")
+"""Defaults that are not shown: the option is not given."""
 
 
 def overview(verbs: Mapping[str, type]) -> str:
@@ -32,8 +37,8 @@ def overview(verbs: Mapping[str, type]) -> str:
     indent = 4 + max(map(len, verbs))
     for verb, kind in verbs.items():
         example = next(text for text in _paragraphs(kind) if text.startswith("Example:"))
-        lines += _wrapped(f"  {verb}".ljust(indent), summary(kind), indent)
-        lines += _wrapped(" " * indent, " ".join(example.split()), indent + 2)
+        lines += _wrapped(f"  {verb}".ljust(indent), _paragraphs(kind)[0], indent)
+        lines += _wrapped(" " * indent, example, indent + 2)
     lines += ["", "options:"]
     for option, about in OPTIONS.items():
         short = len(option) < indent - 2
@@ -43,22 +48,12 @@ def overview(verbs: Mapping[str, type]) -> str:
 
 
 def _paragraphs(kind: type) -> list[str]:
-    return (inspect.getdoc(kind) or "").split("\n\n")
+    return [" ".join(text.split()) for text in (inspect.getdoc(kind) or "").split("\n\n")]
 
 
 def _wrapped(first: str, text: str, indent: int) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-SILENT = ("None", "False", "")
-"""Defaults that are not shown: the option is not given."""
+    how: Any = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * indent, **how)
 
 
 @cache
@@ -76,3 +71,130 @@ def with_hints(kind: Any) -> Any:
 
 def _hint(default: str) -> str:
     return "" if default in SILENT else f"(default: {default})"
+
+
+class _Words(NamedTuple):
+    """What can follow a verb."""
+
+    about: str
+    flags: dict[str, list[str] | None]
+    """Each option with the words its value can be; empty: none are known; None: it takes no value."""
+    slots: list[str]
+    """For each argument without a name, the words it can be."""
+
+
+def completion(shell: str, verbs: Mapping[str, type]) -> str:
+    """The script for a shell."""
+    known = _names()
+    kinds: dict[str, type] = {**verbs, "train": with_learner_options(())}
+    found = {name: _words(kind, known) for name, kind in kinds.items()}
+    script = _fish if one_of(shell, SHELLS, "shell") == "fish" else _bash
+    # zsh reads completions of bash
+    start = ["autoload -U +X compinit bashcompinit && compinit && bashcompinit"] if shell == "zsh" else []
+    return "\n".join([f"# Completes vpac; made by `vpac --print-completion {shell}`.", *start, *script(found)])
+
+
+def _names() -> dict[str, list[str]]:
+    """What an argument can be, by the word that stands for it in the help."""
+    from vpac.cli.list import environments
+    from vpac.lab.experiments.catalogue import EXPERIMENTS
+
+    worlds = list(dict.fromkeys([row["name"] for row in environments()] + _gymnasium_ids()))
+    return {
+        "ALGORITHM": [*ALGORITHMS], "--algorithm": [*ALGORITHMS], "ENV": worlds, "--env": worlds,
+        "[NAME …]": sorted({*EXPERIMENTS, *(name.partition("/")[0] for name in EXPERIMENTS)}),
+        "[WHAT]": ["all", "environments", "algorithms", "experiments"],
+    }  # fmt: skip
+
+
+def _gymnasium_ids() -> list[str]:
+    """Gymnasium's own environments, each in its newest version."""
+    import gymnasium
+
+    specs = [s for s in gymnasium.registry.values() if str(s.entry_point).startswith("gymnasium.envs.")]
+    newest = {spec.name: spec.id for spec in sorted(specs, key=lambda s: s.version or 0) if spec.namespace is None}
+    return sorted(newest.values())
+
+
+def _words(kind: Any, known: Mapping[str, list[str]]) -> _Words:
+    flags: dict[str, list[str] | None] = {"--help": None}
+    slots = []
+    for option, hint in _options(kind):
+        described = get_args(hint)[1:]
+        metavar = next((str(part.metavar) for part in described if getattr(part, "metavar", None)), "")
+        if tyro.conf.Positional in described:
+            slots.append(" ".join(known.get(metavar, [])))
+        else:
+            flag = "--" + option.replace("_", "-")
+            choices = [word for word in metavar.split("|") if word.islower()] if "|" in metavar else []
+            flags[flag] = None if bool in (hint, *get_args(hint)) else known.get(flag, choices)
+    return _Words(_paragraphs(kind)[0], flags, list(filter(None, slots)))
+
+
+def _options(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Name and annotation of each option, those of groups included."""
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
+
+
+BASH = """_vpac() {
+  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}"
+  local words="" flags="" first="" second="" i
+  COMPREPLY=()
+  case "$verb" in
+%s
+  esac
+  if [[ "$COMP_CWORD" -eq 1 ]]; then words="%s"
+  else
+    case "$verb $prev" in
+%s
+      *)
+        words="$first"
+        for ((i = 2; i < COMP_CWORD; i++)); do
+          if [[ " $first " == *" ${COMP_WORDS[i]} "* ]]; then words="$second"; fi
+        done
+        if [[ "$cur" == -* ]]; then words="$flags"; fi
+        ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -o default -F _vpac vpac"""
+"""Offers options after a dash, else the first argument's words and, once one of them is there, the second's."""
+
+
+def _bash(verbs: Mapping[str, _Words]) -> Iterator[str]:
+    general = [flag for option in OPTIONS for flag in re.findall(r"--[\w-]+", option)]
+    slots = {name: [*verb.slots, *verb.slots[-1:], "", ""] for name, verb in verbs.items()}
+    arguments = [
+        f'    {name}) flags="{" ".join(verb.flags)}" first="{slots[name][0]}" second="{slots[name][1]}" ;;'
+        for name, verb in verbs.items()
+    ]
+    values = {"--print-completion --print-completion": SHELLS} | {
+        f"{name} {flag}": words for name, verb in verbs.items() for flag, words in verb.flags.items() if words is not None
+    }  # fmt: skip
+    cases = [f'      "{place}") words="{" ".join(words)}" ;;' for place, words in values.items()]
+    yield BASH % ("\n".join(arguments), " ".join([*verbs, *general]), "\n".join(cases))
+
+
+def _fish(verbs: Mapping[str, _Words]) -> Iterator[str]:
+    def offer(where: str, what: str, about: str = "") -> str:
+        return f"complete -c vpac -n {_quoted(where)} {what}" + (f" -d {_quoted(about)}" if about else "")
+
+    first = "__fish_use_subcommand"
+    yield from (offer(first, f"-f -a {name}", verb.about) for name, verb in verbs.items())
+    yield offer(first, "-l help", "Show the verbs")
+    yield offer(first, "-l version", "Show the version")
+    yield offer(first, f"-l print-completion -x -a {_quoted(' '.join(SHELLS))}")
+    for name, verb in verbs.items():
+        there = f"__fish_seen_subcommand_from {name}"
+        for flag, words in verb.flags.items():
+            value = "" if words is None else f" -x -a {_quoted(' '.join(words))}" if words else " -r"
+            yield offer(there, f"-l {flag[2:]}{value}")
+        for slot in verb.slots:
+            yield offer(there, f"-a {_quoted(slot)}")
+            there += f"; and __fish_seen_subcommand_from {slot}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "’") + "'"

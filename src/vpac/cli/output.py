@@ -62,6 +62,11 @@ def say(text: str, quiet: bool) -> None:
     print(inert(text), file=sys.stderr if quiet else sys.stdout)
 
 
+def note(text: str) -> None:
+    """A line on standard error."""
+    say(text, quiet=True)
+
+
 def complain(message: object) -> None:
     """Say on standard error what went wrong."""
     print(inert(f"vpac: {message}"), file=sys.stderr)
@@ -78,12 +83,6 @@ def next_step(quiet: bool, *words: Any, env: str = "") -> None:
     if not quiet:
         again = ["--env", env] if ":" in env else []
         print(inert(f"next: {shlex.join(['vpac', *map(str, words), *again])}"))
-
-
-def refuse(message: str) -> int:
-    """Name a user's mistake; returns the exit code."""
-    complain(message)
-    return 2
 
 
 def counted(number: int, thing: str) -> str:

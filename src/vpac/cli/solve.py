@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from vpac.cli.arguments import EnvName, Pairs, key_values
-from vpac.cli.output import say, show_summary
+from vpac.cli.arguments import EnvName, Pairs, Verb, key_values
+from vpac.cli.output import show_summary
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.typing import FloatArray
@@ -26,7 +26,7 @@ LARGEST = 2**28
 
 
 @dataclass(frozen=True)
-class Solve:
+class Solve(Verb):
     """Exact mean and variance of the return of a policy; nothing is sampled.
 
     Example: vpac solve vpac/FourRooms-v0 --policy greedy --plot rooms.png
@@ -44,8 +44,6 @@ class Solve:
     """Arguments of the environment, e.g. --set slip=0.1 goal=5."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Draw value, variance and visitation maps into this .png, .svg or .pdf file."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Make the process, evaluate the policy, show and draw."""
@@ -70,7 +68,7 @@ class Solve:
         show_summary(summary, self.json)
         if self.plot:
             save(summary.charts()[0], self.plot)
-            say(f"drew {self.plot}", quiet=self.json)
+            self.say(f"drew {self.plot}")
         return 0
 
 

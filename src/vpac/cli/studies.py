@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, again, key_values
-from vpac.cli.output import RunProgress, counted, plain_table, say, show
+from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, Verb, again, key_values
+from vpac.cli.output import RunProgress, counted, note, plain_table, say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Reproduce(Verb):
     """Rerun the paper's experiments and ours, and build the page that shows them.
 
     What is finished is not run again.
@@ -50,8 +50,6 @@ class Reproduce:
     """At full size, also where fewer runs are usual."""
     size: Size = field(default_factory=Size)
     execution: Execution = field(default_factory=Execution)
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> int:
         """Carry out the runs, then report."""
@@ -63,7 +61,7 @@ class Reproduce:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Verb):
     """Run a study of your own, described in a TOML file.
 
     What is finished is not run again.
@@ -75,8 +73,6 @@ class Sweep:
     """The study: environment, settings, arms or a grid. docs/experiments.md describes it."""
     size: Size = field(default_factory=Size)
     execution: Execution = field(default_factory=Execution)
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> int:
         """Read the study, carry out the runs, then report."""
@@ -108,7 +104,7 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
     with stopping(executor, verb.execution.store, command), bar:
         tallies = carry_out_studies(plans, store, executor, bar.tell, command)
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
-        say(f"damaged: {damage}", quiet=True)
+        note(f"damaged: {damage}")
     page, document = build(store, quiet, page_folder(verb.execution.store, verb.size.out))
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
@@ -119,10 +115,10 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
     if not failed:
         return 0
     for outcome in failed[:SHOWN]:
-        say(f"{outcome.name}: {outcome.last_line}", quiet=True)
+        note(f"{outcome.name}: {outcome.last_line}")
     diverged = sum(outcome.status == "diverged" for outcome in failed)
     also = f" ({diverged} of them diverged)" if diverged else ""
-    say(f"{counted(len(failed), 'run')} failed{also}; the page shows how. To try again: {command}", quiet=True)
+    note(f"{counted(len(failed), 'run')} failed{also}; the page shows how. To try again: {command}")
     return 1
 
 
@@ -132,13 +128,13 @@ def stopping(executor: Executor, store: str, command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped; finished runs are kept in {store}. To go on: {command}", quiet=True)
+        note(f"stopped; finished runs are kept in {store}. To go on: {command}")
         raise
     finally:
         executor.close()
     if executor.retried:
         times = counted(executor.retried, "time")
-        say(f"{times} a run was begun once more: its worker, or its machine, had died", quiet=True)
+        note(f"{times} a run was begun once more: its worker, or its machine, had died")
 
 
 def page_folder(store: str, out: Path | None) -> Path | None:
@@ -181,7 +177,7 @@ def _table(tallies: dict[str, Tally]) -> Any:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Verb):
     """Build the page and the figures from the runs in a store.
 
     Example: vpac report --store results
@@ -191,8 +187,6 @@ class Report:
     """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
     out: Folder = None
     """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
-    json: bool = False
-    """Print JSON instead of text."""
 
     def run(self) -> int:
         """Build the page."""
@@ -210,18 +204,15 @@ class Report:
         if self.json:
             show({"page": str(page), "failed": [{"run": f.run, "message": f.message} for f in failed]})
         for failure in failed[:SHOWN]:
-            say(f"{failure.run}: {failure.message}", quiet=True)
+            note(f"{failure.run}: {failure.message}")
         if failed:
-            say(
-                f"{counted(len(failed), 'run')} failed or damaged, and not in the figures; the page names all",
-                quiet=True,
-            )
-        say(f"look at {page}", self.json)
+            note(f"{counted(len(failed), 'run')} failed or damaged, and not in the figures; the page names all")
+        self.say(f"look at {page}")
         return 0
 
 
 @dataclass(frozen=True)
-class Runs:
+class Runs(Verb):
     """List the runs in a store.
 
     Example: vpac runs --env FourRooms --algorithm vpac
@@ -239,8 +230,6 @@ class Runs:
     """Only runs with these settings, e.g. --where psi=0.015."""
     limit: int = 50
     """Rows of the table; the JSON has all."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Filter the index and show it."""
@@ -268,13 +257,11 @@ class Runs:
         table, hidden = runs_table(rows[: self.limit], f"{counted(len(rows), 'run')} in {self.store}")
         show(rows if self.json else None, table)
         if not found:
-            say(
-                "vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder", self.json
-            )
+            self.say("vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder")
         if hidden and not self.json:
-            say(f"without {', '.join(hidden)}, for which there is no room here; --json has all", quiet=False)
+            self.say(f"without {', '.join(hidden)}, for which there is no room here; --json has all")
         if len(rows) > self.limit and not self.json:
-            say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all", quiet=False)
+            self.say(f"… and {len(rows) - self.limit} more: --limit {len(rows)} shows all")
         return 0
 
 

@@ -6,9 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from dataclasses import Field, dataclass, field, fields, make_dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,19 +16,17 @@ import tyro
 
 from vpac import algorithms
 from vpac.algorithms import ALGORITHMS, Algorithm
-from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, flat, key_values, read_value
-from vpac.cli.output import next_step, refuse, say, show_summary
+from vpac.checks import whole
+from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, Verb, flat, key_values, read_value
+from vpac.cli.output import complain, next_step, note, show_summary
 from vpac.errors import UserError
-from vpac.interruption import stop_if_asked, until_checkpoint
 
 if TYPE_CHECKING:
-    from vpac.deep.ppo import PPO
     from vpac.lab.report.chart import Summary
     from vpac.risk.budget import BudgetReport
 
 STEPS, EPISODES = 1_000_000, 1000
 """Default length of training."""
-CHECKPOINTS = "checkpoints"
 SCHEDULES = ("psi", "alpha_theta", "alpha_w", "alpha_z")
 """Options that stay text, in agent.json as well: a number or a schedule."""
 INSTEAD = {
@@ -85,7 +81,7 @@ class VarianceBudget:
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Verb):
     """Train an algorithm on an environment; writes policies, curves and a figure.
 
     `vpac train ALGORITHM --help` also shows the options of its learner.
@@ -101,14 +97,14 @@ class Train:
     """Random seed."""
     out: Folder = None
     """Where files are written. Default: results/train/ALGORITHM-ENV."""
+    overwrite: bool = False
+    """Replace the training that is there already; without this it is refused."""
     option: Pairs = ()
     """Options of the learner by name, e.g. --option baseline=false temperature=2."""
     tabular: TabularTraining = field(default_factory=TabularTraining)
     ppo: PPOTraining = field(default_factory=PPOTraining)
     budget: VarianceBudget = field(default_factory=VarianceBudget)
     environment: EnvOptions = field(default_factory=EnvOptions)
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Train, measure, write, show."""
@@ -117,19 +113,18 @@ class Train:
         algorithm = algorithms.find(self.algorithm)
         settings = self._settings(algorithm)
         env = self._check_env(algorithm, settings)
-        folder = (
-            self.ppo.resume or self.out or Path("results/train") / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
-        )
+        usual = Path("results/train") / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
+        folder = self.ppo.resume or self.out or usual
         train = _train_deep if algorithm.deep else _train_tabular
         summary, budgets, diverged = train(self, algorithm.load(), env, folder, settings)
         show_summary(summary, self.json)
         for budget in budgets:
-            say(budget.words, quiet=self.json)
-        say(f"wrote {folder}", quiet=self.json)
+            self.say(budget.words)
+        self.say(f"wrote {folder}")
         prices = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
         next_step(self.json, "evaluate", folder, *prices, env=self.env)
         for error in diverged:
-            refuse(f"a run is missing: {error}")
+            complain(f"a run is missing: {error}")
         return 2 if diverged else 0
 
     def _settings(self, algorithm: Algorithm) -> dict[str, Any]:
@@ -163,14 +158,10 @@ class Train:
 
     def _check_env(self, algorithm: Algorithm, settings: dict[str, Any]) -> Any:
         """The specification of the environment, after one was made and tested."""
-        from vpac.envs.check import check_env
         from vpac.envs.make import spec_of
 
         limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
-        with closing(self.environment.make(self.env, **limit)) as trial:
-            for remark in check_env(trial).remarks:
-                say(f"{self.env}: {remark}", quiet=True)
-            kind = type(trial.action_space).__name__
+        kind = type(self.environment.check(self.env, **limit)).__name__
         if "Box" not in algorithm.actions and kind != "Discrete":
             raise UserError(
                 f"{self.env} has {kind} actions and {self.algorithm} needs Discrete ones: vpac train vpac-ppo {self.env}"
@@ -236,9 +227,10 @@ Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
 def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train all runs and write them."""
     from vpac.files import hold
-    from vpac.lab.kinds.agents import record_training
+    from vpac.lab.kinds.agents import check_unused, record_training, remove_training
     from vpac.lab.kinds.tabular import train
     from vpac.lab.report.training import TrainingSummary
+    from vpac.lab.workers.worker import about
     from vpac.progress import Bar
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
@@ -246,130 +238,44 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     runs = 1 if verb.tabular.runs is None else verb.tabular.runs
     begun = time.monotonic()
     with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
+        check_unused(folder, verb.overwrite)
         result = train(
             kind, env, episodes, runs, verb.seed, policy=policy, threads=verb.tabular.threads, progress=bar.update, **settings
         )  # fmt: skip
         summary = TrainingSummary(result)
         summary.write(folder)
+        remove_training(folder, keep=len(result.learners))
         for number, learner in enumerate(result.learners):
-            record_training(folder / f"run-{number}", number, learner.episodes, result.final_of(number), _about(begun))
+            made = about(time.monotonic() - begun)
+            record_training(folder / f"run-{number}", number, learner.episodes, result.final_of(number), made)
     return summary, result.budgets, result.diverged
 
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.measure import budget_report
-    from vpac.lab.kinds.agents import record_training
+    from vpac.lab.kinds.agents import check_unused, record_training
+    from vpac.lab.kinds.deep import learn, resumed
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
+    from vpac.lab.workers.worker import about
 
-    begun = time.monotonic()
+    begun, steps = time.monotonic(), verb.ppo.steps
     if verb.ppo.resume is None:
-        _refuse_run(folder)
-        if verb.ppo.steps is not None and verb.ppo.steps < 1:
-            raise UserError(f"--steps must be a whole number from 1 up, got {verb.ppo.steps}")
+        check_unused(folder, verb.overwrite)
         agent, usual = kind(env, seed=verb.seed, **settings), STEPS
     else:
-        agent = _resumed(kind, env, folder, settings)
+        agent = resumed(kind, env, folder, settings, note)
         if verb.out is not None and verb.out != folder:
             raise UserError(f"--resume {folder} goes on in that folder: leave out --out {verb.out}")
         usual = agent.span[1] - agent.span[0]
-    _learn(agent, usual if verb.ppo.steps is None else verb.ppo.steps, folder, verb.json)
+    length = usual if steps is None else whole(steps, "--steps", 1)
+    learn(agent, length, folder, note, quiet=verb.json, overwrite=verb.overwrite)
     agent.save(folder)
-    record_training(folder, 0, agent.timesteps, agent.history[-1] if agent.history else {}, _about(begun))
+    final = agent.history[-1] if agent.history else {}
+    record_training(folder, 0, agent.timesteps, final, about(time.monotonic() - begun))
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None
     if agent.controller is not None:
         held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
     return DeepTrainingSummary(agent, held), [held] if held else [], []
-
-
-def _about(begun: float) -> dict[str, Any]:
-    """How long a training took, when it ended, where, and with which versions."""
-    from vpac.lab.workers.worker import provenance
-
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"seconds": time.monotonic() - begun, "time": now, **provenance()}
-
-
-def _refuse_run(folder: Path) -> None:
-    from vpac.deep.checkpoint import has_checkpoint
-
-    if has_checkpoint(folder / CHECKPOINTS):
-        raise UserError(f"{folder} holds a run already: go on with --resume {folder}, or choose another --out")
-
-
-def _resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any]) -> PPO:
-    """The agent of the last good checkpoint; settings that are given again must be its own."""
-    from vpac.deep.checkpoint import latest_checkpoint
-    from vpac.deep.options import Options
-
-    agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, None)
-    if damaged is None:
-        raise UserError(
-            f"there is no checkpoint in {folder / CHECKPOINTS} to go on from: without --resume it begins anew"
-        )
-    if agent is None:
-        raise UserError(
-            f"no checkpoint in {folder / CHECKPOINTS} can be read: {'; '.join(damaged)}; without --resume, and with another "
-            "--out, it begins anew"
-        )
-    for words in damaged:
-        say(f"passed over a damaged checkpoint: {words}", quiet=True)
-    given = {name: value for name, value in settings.items() if name != "preset"}
-    meant, own = Options.read(given, "default").as_dict(), agent.options.as_dict()
-    pairs = {name: (meant[name], own[name]) for name in given}
-    pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
-    for name, (theirs, ours) in pairs.items():
-        if not _same(theirs, ours):
-            raise UserError(
-                f"{folder} was begun with {name} = {ours}, and goes on with it: leave out {name} = {theirs}"
-            )
-    return agent
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal, or the same number: a price of variance may be kept as text."""
-    try:
-        return bool(one == other) or float(one) == float(other)
-    except (TypeError, ValueError):
-        return False
-
-
-def _learn(agent: PPO, steps: int, folder: Path, quiet: bool) -> None:
-    """Learn with checkpoints, records and a display."""
-    from vpac.deep.checkpoint import has_checkpoint
-    from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
-    from vpac.envs.vector import misses_envpool
-    from vpac.files import hold
-
-    already = agent.timesteps - agent.span[0]
-    with ExitStack() as stack:
-        stack.enter_context(hold(folder))
-        if already == 0:
-            _refuse_run(folder)  # another process may have been quicker
-        watchers: list[Any] = [stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))]
-        try:
-            watchers.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
-        except ModuleNotFoundError:
-            say("no TensorBoard files: pip install 'vpac[tensorboard]'", quiet=True)
-        if misses_envpool(agent.environments):
-            say("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'", quiet=True)
-
-        def watch(agent: PPO) -> None:
-            for watcher in watchers:
-                watcher(agent)
-
-        display = watch if quiet else stack.enter_context(ProgressDisplay(agent, steps, watch, already))
-        try:
-            with until_checkpoint("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
-                agent.learn(
-                    steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
-                )  # fmt: skip
-        except KeyboardInterrupt:
-            kept = has_checkpoint(folder / CHECKPOINTS)
-            advice = f"To go on: the same command with --resume {folder}" if kept else (
-                "There is no checkpoint yet: the same command begins anew"
-            )  # fmt: skip
-            say(f"stopped after {agent.timesteps:,} steps. {advice}", quiet=True)
-            raise

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from vpac.cli.arguments import Elsewhere, at_price
-from vpac.cli.output import plain_table, say, show
-from vpac.errors import UserError
+from vpac.checks import whole
+from vpac.cli.arguments import Elsewhere, Verb, at_price
+from vpac.cli.output import note, plain_table, show
 
 NUMBERS = ("episode", "score", "steps", "ended")
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watch(Verb):
     """Film a learned policy, with or without a display.
 
     Example: vpac watch results/train/vpac-ppo-Hopper-v5 --out hopper.gif
@@ -37,8 +37,6 @@ class Watch:
     """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
     store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """The store in which runs are found by name."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Load, play, film."""
@@ -47,14 +45,12 @@ class Watch:
         from vpac.lab.kinds.watching import make_watched, shots
         from vpac.lab.report.video import film_kind, pace, write_film
 
-        if self.episodes < 1:
-            raise UserError(f"--episodes must be a whole number from 1 up, got {self.episodes}")
-        if self.seed < 0:
-            raise UserError(f"--seed must not be negative, got {self.seed}")
+        whole(self.episodes, "--episodes", 1)
+        whole(self.seed, "--seed")
         trained = find_trained(self.run_, self.store)[0]
         recipe, remark = trained.settle(self.elsewhere.wanted("watch", self.run_))
         if remark:
-            say(remark, quiet=True)
+            note(remark)
         path = self.out or self.store / "videos" / f"{Path(trained.name).parts[0]}.gif"
         kind, made = film_kind(path), make_watched(recipe)
         every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)
@@ -67,11 +63,9 @@ class Watch:
             made.close()
         about = {"file": str(path), "run": trained.name, "env": recipe.env, "frames": frames, "fps": fps}
         rows = [{"episode": i, **episode, "score": f"{episode['score']:.5g}"} for i, episode in enumerate(played, 1)]
-        show(
-            {**about, "episodes": played} if self.json else None,
-            plain_table(f"episodes in {recipe.env}", rows, NUMBERS),
-        )
-        say(f"wrote {path}", quiet=self.json)
+        table = plain_table(f"episodes in {recipe.env}", rows, NUMBERS)
+        show({**about, "episodes": played} if self.json else None, table)
+        self.say(f"wrote {path}")
         return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
 ARRAYS = ("theta", "w", "z", "mean")
+CHECKPOINTS = "checkpoints"
+"""The folder of a training's checkpoints."""
 FILES = (AGENT, WEIGHTS, "policy.json", "policy.safetensors")
 """Of an agent."""
 
@@ -149,7 +152,7 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
-    for place in sorted((folder / "checkpoints").glob(f"[0-9]*/{AGENT}"), reverse=True):
+    for place in sorted((folder / CHECKPOINTS).glob(f"[0-9]*/{AGENT}"), reverse=True):
         words = (
             f"{folder} was stopped before its end: this is its checkpoint after {int(place.parent.name):,} iterations"
         )
@@ -189,6 +192,34 @@ def record_training(
         name: _fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()
     }  # fmt: skip
     write_text(folder / RECORD, sealed(record, indent=1, allow_nan=False))
+
+
+def check_unused(folder: Path, overwrite: bool = False) -> None:
+    """Refuse a folder that holds a training, unless that may be replaced."""
+    stopped = any((folder / CHECKPOINTS).glob("[0-9]*"))
+    if not overwrite and (stopped or (folder / AGENT).exists() or any(folder.glob(f"run-*/{AGENT}"))):
+        resume = f"go on with --resume {folder}, " if stopped else ""
+        raise UserError(f"{folder} holds a training already: {resume}choose another --out, or replace it, --overwrite")
+
+
+def remove_training(folder: Path, keep: int = 0) -> None:
+    """Remove what `vpac train` wrote before, but for the first runs; other files are not ours to remove."""
+    for run in folder.glob("run-*"):
+        number = run.name.removeprefix("run-")
+        if number.isdecimal() and int(number) >= keep and not run.is_symlink():
+            _remove_agent(run)
+            if not any(run.iterdir()):
+                run.rmdir()
+    _remove_agent(folder)
+    for name in () if keep else ("returns.parquet", "curves.parquet"):
+        (folder / name).unlink(missing_ok=True)
+    for name in (CHECKPOINTS, "tensorboard"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _remove_agent(folder: Path) -> None:
+    for name in (RECORD, *FILES):
+        (folder / name).unlink(missing_ok=True)
 
 
 def check_training(folder: Path) -> None:

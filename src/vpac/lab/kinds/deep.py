@@ -1,15 +1,20 @@
-"""A run of the PPO family: it learns, and its last policy is measured in the paper's way and in an honest one."""
+"""Training of the PPO family with checkpoints: as a stored run, whose last policy is measured, and for `vpac train`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vpac import algorithms
+from vpac.errors import UserError
 from vpac.evaluation.play import Played, play_policy
+from vpac.files import hold
 from vpac.interruption import stop_if_asked, until_checkpoint
+from vpac.lab.kinds.agents import CHECKPOINTS, check_unused, remove_training
 from vpac.lab.kinds.task import task_recipe
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run, canonical
@@ -117,3 +122,83 @@ def _numbers(played: Played) -> dict[str, float | None]:
             f"{prefix}cvar": float(risk.cvar(sample, 0.1)),
         }  # fmt: skip
     return found
+
+
+def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], remark: Callable[[str], object]) -> PPO:
+    """The agent of the last good checkpoint of `vpac train`; settings that are given again must be its own."""
+    from vpac.deep.checkpoint import latest_checkpoint
+    from vpac.deep.options import Options
+
+    agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, [])
+    if agent is None:
+        why = f"can be read: {'; '.join(damaged)}" if damaged else "is there to go on from"
+        raise UserError(f"no checkpoint in {folder / CHECKPOINTS} {why}: without --resume it begins anew")
+    for words in damaged:
+        remark(f"passed over a damaged checkpoint: {words}")
+    given = {name: value for name, value in settings.items() if name != "preset"}
+    meant, own = Options.read(given, "default").as_dict(), agent.options.as_dict()
+    pairs = {name: (meant[name], own[name]) for name in given}
+    pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
+    for name, (theirs, ours) in pairs.items():
+        if not _same(theirs, ours):
+            raise UserError(
+                f"{folder} was begun with {name} = {ours}, and goes on with it: leave out {name} = {theirs}"
+            )
+    return agent
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, or the same number: a price of variance may be kept as text."""
+    try:
+        return bool(one == other) or float(one) == float(other)
+    except (TypeError, ValueError):
+        return False
+
+
+def learn(
+    agent: PPO, steps: int, folder: Path, remark: Callable[[str], object], *, quiet: bool, overwrite: bool = False
+) -> None:
+    """Learn in a folder of `vpac train`, with checkpoints, records and a display.
+
+    Args:
+        agent: a new one, or one that goes on from its last checkpoint.
+        steps: of this training, those before the checkpoint included.
+        folder: where files are written.
+        remark: called with what is worth saying.
+        quiet: without a display.
+        overwrite: whether a new agent may replace an earlier training.
+    """
+    from vpac.deep.checkpoint import has_checkpoint
+    from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
+    from vpac.envs.vector import misses_envpool
+
+    already = agent.timesteps - agent.span[0]
+    with ExitStack() as stack:
+        stack.enter_context(hold(folder))
+        if already == 0:
+            check_unused(folder, overwrite)  # another process may have been quicker
+            remove_training(folder)
+        logs: list[Any] = [stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))]
+        try:
+            logs.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
+        except ModuleNotFoundError:
+            remark("no TensorBoard files: pip install 'vpac[tensorboard]'")
+        if misses_envpool(agent.environments):
+            remark("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'")
+
+        def write(agent: PPO) -> None:
+            for log in logs:
+                log(agent)
+
+        display = write if quiet else stack.enter_context(ProgressDisplay(agent, steps, write, already))
+        try:
+            with until_checkpoint("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
+                agent.learn(
+                    steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            advice = "There is no checkpoint yet: the same command begins anew"
+            if has_checkpoint(folder / CHECKPOINTS):
+                advice = f"To go on: the same command with --resume {folder}"
+            remark(f"stopped after {agent.timesteps:,} steps. {advice}")
+            raise

@@ -85,14 +85,14 @@ class TrainingSummary:
         return [Chart("training", title, foot, panels, columns=len(panels), foot=foot)]
 
     def write(self, folder: Path) -> None:
-        """Write `returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`, and remove files of
-        an earlier training that this one does not replace.
+        """Write `returns.parquet`, `curves.parquet`, `training.png` and each learner's folder `run-N`.
 
         Off-policy, `returns.parquet` also has each episode's importance ratios: its `effective` share of steps and its
         `clipped` mass (see `History`).
         """
         training = self.training
-        self._remove_stale(folder)
+        if not training.curves:
+            (folder / "curves.parquet").unlink(missing_ok=True)
         returns = []
         for number, learner in enumerate(training.learners):
             history = learner.history
@@ -109,17 +109,6 @@ class TrainingSummary:
         for number, learner in enumerate(training.learners):
             learner.save(folder / f"run-{number}")
         write(self.charts()[0], folder, ("png",))
-
-    def _remove_stale(self, folder: Path) -> None:
-        if not self.training.curves:
-            (folder / "curves.parquet").unlink(missing_ok=True)
-        for old in folder.glob("run-*"):
-            number = old.name.removeprefix("run-")
-            if number.isdecimal() and int(number) >= len(self.training.learners) and not old.is_symlink():
-                for name in ("run.json", "agent.json", "weights.safetensors"):
-                    (old / name).unlink(missing_ok=True)
-                if not any(old.iterdir()):  # other files are not ours to remove
-                    old.rmdir()
 
 
 def _parquet(tables: list[dict[str, Any]]) -> bytes:

@@ -113,7 +113,7 @@ def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[st
     begun = time.perf_counter()
     try:
         result = _finite(perform(run, scratch))
-        files = store.pack(run, result, _about(time.perf_counter() - begun))
+        files = store.pack(run, result, about(time.perf_counter() - begun))
     except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
         raise
     except Exception as error:
@@ -121,7 +121,7 @@ def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[st
         seconds = time.perf_counter() - begun
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
         text = _with_seed(str(error), run) if status == "diverged" else traceback.format_exc(limit=-8)
-        store.fail(run, text, _about(seconds) | {"status": status})
+        store.fail(run, text, about(seconds) | {"status": status})
         return Outcome(run.name, status, seconds, text), None
     return Outcome(run.name, "finished", time.perf_counter() - begun, damaged=result.damaged), files
 
@@ -138,7 +138,8 @@ def _with_seed(text: str, run: Run) -> str:
     return text if "(seed " in text else f"{text} (seed {run.seed})"
 
 
-def _about(seconds: float) -> dict[str, Any]:
+def about(seconds: float) -> dict[str, Any]:
+    """How long a run took, when it ended, where, and with which versions."""
     return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
 
 
