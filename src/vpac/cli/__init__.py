@@ -16,6 +16,7 @@ from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.check import Check
 from vpac.cli.evaluate import Evaluate
+from vpac.cli.export import Export
 from vpac.cli.frontier import Frontier
 from vpac.cli.help import SHELLS, completion, overview, with_hints
 from vpac.cli.list import Doctor, List
@@ -31,7 +32,7 @@ from vpac.lab.store.backend import Unreadable
 
 VERBS: dict[str, type] = {
     kind.__name__.lower(): kind
-    for kind in (List, Check, Solve, Train, Evaluate, Frontier, Watch, Reproduce, Sweep, Runs, Report, Doctor)
+    for kind in (List, Check, Solve, Train, Evaluate, Frontier, Watch, Export, Reproduce, Sweep, Runs, Report, Doctor)
 }
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
 

@@ -143,6 +143,12 @@ class NumpyPolicy:
         write_pair(folder / NUMBERS, content, folder / NOTE, sealed(about, indent=1))
         return folder
 
+    def export(self, path: Path | str) -> Path:
+        """Write it for programs without Python: policy.onnx (extra `export`), or policy.h, a C header."""
+        from vpac.deep.deploy import export
+
+        return export(self, path)
+
 
 def load_policy(folder: Path | str) -> NumpyPolicy:
     """A policy that `NumpyPolicy.save` wrote; needs neither JAX nor the environment, and runs no stored code."""

@@ -259,6 +259,24 @@ class Learner:
         drawn = (generator.random((len(features), 1)) >= up_to).sum(axis=1)
         return np.asarray(drawn + self.environment.first_action, np.int64)
 
+    def export(self, path: str | Path) -> Path:
+        """Write the policy of a table for programs without Python: .onnx (extra `export`), or .h, a C header."""
+        from vpac.deep.policy import NumpyPolicy
+        from vpac.deep.spaces import Interface
+
+        if self.environment.n_active != 1:
+            raise UserError(
+                "only a table can be exported, and this learner has tiles: train vpac-ppo, whose policies can"
+            )
+        theta, env = (self.weights.theta / self.options.temperature).astype(np.float32), self.environment
+        interface = Interface(env.n_features, env.first, env.n_actions, env.first_action, (), (), ())
+        zeros, ones = np.zeros(env.n_features, np.float32), np.ones(env.n_features, np.float32)
+        biases = [np.zeros(env.n_actions, np.float32)]
+        gamma = float(self.options.gamma)
+        return NumpyPolicy(
+            interface, [theta], biases, "tanh", None, zeros, ones, False, gamma, memory=env.memory
+        ).export(path)
+
     def save(self, path: str | Path) -> Path:
         """Write `agent.json` and `weights.safetensors` into the folder `path`."""
         from vpac.tabular.storage import save
