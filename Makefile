@@ -60,7 +60,8 @@ bench: .venv/.bench  ## Set up, with the libraries to compare with, then measure
 torture: setup  ## Set up, then kill, stop and damage studies and runs a hundred times each; prints a table (hours)
 	@$(BIN)/python benchmarks/torture.py
 
-fuzz: setup  ## Set up, then fuzz every reader for ten minutes (SECONDS=… for longer), with atheris where it installs
+fuzz: setup  ## Set up, then fuzz every reader: ten thousand fixed cases, then ten minutes (SECONDS=… for longer) of others
+	@VPAC_FUZZ=4 $(BIN)/pytest -n auto -q tests/untrusted/test_fuzz.py
 	@$(PIP) --only-binary :all: atheris || echo "atheris does not install here: going by chance"
 	@cd tests && ../$(BIN)/python -m untrusted.fuzz $(or $(SECONDS),600)
 

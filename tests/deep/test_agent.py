@@ -61,7 +61,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(stop, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vpac.deep.diagnostics.LuckDrift")  # so small a critic lags behind
-def test_killed_at_random_moments_it_ends_the_same(tmp_path):
+def test_killed_at_a_random_moment_it_ends_the_same(tmp_path):
     words = [
         "train", "vpac-ppo", "CartPole-v1", "--psi", "0.01", "--steps", "12000",
         "--envs", "4", "--json", "--option", "steps=32", "hidden=[8]", "checkpoint_every=2", "epochs=2",
@@ -69,18 +69,18 @@ def test_killed_at_random_moments_it_ends_the_same(tmp_path):
     assert main([*words, "--out", str(tmp_path / "whole")]) == 0
     rng = np.random.default_rng(0)
     disturbed, kills = [sys.executable, "-m", "vpac", *words, "--out", str(tmp_path / "cut")], 0
-    for _ in range(40):
+    for _ in range(4):
         resuming = ["--resume", str(tmp_path / "cut")] if any((tmp_path / "cut" / "checkpoints").glob("[0-9]*")) else []
         process = subprocess.Popen([*disturbed, *resuming], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            code = process.wait(timeout=None if kills >= 3 else _after_first_checkpoint(tmp_path / "cut", rng))
+            code = process.wait(timeout=None if kills >= 1 else _after_first_checkpoint(tmp_path / "cut", rng))
             assert code == 0
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
             kills += 1
-    assert kills == 3
+    assert kills == 1, "`make torture` kills a hundred times"
     for name in ("weights.safetensors", "agent.json", "metrics.jsonl"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
 
