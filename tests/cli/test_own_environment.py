@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -296,3 +297,49 @@ def test_an_environment_that_does_not_draw_itself(capsys, folder, unnamed):
     assert code == 2
     assert "__init__ an argument render_mode=None" in error
     assert "render() that returns pixels" in error
+
+
+GAMES = """
+import gymnasium
+
+from coin_for_tests import Coin, Twice
+
+class Thrice(Twice):
+    def __init__(self, env):
+        super().__init__(env, 3.0)
+
+gymnasium.register("coins/Toss", entry_point="coin_for_tests:Coin")
+"""
+SHORT = {
+    "frontier": ["--algorithm", "vpac", "--episodes", "30", "--seeds", "1", "--measure", "20", "--psi", "0,0.1"],
+    "evaluate": ["--episodes", "20"],
+}
+
+
+@pytest.mark.parametrize(
+    ("env", "wrap"),
+    [
+        ("coin_for_tests:Coin", ["--wrap", "coin_for_tests:Twice", "by=2", "--wrap", "RewardNoise", "std=0.5"]),
+        ("coins.games:coins/Toss", ["--wrap", "coin_for_tests:Twice", "--wrap", "coins.games:Thrice"]),
+    ],
+)
+def test_what_is_suggested_works_when_it_is_pasted(capsys, folder, monkeypatch, env, wrap):
+    """Each command in a process that knows no import path yet; `SHORT` makes it quick."""
+    (folder / "coins").mkdir()
+    (folder / "coins" / "games.py").write_text(GAMES)
+    begin = ["--set", "flips=3", *wrap]
+    pasted = [["check", env, *begin], ["train", "vpac", env, "--psi", "0.1", "--episodes", "20", *begin]]
+    seen = []
+    try:
+        while pasted:
+            words = pasted.pop()
+            monkeypatch.setattr("vpac.envs.make.NAMED", set())
+            code, out, err = run(capsys, *words, *SHORT.get(words[0], ()))
+            assert code == 0, (words, err)
+            seen.append(words[0])
+            pasted += [shlex.split(line)[2:] for line in out.splitlines() if line.startswith("next: ")]
+    finally:
+        gymnasium.registry.pop("coins/Toss", None)
+        for name in ("coins.games", "coins"):
+            sys.modules.pop(name, None)
+    assert seen == ["train", "evaluate", "check", "frontier", "evaluate"]

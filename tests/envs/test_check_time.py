@@ -153,7 +153,7 @@ def test_what_others_observe_is_not_looked_at():
 def test_a_time_limit_is_called_one():
     for seed in range(3):
         (remark,) = look_over(make_env("Pendulum-v1"), seed=seed).remarks
-        assert remark.startswith(f"all 20 random episodes reached the time limit of 200 steps, and {HIDDEN}")
+        assert remark.startswith(f"all 10 random episodes reached the time limit of 200 steps, and {HIDDEN}")
         assert remark.endswith("(--wrap gymnasium.wrappers:TimeAwareObservation)")  # there is a limit already
         assert look_over(make_env("CartPole-v1"), seed=seed).remarks == []
     wrapped = make_env("Pendulum-v1", ["gymnasium.wrappers:TimeAwareObservation"])

@@ -172,7 +172,7 @@ def test_wrappers_the_innermost_first():
         "ours_for_tests:Parts",
         ["ours_for_tests:Double", ("ours_for_tests:Double", {"by": 5.0}), ("RewardNoise", {"std": 0})],
     )
-    assert str(env).startswith("<FlattenObservation<RewardNoise<Double<Double<")
+    assert str(env).startswith("<Flattened<RewardNoise<Double<Double<")
     assert env.env.env.by == 5.0
     env.reset(seed=0)
     assert env.step(1)[1] == 10.0

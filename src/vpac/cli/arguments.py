@@ -151,13 +151,20 @@ def flat(verb: Any) -> Iterator[tuple[str, Any, Any]]:
             yield field.name, value, field.default
 
 
+def as_words(flag: str, values: Sequence[str]) -> list[str]:
+    """An option with its values as it is typed: each wrapper has a --wrap of its own."""
+    if flag != "--wrap":
+        return [flag, *values] if values else []
+    return [word for value in values for word in ([value] if "=" in value else [flag, value])]
+
+
 def again(verb: Any, *words: str, leave_out: Sequence[str] = ()) -> str:
     """The command that does the same again, quoted for a shell: `vpac words` and all options that are not defaults."""
     options: list[str] = []
     for name, value, default in flat(verb):
         if value != default and name not in ("json", *leave_out):
             flag = f"--{name.replace('_', '-')}"
-            options += [flag] if value is True else [flag, *(value if isinstance(value, tuple) else (str(value),))]
+            options += [flag] if value is True else as_words(flag, value if isinstance(value, tuple) else (str(value),))
     return shlex.join(["vpac", *words, *options])
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from vpac.cli.arguments import EnvName, EnvOptions, Verb, flat
+from vpac.cli.arguments import EnvName, EnvOptions, Verb, as_words, flat
 from vpac.cli.output import next_step, show
 from vpac.errors import UserError
 
@@ -55,7 +55,7 @@ class Check(Verb):
         if found.errors:
             listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
             raise UserError(f"{self.env} cannot be learned from yet:\n{listed}")
-        given = [word for name, values, _ in flat(self.environment) if values for word in (f"--{name}", *values)]
+        given = [word for name, values, _ in flat(self.environment) for word in as_words(f"--{name}", values)]
         next_step(self.json, "frontier", self.env, *given)
         return 0
 

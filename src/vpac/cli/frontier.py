@@ -94,7 +94,7 @@ class Frontier(Verb):
         runs = found.runs.get(found.trade_off.points[best].psi)
         if runs:
             store = ["--store", self.execution.store] if self.execution.store != "results" else []
-            next_step(self.json, "evaluate", runs[0], *store, env=self.env)
+            next_step(self.json, "evaluate", runs[0], *store, env=self.env, wrap=self.environment.wrappers)
 
     def _asked(self) -> Asked:
         from vpac.lab.frontier import Asked

@@ -72,17 +72,21 @@ def complain(message: object) -> None:
     print(inert(f"vpac: {message}"), file=sys.stderr)
 
 
-def next_step(quiet: bool, *words: Any, env: str = "") -> None:
+def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
     """Print the command that is worth typing next, unless standard output is for programs.
 
     Args:
         quiet: whether standard output is for programs.
         words: of the command, without `vpac`.
         env: the environment of the run; one that an import path names is repeated.
+        wrap: its wrappers, likewise.
     """
     if not quiet:
-        again = ["--env", env] if ":" in env else []
-        print(inert(f"next: {shlex.join(['vpac', *map(str, words), *again])}"))
+        from vpac.envs.make import EnvRecipe
+
+        named = any(":" in path for path in (env, *(path for path, _ in wrap)))
+        again = f" {EnvRecipe(env, {}, tuple(wrap)).flags()}" if named else ""
+        print(inert(f"next: {shlex.join(['vpac', *map(str, words)])}{again}"))
 
 
 def counted(number: int, thing: str) -> str:

@@ -122,7 +122,7 @@ class Train(Verb):
             self.say(budget.words)
         self.say(f"wrote {folder}")
         prices = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
-        next_step(self.json, "evaluate", folder, *prices, env=self.env)
+        next_step(self.json, "evaluate", folder, *prices, env=self.env, wrap=self.environment.wrappers)
         for error in diverged:
             complain(f"a run is missing: {error}")
         return 2 if diverged else 0

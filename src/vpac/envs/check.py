@@ -1,10 +1,13 @@
 """Whether an environment keeps the rules that learners rely on; each message says what to change.
 
-`check_env` and `look_over` take random actions for a moment. Learners and `vpac.evaluate` call `check_before_use` first: what
-can be made again (an id, a class, a function, a specification) is made once more, checked for a moment and closed, once a
-name in a process. The environment that is used is not touched, and no random numbers are taken. An existing object is only
-checked without a step, because a step might change it; loops check its answers as they come (`vpac.envs.answers`).
-Environments of Gymnasium and vpac are not checked.
+`check_env` and `look_over` take random actions. How many depends on counts of steps and episodes, never on the clock. The
+environment is judged as it is given, wrappers included. Learners and `vpac.evaluate` call `check_before_use` first: what can be
+made again (an id, a class, a function, a specification) is made once more, checked for 100 steps and closed, once a name in a
+process. The environment that is used is not touched, and no random numbers are taken. An existing object is only checked
+without a step, because a step might change it; loops read its answers with `checked_step`. Environments of Gymnasium and vpac
+are not checked.
+
+Gymnasium's own checker is not used: it looks at one step, stops at the first assertion and does not say what to change.
 """
 
 from __future__ import annotations
@@ -13,37 +16,36 @@ import inspect
 import math
 import random
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
-from weakref import WeakSet
+from itertools import zip_longest
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import FlattenObservation, PassiveEnvChecker
+from gymnasium.wrappers import PassiveEnvChecker
 
-from vpac.envs.answers import InvalidAnswer, read_reset, read_step, remark
 from vpac.envs.make import name_of, spec_of
-from vpac.envs.observations import as_row, tells_time, why_not_flat
+from vpac.envs.observations import Flattened, as_row, tells_time, why_not_flat
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-EPISODES = 3
-"""Episodes that are played, if they end soon enough."""
-MORE_EPISODES, MORE_STEPS = 20, 5000
-"""If nothing is wrong, further episodes begin while there are fewer of both, so that returns have a standard deviation."""
+EPISODES = (3, 3000), (20, 2000)
+"""Episodes that are played, and the steps after which no further one begins; the second only if nothing is wrong."""
 GAMMA = 0.99
 """The learners' default discount factor."""
-Episode = tuple[list[FloatArray], bool]
-"""The observations of an episode, as rows, and whether a time limit ended it."""
 AGAIN = 200
 """Steps that are repeated with the same seed and actions."""
+ROUNDING, SMALL = 1e-6, 2e-3
+"""Breaches of bounds that are ignored, relative to the number, and that are only remarked upon, as a share of the range."""
+LARGE = 1000
+"""Observations of more numbers, images for example, are not searched for the time."""
 
 
 @dataclass
@@ -63,17 +65,21 @@ class Findings:
     discounted: list[float] = field(default_factory=list)
     """Their returns discounted with γ = 0.99, the learners' default."""
 
+    def remark(self, text: str) -> None:
+        """Add a remark, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
 
-def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seconds: float = 5.0, seed: int = 0) -> Findings:
-    """Take random actions for a moment and raise a `UserError` with everything that is wrong; else return what was found.
+
+def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seed: int = 0) -> Findings:
+    """Take random actions and raise a `UserError` with everything that is wrong; else return what was found.
 
     Args:
         env: the environment; it is reset and stepped, and left in the middle of an episode.
         steps: at most so many.
-        seconds: after so many no further step is taken.
         seed: of the resets and the actions.
     """
-    found = look_over(env, steps, seconds, seed)
+    found = look_over(env, steps, seed)
     refuse(env, found.errors)
     return found
 
@@ -85,17 +91,14 @@ def refuse(env: Any, errors: list[str], what: str = "learned from") -> None:
         raise UserError(f"{name_of(env)} cannot be {what} yet:\n{listed}")
 
 
-def look_over(
-    env: Any, steps: int = 20_000, seconds: float = 5.0, seed: int = 0, *, learning: bool = True, ends: bool = True
-) -> Findings:
+def look_over(env: Any, steps: int = 20_000, seed: int = 0, *, learning: bool = True, ends: bool = True) -> Findings:
     """`check_env` without raising.
 
     `learning`: whether spaces and observations must suit our learners; `ends`: whether it is an error if no episode ends.
     """
-    found = Findings()
-    if isinstance(env, FlattenObservation):
-        env = env.env
-    found.errors += seen_without_a_step(env, learning)
+    if isinstance(env, Flattened):
+        env = env.env  # messages name the parts of an observation
+    found = Findings(seen_without_a_step(env, learning))
     if found.errors:
         return found
     inner = env
@@ -104,17 +107,7 @@ def look_over(
             inner.checked_reset = inner.checked_step = inner.checked_data_reuse = True
         inner = inner.env
     try:
-        play = partial(_play, env, found, np.random.default_rng(seed), steps, time.monotonic() + seconds, learning)
-        paths = play(EPISODES, steps)
-        limit = env.spec.max_episode_steps if env.spec else None
-        if ends and not found.lengths and limit is None:
-            found.errors.append(
-                f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
-                "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
-            )
-        _play_again(env, found, seed, learning)
-        if not found.errors:
-            _look_at_time(found, paths + play(MORE_EPISODES, MORE_STEPS), limit)
+        _Trial(env, found, learning).run(steps, seed, ends)
     except InvalidAnswer as error:
         found.errors.append(str(error))
     return found
@@ -123,12 +116,10 @@ def look_over(
 def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
     """The errors that show without a step: of the class, the spaces and the signature of reset."""
     if not isinstance(env, gymnasium.Env):
-        return [
-            f"it is a {type(env).__module__}.{type(env).__name__}: derive its class from gymnasium.Env (the old gym.Env is "
-            "another class)"
-        ]
+        kind = f"{type(env).__module__}.{type(env).__name__}"
+        return [f"it is a {kind}: derive its class from gymnasium.Env (the old gym.Env is another class)"]
     reasons = (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if learning else ()
-    return [*(reason for reason in reasons if reason), *_reset_signature(env)]
+    return [reason for reason in (*reasons, _reset_signature(env)) if reason]
 
 
 def _actions(env: gymnasium.Env[Any, Any]) -> str:
@@ -146,88 +137,166 @@ def _actions(env: gymnasium.Env[Any, Any]) -> str:
     return ""
 
 
-def _reset_signature(env: gymnasium.Env[Any, Any]) -> list[str]:
-    known = inspect.signature(env.unwrapped.reset).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return []
+def _reset_signature(env: gymnasium.Env[Any, Any]) -> str:
+    while isinstance(env, gymnasium.Wrapper) and type(env).reset.__module__.startswith("gymnasium."):
+        env = env.env  # it passes on what it is given
+    known = inspect.signature(env.reset).parameters
     missing = [name for name in ("seed", "options") if name not in known]
-    if not missing:
-        return []
-    return [
+    if not missing or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return ""
+    return (
         f"reset takes no {' and no '.join(missing)}: write def reset(self, *, seed=None, options=None), and begin it with "
         "super().reset(seed=seed)"
-    ]
-
-
-def _play(
-    env: gymnasium.Env[Any, Any], found: Findings, random: np.random.Generator, steps: int, until: float, learning: bool,
-    episodes: int, begun: int,
-) -> list[Episode]:  # fmt: skip
-    """Take random actions until `episodes` have ended; none begins after `begun` steps, and all stop at `steps` or `until`."""
-    if isinstance(env.action_space, spaces.Box) and not env.action_space.is_bounded():
-        remark(
-            found.remarks,
-            f"action_space is {env.action_space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled "
-            "inside step, are easier to learn",
-        )
-    paths = list[Episode]()
-    while len(found.lengths) < episodes and found.steps < min(begun, steps) and time.monotonic() < until:
-        last = read_reset(env, int(random.integers(2**31)), found.remarks, learning)
-        rows, rewards = list[FloatArray](), list[float]()
-        while found.steps < steps and time.monotonic() < until:
-            rows += [as_row(last)] if learning else []
-            step = read_step(env, _action(env, random), found.remarks, learning)
-            found.steps += 1
-            rewards.append(step.reward)
-            if step.observation is last and isinstance(last, np.ndarray):
-                remark(
-                    found.remarks,
-                    "step returns the same array every time and changes it: return a copy, observation.copy()",
-                )
-            last = step.observation
-            if step.over:
-                found.lengths.append(len(rewards))
-                found.returns.append(sum(rewards))
-                found.discounted.append(sum(GAMMA**k * reward for k, reward in enumerate(rewards)))
-                paths.append((rows, step.cut))
-                break
-    return paths
-
-
-def _look_at_time(found: Findings, paths: list[Episode], limit: int | None) -> None:
-    """Remark on episodes of one length whose observations do not show the time."""
-    played, length = len(paths), max(found.lengths, default=0)
-    rows = [path for path, _ in paths]
-    if played < EPISODES or {len(path) for path in rows} != {length} or length == 1 or tells_time(np.array(rows)):
-        return
-    cut = all(cut for _, cut in paths)
-    ended = f"reached the time limit of {length} steps" if cut else f"ended after {length} steps"
-    words = f"{'' if limit else f'--set max_episode_steps={length} '}--wrap gymnasium.wrappers:TimeAwareObservation"
-    remark(
-        found.remarks,
-        f"all {played} random episodes {ended}, and the observation does not show the time: a policy cannot plan for the end. "
-        "The critics of vpac-ppo see the elapsed time by default; to show it to the policy, add it to the observation "
-        f"({words})",
     )
 
 
-def _play_again(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
-    """Check that the same seed and actions give the same episode."""
-    one, two = (_episode(env, seed, min(found.steps, AGAIN), learning) for _ in range(2))
-    if not _same(one[0], two[0]):
-        found.errors.append(
-            "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
-            "super().reset(seed=seed) and draw from self.np_random, not from random or np.random"
-        )
-        return
-    for number, (first, second) in enumerate(zip(one, two, strict=False)):
-        if not _same(first, second):
+class _Episode(NamedTuple):
+    seen: list[Any]
+    """Observations, in the form that was asked for; the last one, too."""
+    rewards: list[float]
+    over: bool
+    cut: bool
+    """Whether a time limit ended it."""
+
+
+class _Trial:
+    """Random episodes in an environment, whose answers are read strictly."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], found: Findings, learning: bool) -> None:
+        self.env, self.found, self.learning = env, found, learning
+
+    def run(self, steps: int, seed: int, ends: bool) -> None:
+        found, space = self.found, self.env.action_space
+        if isinstance(space, spaces.Box) and not space.is_bounded():
+            found.remark(
+                f"action_space is {space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled inside "
+                "step, are easier to learn"
+            )
+        rng = np.random.default_rng(seed)
+        limit = self.env.spec.max_episode_steps if self.env.spec else None
+        played = self.play(*EPISODES[0], steps, rng)
+        if ends and not found.lengths and limit is None:
             found.errors.append(
-                f"step {number} differs though seed and actions were the same: draw everything random from self.np_random, and "
-                "let reset set every attribute that step changes"
+                f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
+                "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
+            )
+        self.play_again(seed)
+        if not found.errors:
+            self.look_at_time(played + self.play(*EPISODES[1], steps, rng), limit)
+
+    def play(self, episodes: int, begun: int, steps: int, rng: np.random.Generator) -> list[_Episode]:
+        """Play until `episodes` have ended; none begins after `begun` steps, and all stop at `steps`."""
+        found, played = self.found, list[_Episode]()
+        while len(found.lengths) < episodes and found.steps < min(begun, steps):
+            one = self.episode(int(rng.integers(2**31)), steps - found.steps, rng, self.row)
+            found.steps += len(one.rewards)
+            if one.over:
+                played.append(one)
+                found.lengths.append(len(one.rewards))
+                found.returns.append(sum(one.rewards))
+                found.discounted.append(sum(GAMMA**k * reward for k, reward in enumerate(one.rewards)))
+        return played
+
+    def row(self, observation: Any) -> FloatArray | None:
+        """An observation as numbers, if learners see it and it is small enough to be searched for the time."""
+        row = as_row(observation) if self.learning else None
+        return row if row is not None and row.size <= LARGE else None
+
+    def episode(self, seed: int, steps: int, rng: np.random.Generator, keep: Callable[[Any], Any]) -> _Episode:
+        """An episode, cut off after so many steps; `keep` is applied to its observations."""
+        last, over, cut = self.reset(seed), False, False
+        seen, rewards = [keep(last)], list[float]()
+        while not over and len(rewards) < steps:
+            observation, reward, over, cut = self.step(self.action(rng))
+            if observation is last and isinstance(last, np.ndarray):
+                self.found.remark(
+                    "step returns the same array every time and changes it: return a copy, observation.copy()"
+                )
+            last = observation
+            seen.append(keep(last))
+            rewards.append(reward)
+        return _Episode(seen, rewards, over, cut)
+
+    def reset(self, seed: int) -> Any:
+        answer = _call(self.env.reset, "reset", seed=seed)
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
+            raise InvalidAnswer(
+                f"reset returned {_shown(answer)}: return two things, observation and a dictionary: `return observation, {{}}`"
+            )
+        if self.learning:
+            check_observation(answer[0], self.env.observation_space, "reset", self.found)
+        return answer[0]
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool]:
+        observation, reward, terminated, truncated, info = _five_parts(_call(self.env.step, "step", action))
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                raise InvalidAnswer(f"step returned {name} = {flag!r}: return True or False, for example bool(…)")
+        if not isinstance(info, dict):
+            raise InvalidAnswer(
+                f"step returned the info {info!r}: return a dictionary, {{}} if there is nothing to say"
+            )
+        if self.learning:
+            check_observation(observation, self.env.observation_space, "step", self.found)
+        value = _number(reward)
+        if not np.isfinite(value):
+            raise InvalidAnswer(
+                f"step returned the reward {value}: return a finite number; look for a division by zero or a log of zero"
+            )
+        over = bool(terminated or truncated)
+        return observation, value, over, over and not terminated
+
+    def action(self, rng: np.random.Generator) -> Any:
+        space = self.env.action_space
+        if isinstance(space, spaces.Discrete):
+            return np.int64(space.start + rng.integers(space.n))
+        if isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f":
+            return np.asarray(rng.uniform(space.low, space.high), space.dtype)
+        space.seed(int(rng.integers(2**31)))
+        return space.sample()
+
+    def play_again(self, seed: int) -> None:
+        """Check that the same seed and actions give the same episode, and remark on a reset that has a seed of its own."""
+        most, errors = min(self.found.steps, AGAIN), self.found.errors
+        one, two = (self.episode(seed, most, np.random.default_rng(seed), deepcopy) for _ in range(2))
+        if not _same(one.seen[0], two.seen[0]):
+            errors.append(
+                "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
+                "super().reset(seed=seed) and draw from self.np_random, not from random or np.random"
             )
             return
-    _look_at_seeds(env, found, seed, learning)
+        steps = (zip_longest(x.seen[1:], x.rewards) for x in (one, two))
+        for k, (first, second) in enumerate(zip_longest(*steps), 1):
+            if not _same(first, second):
+                errors.append(
+                    f"step {k} differs though seed and actions were the same: draw everything random from self.np_random, "
+                    "and let reset set every attribute that step changes"
+                )
+                return
+        taken = set()
+        for other in (seed + 1, seed + 2):
+            self.reset(other)
+            taken.add(getattr(self.env.unwrapped, "_np_random_seed", None))
+        if len(taken) == 1 and not taken & {None, -1, seed + 1, seed + 2}:
+            self.found.remark(
+                f"reset seeds with {taken.pop()} whatever its seed is, so that every episode draws the same: begin it with "
+                "super().reset(seed=seed)"
+            )
+
+    def look_at_time(self, played: list[_Episode], limit: int | None) -> None:
+        """Remark on episodes of one length whose observations do not show the time."""
+        rows, length = [one.seen[:-1] for one in played], max(self.found.lengths, default=0)
+        if len(played) < EPISODES[0][0] or {len(row) for row in rows} != {length} or length == 1:
+            return
+        if rows[0][0] is None or tells_time(np.array(rows)):
+            return
+        ended = f"reached the time limit of {length}" if all(one.cut for one in played) else f"ended after {length}"
+        words = f"{'' if limit else f'--set max_episode_steps={length} '}--wrap gymnasium.wrappers:TimeAwareObservation"
+        self.found.remark(
+            f"all {len(played)} random episodes {ended} steps, and the observation does not show the time: a policy cannot "
+            "plan for the end. The critics of vpac-ppo see the elapsed time by default; to show it to the policy, add it to "
+            f"the observation ({words})"
+        )
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -239,48 +308,160 @@ def _same(one: Any, two: Any) -> bool:
     return True
 
 
-def _look_at_seeds(env: gymnasium.Env[Any, Any], found: Findings, seed: int, learning: bool) -> None:
-    """Remark on a reset that always uses a seed of its own: every episode would be the same."""
-    taken = set()
-    for other in (seed + 1, seed + 2):
-        read_reset(env, other, [], learning)
-        taken.add(getattr(env.unwrapped, "_np_random_seed", None))
-    if len(taken) == 1 and not taken & {None, -1, seed + 1, seed + 2}:
-        remark(
-            found.remarks,
-            f"reset seeds with {taken.pop()} whatever its seed is, so that every episode draws the same: begin it with "
-            "super().reset(seed=seed)",
+OLD = (
+    "step returned four things, as the old gym did: return five, `return observation, reward, terminated, truncated, {}`; "
+    "terminated is an end of the task, truncated a time limit"
+)
+
+
+class InvalidAnswer(UserError):
+    """An answer of an environment that no learner can use."""
+
+
+def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:
+    """Take a step; the five parts of its answer, the reward as a number, finite or not.
+
+    Every step of every loop passes here, so the usual case is quick. `name` is the environment's in messages.
+    """
+    try:
+        answer = env.step(action)
+    except ValueError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        if "to unpack (expected 5" not in str(error) or "gymnasium" not in place:
+            raise
+        raise InvalidAnswer(f"{name}: {OLD}") from None  # one of Gymnasium's wrappers unpacked it first
+    if type(answer) is tuple and len(answer) == 5 and type(answer[1]) in (float, int, np.float64, np.float32):
+        return answer
+    try:
+        observation, reward, terminated, truncated, info = _five_parts(answer)
+        return observation, _number(reward), terminated, truncated, info
+    except InvalidAnswer as error:
+        raise InvalidAnswer(f"{name}: {error}") from None
+
+
+def reward_array(rewards: Any, name: str) -> FloatArray:
+    """The rewards of a vector environment; text is refused, though NumPy would read it."""
+    found = np.asarray(rewards)
+    if found.dtype.kind not in "fiub":
+        raise InvalidAnswer(f"{name}: step returned the rewards {found!r:.60}: return an array of numbers")
+    return np.asarray(found, np.float64)
+
+
+def _call(method: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    try:
+        return method(*arguments, **named)
+    except Exception as error:  # whatever an environment raises
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        given = f" with action {arguments[0]!r}" if arguments else ""
+        raise InvalidAnswer(
+            f"{name}{given} raised {type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+        ) from None
+
+
+def _five_parts(answer: Any) -> tuple[Any, ...]:
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        old = isinstance(answer, tuple) and len(answer) == 4
+        five = f"step returned {_shown(answer)}: return observation, reward, terminated, truncated and a dictionary"
+        raise InvalidAnswer(OLD if old else five)
+    return answer
+
+
+def _number(reward: Any) -> float:
+    if isinstance(reward, np.ndarray) and reward.ndim:
+        raise InvalidAnswer(
+            f"step returned the reward {reward!r}, an array: return a number, for example float(reward[0])"
         )
+    try:
+        if isinstance(reward, str | bytes):  # which float would read
+            raise TypeError
+        return float(reward)
+    except (TypeError, ValueError):
+        raise InvalidAnswer(
+            f"step returned the reward {reward!r}: return a number, on every path through step"
+        ) from None
 
 
-def _episode(env: gymnasium.Env[Any, Any], seed: int, steps: int, learning: bool) -> list[tuple[Any, ...]]:
-    random, remarks = np.random.default_rng(seed), list[str]()
-    seen: list[tuple[Any, ...]] = [(deepcopy(read_reset(env, seed, remarks, learning)),)]
-    for _ in range(steps):
-        step = read_step(env, _action(env, random), remarks, learning)
-        seen.append((deepcopy(step.observation), step.reward, step.over))
-        if step.over:
-            break
-    return seen
+def check_observation(observation: Any, space: spaces.Space[Any], by: str, found: Findings) -> None:
+    """Raise an `InvalidAnswer` unless an observation is one of its space, or nearly so; `by` says what returned it."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
+            keys = list(observation) if isinstance(observation, dict) else _shown(observation)
+            raise InvalidAnswer(f"{by} returned {keys}: return a dictionary with the keys of the space, {list(space)}")
+        for name, part in space.spaces.items():
+            check_observation(observation[name], part, f"{by}, observation[{name!r}],", found)
+    elif isinstance(space, spaces.Tuple):
+        if not (isinstance(observation, tuple) and len(observation) == len(space)):
+            raise InvalidAnswer(
+                f"{by} returned {_shown(observation)}: return a tuple of {len(space)} like observation_space"
+            )
+        for number, part in enumerate(space.spaces):
+            check_observation(observation[number], part, f"{by}, observation[{number}],", found)
+    elif isinstance(space, spaces.Discrete):
+        if not isinstance(observation, int | np.integer) or isinstance(observation, bool):
+            raise InvalidAnswer(f"{by} returned {_shown(observation)}: return a whole number, int(…), as {space} says")
+        last = space.start + space.n - 1
+        if not space.start <= observation <= last:
+            raise InvalidAnswer(
+                f"{by} returned {observation}, outside {space}: expected {space.start} to {last}; change one of the two"
+            )
+    else:
+        _check_array(observation, space, by, found)
 
 
-def _action(env: gymnasium.Env[Any, Any], random: np.random.Generator) -> Any:
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        return np.int64(space.start + random.integers(space.n))
-    if isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f":
-        return np.asarray(random.uniform(space.low, space.high), space.dtype)
-    space.seed(int(random.integers(2**31)))
-    return space.sample()
+def _check_array(observation: Any, space: spaces.Space[Any], by: str, found: Findings) -> None:
+    if not isinstance(observation, np.ndarray | np.generic):
+        raise InvalidAnswer(
+            f"{by} returned {_shown(observation)}: return an array, np.array(…, np.{space.dtype}), as {space} says"
+        )
+    if observation.shape != space.shape:
+        raise InvalidAnswer(
+            f"{by} returned an array of shape {list(observation.shape)}, observation_space has {list(space.shape or ())}: "
+            "change one of the two"
+        )
+    if observation.dtype.kind not in "fiub":
+        raise InvalidAnswer(
+            f"{by} returned an array of {observation.dtype}: return numbers, np.array(…, np.{space.dtype})"
+        )
+    values = np.asarray(observation, np.float64).ravel()
+    if not np.isfinite(values).all():
+        where = int(np.argmin(np.isfinite(values)))
+        raise InvalidAnswer(f"{by} returned {values[where]} at place {where}: every observation must be finite")
+    _check_bounds(values, space, by, found)
+    if not np.can_cast(observation.dtype, space.dtype or observation.dtype):
+        found.remark(f"{by} returns {observation.dtype}, observation_space says {space.dtype}: make them the same")
 
 
-STEPS, SECONDS = 100, 0.1
-"""Limits of a check before use; then as many steps are repeated twice."""
+def _check_bounds(values: FloatArray, space: Any, by: str, found: Findings) -> None:
+    """Raise for numbers that are outside their bounds, remark on those that are so by less than 0.2 % of the range."""
+    first = getattr(space, "start", 0)
+    bounds: tuple[Any, Any] = first, first + getattr(space, "nvec", 2) - 1  # MultiDiscrete, or MultiBinary: 0 and 1
+    if isinstance(space, spaces.Box):
+        bounds = space.low, space.high
+    low, high = (np.broadcast_to(np.asarray(bound, np.float64).ravel(), values.shape) for bound in bounds)
+    breach = np.maximum(low - values, values - high)
+    if not (breach > 0.0).any():
+        return
+    size = 1.0 + np.abs(values)
+    small = SMALL * np.where(np.isfinite(high - low), high - low, size)
+    large = breach > np.maximum(small, ROUNDING * size)
+    for where in np.flatnonzero(large if large.any() else breach > ROUNDING * size)[:1]:
+        words = f"outside its bounds {low[where]:g} to {high[where]:g}: widen observation_space or clip the observation"
+        if large.any():
+            raise InvalidAnswer(f"{by} returned {values[where]:g} at place {where}, {words}")
+        found.remark(f"{by} returns numbers at place {where} that are a little (at most 0.2 %) {words}")
+
+
+def _shown(answer: Any) -> str:
+    return f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"{answer!r:.40} ({type(answer).__name__})"
+
+
+STEPS = 100
+"""Steps of a check before use; then as many are repeated twice."""
 TRUSTED = ("gymnasium.envs.", "vpac.envs.", "vpac.envs:")
 """Where environments come from that are not checked."""
-CHECKED_NAMES: dict[bool, set[str]] = {True: set(), False: set()}
-"""Specifications that this process has checked, for learning or only for measuring."""
-CHECKED_CALLABLES: dict[bool, WeakSet[Any]] = {True: WeakSet(), False: WeakSet()}
+CHECKED: dict[str, bool] = {}
+"""Specifications that this process has checked: whether for learning, which includes measuring."""
+CHECKED_CALLABLES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 """Classes and functions, likewise."""
 CHECKING: ContextVar[bool] = ContextVar("CHECKING", default=True)
 """Whether environments are checked before use."""
@@ -297,12 +478,9 @@ def skip_checks() -> Iterator[None]:
 
 
 def check_before_use(
-    given: Any,
-    make: Callable[[], gymnasium.Env[Any, Any]],
-    *,
-    arguments: Mapping[str, Any] | None = None,
+    given: Any, make: Callable[[], gymnasium.Env[Any, Any]], *, arguments: Mapping[str, Any] | None = None,
     learning: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """Raise a `UserError` that says what to change, if an environment is not fit.
 
     Args:
@@ -311,13 +489,16 @@ def check_before_use(
         arguments: of the environment.
         learning: whether our learners are to use it; otherwise its spaces and observations are not checked.
     """
-    what, arguments = "learned from" if learning else "measured in", arguments or {}
+    what = "learned from" if learning else "measured in"
     if isinstance(given, gymnasium.Env):
         refuse(given, seen_without_a_step(given, learning), what)
-    elif CHECKING.get() and not _is_known(given, arguments, learning):
-        with restore_global_rng():
-            _look(given, make, learning, what)
-        _remember(given, arguments, learning)
+        return
+    record, key = _record(given, arguments or {})
+    if not CHECKING.get() or record.get(key, -1) >= learning:
+        return
+    with restore_global_rng():
+        _look(given, make, learning, what)
+    record[key] = learning
 
 
 def _look(given: Any, make: Callable[[], gymnasium.Env[Any, Any]], learning: bool, what: str) -> None:
@@ -329,7 +510,7 @@ def _look(given: Any, make: Callable[[], gymnasium.Env[Any, Any]], learning: boo
             return
         _close(other)
     try:
-        errors = look_over(fresh, STEPS, SECONDS, learning=learning, ends=False).errors
+        errors = look_over(fresh, STEPS, learning=learning, ends=False).errors
     finally:
         _close(fresh)
     refuse(fresh, errors, what)
@@ -340,26 +521,21 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
         env.close()
 
 
-def _is_known(given: Any, arguments: Mapping[str, Any], learning: bool) -> bool:
+def _record(given: Any, arguments: Mapping[str, Any]) -> tuple[MutableMapping[Any, bool], Any]:
+    """Where it is recorded that this was checked, and under which key: nowhere, if it might be mistaken for another."""
     if callable(given):
-        trusted = inspect.isclass(given) and f"{given.__module__}.".startswith(TRUSTED)
-        return trusted or (not arguments and any(given in CHECKED_CALLABLES[kind] for kind in (True, learning)))
+        if inspect.isclass(given) and f"{given.__module__}.".startswith(TRUSTED):
+            return {"": True}, ""
+        try:
+            CHECKED_CALLABLES.get(given)
+        except TypeError:  # it cannot be referred to weakly
+            return {}, ""
+        return ({}, "") if arguments else (CHECKED_CALLABLES, given)
     spec = spec_of(given, **arguments)
     parts = [spec.entry_point, *(wrapper.entry_point for wrapper in spec.additional_wrappers)]
     if all(isinstance(part, str) and part.startswith(TRUSTED) for part in parts):
-        return True
-    return any(repr(spec) in CHECKED_NAMES[kind] for kind in (True, learning))
-
-
-def _remember(given: Any, arguments: Mapping[str, Any], learning: bool) -> None:
-    if callable(given):
-        if not arguments:
-            with suppress(TypeError):  # what cannot be referred to weakly is checked each time
-                CHECKED_CALLABLES[learning].add(given)
-        return
-    spec = spec_of(given, **arguments)
-    if isinstance(spec.entry_point, str):  # the text of a specification names it in full only then
-        CHECKED_NAMES[learning].add(repr(spec))
+        return {"": True}, ""
+    return (CHECKED, repr(spec)) if isinstance(spec.entry_point, str) else ({}, "")
 
 
 @contextmanager

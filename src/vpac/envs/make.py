@@ -102,7 +102,7 @@ def remake(spec: EnvSpec | None, advice: str = "") -> gymnasium.Env[Any, Any]:
     reason: object = "it has no specification, because it was not made with gymnasium.make"
     if spec is not None:
         try:
-            return gymnasium.make(spec)
+            return _made(spec)
         except Exception as error:  # whatever constructors and wrappers raise
             reason = error
     raise UserError(f"this environment cannot be made again ({reason}){advice}")
@@ -190,9 +190,22 @@ def _imported(module: str, name: str) -> Any:
         raise UserError(f"cannot import {module!r} of {name!r}: {type(error).__name__}: {error}") from None
 
 
+def _made(spec: EnvSpec) -> gymnasium.Env[Any, Any]:
+    """`gymnasium.make`, which knows no names of a module, a colon and an id with a slash."""
+    registered = spec.id.partition(":")[2]
+    if "/" not in registered:
+        return gymnasium.make(spec)
+    plain = deepcopy(spec)
+    plain.id = registered
+    env = gymnasium.make(plain)
+    assert env.unwrapped.spec is not None
+    env.unwrapped.spec.id = spec.id
+    return env
+
+
 def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        return gymnasium.make(spec)
+        return _made(spec)
     except UserError:
         raise
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
@@ -307,7 +320,7 @@ class EnvRecipe:
         base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
         before = list(base.additional_wrappers) if base else []
         wrappers = list(spec.additional_wrappers)
-        if wrappers and wrappers[-1].name == "FlattenObservation":
+        if wrappers and wrappers[-1].name == "Flattened":
             del wrappers[-1]  # `make_env` adds it again
         if wrappers[: len(before)] != before or any(one.kwargs is None for one in wrappers):
             return None

@@ -18,6 +18,10 @@ SIDE = 16
 """Pictures have at least so many rows and columns."""
 
 
+class Flattened(FlattenObservation):
+    """`FlattenObservation` that `make_env` has added, and adds again; one that a user names is part of the environment."""
+
+
 def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The environment with observations that are one vector or one whole number; itself if they are.
 
@@ -29,7 +33,7 @@ def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     if reason:
         raise UserError(f"{env.spec.id if env.spec else env}: {reason}")
     plain = isinstance(space, spaces.Discrete) or (isinstance(space, spaces.Box) and len(space.shape) <= 1)
-    return env if plain else FlattenObservation(env)
+    return env if plain else Flattened(env)
 
 
 def why_not_flat(space: Any) -> str:

@@ -20,8 +20,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vpac.envs.answers import check_observation, checked_step, reward_array
-from vpac.envs.check import check_before_use
+from vpac.envs.check import Findings, check_before_use, check_observation, checked_step, reward_array
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, make_env, name_of, remake, spec_of
 from vpac.envs.registration import NOISY_TASKS, NoisyTask
@@ -228,7 +227,7 @@ class SerialEnvironments(Environments):
         else:
             fits = type(seen) is np.ndarray and seen.shape == self._shape and seen.dtype.kind in "fiub"
         if not fits and not (self._shape and np.shape(seen) == self._shape and np.asarray(seen).dtype.kind in "fiub"):
-            check_observation(seen, space, f"{self.name}: {by}", [])
+            check_observation(seen, space, f"{self.name}: {by}", Findings())
         self._seen[i] = seen
         if self.critic_inputs:
             self._extras[i] = self._critic_row(info)

@@ -19,8 +19,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from vpac.envs.answers import checked_step, reward_array
-from vpac.envs.check import check_before_use
+from vpac.envs.check import check_before_use, checked_step, reward_array
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env, make_unflattened, name_of
 from vpac.envs.remember import RememberReturn, memory_of

@@ -35,8 +35,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vpac.checks import MOST_EPISODES, whole
-from vpac.envs.answers import checked_step
-from vpac.envs.check import restore_global_rng
+from vpac.envs.check import checked_step, restore_global_rng
 from vpac.envs.make import name_of
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError

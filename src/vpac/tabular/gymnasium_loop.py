@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.envs.answers import checked_step
+from vpac.envs.check import checked_step
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
 from vpac.tabular.behaviour import Choice, choose
 from vpac.tabular.environment import Environment
