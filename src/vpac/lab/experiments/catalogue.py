@@ -19,7 +19,6 @@ from vpac.lab.experiments import (
     grid_search,
     mujoco,
     puddle_world,
-    sensitivity,
     theorems,
 )  # fmt: skip
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
@@ -53,7 +52,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         THEOREMS,
         *four_rooms.EXPERIMENTS,
-        *sensitivity.EXPERIMENTS,
         *puddle_world.EXPERIMENTS,
         *mujoco.EXPERIMENTS,
         FRONTIER,

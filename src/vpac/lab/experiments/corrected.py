@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments import four_rooms, puddle_world, sensitivity
+from vpac.lab.experiments import four_rooms, puddle_world
 from vpac.lab.experiments.spec import Arm, Claim, Experiment
 
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
@@ -73,7 +73,7 @@ def _ours(claim: Claim) -> Claim:
 
 
 EXPERIMENTS = (
-    *(corrected(experiment) for experiment in (*four_rooms.EXPERIMENTS, *sensitivity.EXPERIMENTS)),
+    *map(corrected, four_rooms.EXPERIMENTS),
     corrected(puddle_world.DISCRETE),
     corrected(puddle_world.CONTINUOUS, usual_runs=4),
 )

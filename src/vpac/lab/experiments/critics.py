@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim
 
 WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
     "four rooms": (
@@ -47,14 +47,13 @@ def _arm(world: str, case: str) -> Arm:
     )  # fmt: skip
 
 
-def _premise(case: str, text: str) -> Claim:
-    return Claim(
-        of="paper",
-        text=f"{text}, the direct critic errs less in four rooms", where="Related work, after Sherstan et al. 2018",
-        paper="said in words", quantity="ratio", arm=f"four rooms, {case}", by="value", below=1.0,
+def _premise(case: str, text: str, **more: Any) -> Claim:
+    return claim(
+        f"ratio: four rooms, {case} < 1", f"{text}, the direct critic errs less in four rooms",
+        "Related work, after Sherstan et al. 2018", "said in words",
         explanation="With equal step sizes and no traces the errors of M̂ and Q̂² move together and mostly cancel, while δ² "
         "counts the shaking of Q̂ as risk; the direct critic wins where the two are out of step.",
-    )  # fmt: skip
+    ).model_copy(update=more)  # fmt: skip
 
 
 PREMISE = Experiment(
@@ -85,8 +84,8 @@ PREMISE = Experiment(
         _premise("large steps", "with large step sizes"),
         _premise("value with traces, λ = 0.9", "with traces in the value"),
         _premise("off-policy, clipped", "off-policy with clipped ratios"),
-        _premise("slow variance", "with a variance critic ten times slower than the value's").model_copy(
-            update={"of": "ours", "where": "ours", "paper": ""}
+        _premise(
+            "slow variance", "with a variance critic ten times slower than the value's", of="ours", where="ours", paper=""
         ),
     ),
 )  # fmt: skip
@@ -105,9 +104,7 @@ ACTORS = Experiment(
     runs=50,
     arms=tuple(
         Arm(
-            label=f"{name}, α_w = {w:g}, α_z = {z:g}",
-            algorithm=key,
-            settings={"alpha_w": w, "alpha_z": z},
+            label=f"{name}, α_w = {w:g}, α_z = {z:g}", algorithm=key, settings={"alpha_w": w, "alpha_z": z},
             at={"critic": name, "step sizes": f"{w:g}, {z:g}"},
         )
         for w, z in ((0.5, 0.5), (0.5, 0.05), (0.1, 0.01))
@@ -121,13 +118,13 @@ ACTORS = Experiment(
         Figure(kind="curves", title="Learning curves by critic and step sizes", shows=("mean", "variance")),
     ),
     claims=(
-        Claim(
-            text="with equal step sizes the direct critic's actor ends with the lower variance", where="ours",
-            quantity="variance", arm="direct, α_w = 0.5, α_z = 0.5", against="indirect, α_w = 0.5, α_z = 0.5", below=1.0,
+        claim(
+            "variance: direct, α_w = 0.5, α_z = 0.5 / indirect, α_w = 0.5, α_z = 0.5 < 1",
+            "with equal step sizes the direct critic's actor ends with the lower variance",
         ),
-        Claim(
-            text="with a slow variance critic the direct critic's actor ends with the lower variance", where="ours",
-            quantity="variance", arm="direct, α_w = 0.5, α_z = 0.05", against="indirect, α_w = 0.5, α_z = 0.05", below=1.0,
+        claim(
+            "variance: direct, α_w = 0.5, α_z = 0.05 / indirect, α_w = 0.5, α_z = 0.05 < 1",
+            "with a slow variance critic the direct critic's actor ends with the lower variance",
         ),
     ),
 )  # fmt: skip
@@ -162,26 +159,21 @@ CONVERGENCE = Experiment(
         ),
     ),
     claims=(
-        Claim(
-            of="paper",
-            text="the value critic converges (relative error below 0.1)", where="Appendix C", paper="a theorem",
-            quantity="value_error", arm="VPAC, published", by="value", below=0.1,
+        claim(
+            "value_error: VPAC, published < 0.1", "the value critic converges (relative error below 0.1)", "Appendix C",
+            "a theorem",
         ),
-        Claim(
-            of="paper",
-            text="the variance critic converges (relative error below 0.1)", where="Appendix C", paper="a theorem",
-            quantity="variance_error", arm="VPAC, published", by="value", below=0.1,
+        claim(
+            "variance_error: VPAC, published < 0.1", "the variance critic converges (relative error below 0.1)", "Appendix C",
+            "a theorem",
         ),
-        Claim(
-            of="paper",
-            text="the policy converges to a local optimum of the objective: the exact gradient vanishes (below 0.01)",
-            where="Appendix C", paper="a theorem", quantity="gradient_norm", arm="VPAC, published", by="value", below=0.01,
+        claim(
+            "gradient_norm: VPAC, published < 0.01",
+            "the policy converges to a local optimum of the objective: the exact gradient vanishes (below 0.01)",
+            "Appendix C", "a theorem",
             explanation="The published field is not the gradient of the objective: it vanishes where the gradient does not.",
         ),
-        Claim(
-            text="with the corrected form the exact gradient vanishes (below 0.01)", where="ours",
-            quantity="gradient_norm", arm="VPAC, corrected", by="value", below=0.01,
-        ),
+        claim("gradient_norm: VPAC, corrected < 0.01", "with the corrected form the exact gradient vanishes (below 0.01)"),
     ),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
+from vpac.lab.experiments.spec import Arm, Experiment, Figure, claim
 
 EVEN: dict[str, Any] = {"baseline": True, "variance_of": "return", "start_policy": "zero", "start_critics": "zero"}
 
@@ -48,18 +48,9 @@ RISKY_SHORTCUT = Experiment(
     arms=_arms(0.5, 6_667, 6_667),
     figures=_figures("Risky shortcut"),
     claims=(
-        Claim(
-            text="at a high price the published form leaves the risky way", where="ours", quantity="variance",
-            arm="published", against="AC", below=0.1,
-        ),
-        Claim(
-            text="at a high price the corrected form leaves the risky way", where="ours", quantity="variance",
-            arm="corrected", against="AC", below=0.1,
-        ),
-        Claim(
-            text="the corrected form keeps more of the mean than the published one", where="ours", quantity="mean",
-            arm="corrected", against="published", by="difference", above=0.0,
-        ),
+        claim("variance: published / AC < 0.1", "at a high price the published form leaves the risky way"),
+        claim("variance: corrected / AC < 0.1", "at a high price the corrected form leaves the risky way"),
+        claim("mean: corrected - published > 0", "the corrected form keeps more of the mean than the published one"),
     ),
 )  # fmt: skip
 
@@ -77,14 +68,8 @@ CATCH_UP = Experiment(
     arms=_arms(1.0, 20_000, 20_000),
     figures=_figures("Catch-up"),
     claims=(
-        Claim(
-            text="the corrected form ends below the risk-neutral variance", where="ours", quantity="variance",
-            arm="corrected", against="AC", below=1.0,
-        ),
-        Claim(
-            text="the published form ends above it", where="ours", quantity="variance", arm="published", against="AC",
-            above=1.0,
-        ),
+        claim("variance: corrected / AC < 1", "the corrected form ends below the risk-neutral variance"),
+        claim("variance: published / AC > 1", "the published form ends above it"),
     ),
 )  # fmt: skip
 
@@ -110,13 +95,9 @@ CLIFF_WALKING = Experiment(
         ),
     ),
     claims=(
-        Claim(
-            text="the corrected form does no harm: its mean is not lower than AC's by 1 or more", where="ours",
-            quantity="mean", arm="corrected", against="AC", by="difference", above=-1.0,
-        ),
-        Claim(
-            text="the published form does no harm: its mean is not lower than AC's by 1 or more", where="ours",
-            quantity="mean", arm="published", against="AC", by="difference", above=-1.0,
+        claim("mean: corrected - AC > -1", "the corrected form does no harm: its mean is not lower than AC's by 1 or more"),
+        claim(
+            "mean: published - AC > -1", "the published form does no harm: its mean is not lower than AC's by 1 or more",
             explanation="The published direction is not the gradient of the objective: it pays for a variance that it does not "
             "lower.",
         ),
@@ -141,9 +122,7 @@ WARM_UP = Experiment(
         Arm(label="AC", algorithm="ac", settings={"baseline": False}),
         *(
             Arm(
-                label=f"{form}{tail}",
-                algorithm="vpac",
-                settings={"psi": psi, "form": form, "baseline": form == "corrected"},
+                label=f"{form}{tail}", algorithm="vpac", settings={"psi": psi, "form": form, "baseline": form == "corrected"},
             )
             for form in ("published", "corrected")
             for psi, tail in ((0.05, ""), ("warm-up:0.05:500:500", ", warm-up"))
@@ -151,22 +130,13 @@ WARM_UP = Experiment(
     ),
     figures=(Figure(kind="curves", title="A high price with and without a warm-up", shows=("mean", "variance")),),
     claims=(
-        Claim(
-            text="as published, a warm-up repairs the collapse: the mean is within 1 of AC's", where="ours",
-            quantity="mean", arm="published, warm-up", against="AC", by="difference", above=-1.0,
+        claim(
+            "mean: published, warm-up - AC > -1",
+            "as published, a warm-up repairs the collapse: the mean is within 1 of AC's",
         ),
-        Claim(
-            text="the corrected form collapses at that price, too: it stands still", where="ours", quantity="mean",
-            arm="corrected", against="AC", by="difference", below=-10.0,
-        ),
-        Claim(
-            text="and a warm-up repairs it, too", where="ours", quantity="mean", arm="corrected, warm-up", against="AC",
-            by="difference", above=-1.0,
-        ),
-        Claim(
-            text="and the variance is below AC's", where="ours", quantity="variance", arm="published, warm-up",
-            against="AC", below=1.0,
-        ),
+        claim("mean: corrected - AC < -10", "the corrected form collapses at that price, too: it stands still"),
+        claim("mean: corrected, warm-up - AC > -1", "and a warm-up repairs it, too"),
+        claim("variance: published, warm-up / AC < 1", "and the variance is below AC's"),
     ),
 )  # fmt: skip
 

@@ -1,10 +1,10 @@
-"""The paper's experiments in four rooms; what Appendix E varies is in `sensitivity.py`."""
+"""The paper's experiments in four rooms, and what Appendix E varies: price, temperature and step sizes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
+from vpac.lab.experiments.spec import Arm, Experiment, Figure, claim
 
 PUBLISHED: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform",
@@ -23,9 +23,7 @@ AC = Arm(label="AC", algorithm="ac", paper={"mean": 43, "variance": 253})
 VPAC = Arm(label="VPAC", algorithm="vpac", settings={"psi": 0.015}, paper={"mean": 43, "variance": 60})
 VAAC_TD = Arm(label="VAAC_TD", algorithm="vaac-td", settings={"psi": 0.01}, paper={"mean": 41, "variance": 140})
 SLOW: dict[str, Any] = {"alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
-VAAC = Arm(
-    label="VAAC", algorithm="vaac", settings={**SLOW, "psi": 0.01}, paper={"mean": 26, "variance": 450},
-)  # fmt: skip
+VAAC = Arm(label="VAAC", algorithm="vaac", settings={**SLOW, "psi": 0.01}, paper={"mean": 26, "variance": 450})  # fmt: skip
 
 PERFORMANCE = Experiment(
     name="four-rooms/performance",
@@ -36,41 +34,25 @@ PERFORMANCE = Experiment(
     arms=(AC, VPAC, VAAC_TD, VAAC),
     figures=(
         Figure(
-            kind="curves",
-            title="Mean and variance of the return along learning",
+            kind="curves", title="Mean and variance of the return along learning",
             caption="Left: returns of training episodes. Middle and right: exact mean and variance of the greedy policy.",
             shows=("return", "mean", "variance"),
         ),
     ),
     claims=(
-        Claim(
-            of="paper",
-            text="VPAC's return varies less than AC's", where="Figure 2", paper="60 / 253 = 0.24", quantity="variance",
-            arm="VPAC", against="AC", below=1.0,
-        ),
-        Claim(
-            of="paper", text="VPAC's return varies less than VAAC_TD's", where="Figure 2", paper="60 / 140 = 0.43",
-            quantity="variance", arm="VPAC", against="VAAC_TD", below=1.0,
-        ),
-        Claim(
-            of="paper", text="VPAC's return varies less than VAAC's", where="Figure 2", paper="60 / 450 = 0.13",
-            quantity="variance", arm="VPAC", against="VAAC", below=1.0,
-        ),
-        Claim(
-            of="paper",
-            text="VPAC's mean return is on par with AC's (not lower by 1 or more)", where="Figure 2", paper="43 − 43 = 0",
-            quantity="mean", arm="VPAC", against="AC", by="difference", above=-1.0,
+        claim("variance: VPAC / AC < 1", "VPAC's return varies less than AC's", "Figure 2", "60 / 253 = 0.24"),
+        claim("variance: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's", "Figure 2", "60 / 140 = 0.43"),
+        claim("variance: VPAC / VAAC < 1", "VPAC's return varies less than VAAC's", "Figure 2", "60 / 450 = 0.13"),
+        claim(
+            "mean: VPAC - AC > -1", "VPAC's mean return is on par with AC's (not lower by 1 or more)", "Figure 2",
+            "43 − 43 = 0",
             explanation="The means agree, but not to within 1 with certainty: a few of the greedy policies of either walk in "
             "circles from some cells, which moves the average of 100 runs by several tenths.",
         ),
-        Claim(
-            of="paper",
-            text="VPAC's mean return is not below VAAC's", where="Figure 2", paper="43 − 26 = 17", quantity="mean",
-            arm="VPAC", against="VAAC", by="difference", above=0.0,
-        ),
-        Claim(
-            of="paper", text="VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", where="Figure 2",
-            paper="43 − 41 = 2", quantity="mean", arm="VPAC", against="VAAC_TD", by="difference", above=-1.0,
+        claim("mean: VPAC - VAAC > 0", "VPAC's mean return is not below VAAC's", "Figure 2", "43 − 26 = 17"),
+        claim(
+            "mean: VPAC - VAAC_TD > -1", "VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", "Figure 2",
+            "43 − 41 = 2",
         ),
     ),
     **ROOMS,
@@ -92,37 +74,28 @@ PSI_CURVES = Experiment(
     arms=tuple(Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper=paper) for psi, paper in PRICES),
     figures=(
         Figure(
-            kind="curves",
-            title="Learning curves of VPAC for four prices of variance",
-            caption="Exact mean and variance of the greedy policy.",
-            shows=("return", "mean", "variance"),
+            kind="curves", title="Learning curves of VPAC for four prices of variance",
+            caption="Exact mean and variance of the greedy policy.", shows=("return", "mean", "variance"),
         ),
     ),
     claims=(
-        Claim(
-            of="paper", text="a price of ψ = 0.01 lowers the variance", where="Figure 3", paper="77 / 253 = 0.30",
-            quantity="variance", arm="ψ = 0.01", against="ψ = 0", below=1.0,
-        ),
-        Claim(
-            of="paper", text="a higher price, ψ = 0.03, lowers it further", where="Figure 3", paper="62 / 77 = 0.81",
-            quantity="variance", arm="ψ = 0.03", against="ψ = 0.01", below=1.0,
+        claim("variance: ψ = 0.01 / ψ = 0 < 1", "a price of ψ = 0.01 lowers the variance", "Figure 3", "77 / 253 = 0.30"),
+        claim(
+            "variance: ψ = 0.03 / ψ = 0.01 < 1", "a higher price, ψ = 0.03, lowers it further", "Figure 3", "62 / 77 = 0.81",
             explanation="Between 0.01 and 0.03 the variance is flat (four-rooms/psi-effect): what the higher price avoids on "
             "the ice it loses to policies that learned less. The paper's 77 and 62 are read off a plot.",
         ),
-        Claim(
-            of="paper",
-            text="up to ψ = 0.03 the mean is kept (not lower by 1 or more)", where="Figure 3", paper="43 − 43 = 0",
-            quantity="mean", arm="ψ = 0.03", against="ψ = 0", by="difference", above=-1.0,
+        claim(
+            "mean: ψ = 0.03 - ψ = 0 > -1", "up to ψ = 0.03 the mean is kept (not lower by 1 or more)", "Figure 3",
+            "43 − 43 = 0",
         ),
-        Claim(
-            of="paper", text="a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)",
-            where="Figure 3", paper="19 − 43 = −24", quantity="mean", arm="ψ = 0.05", against="ψ = 0", by="difference",
-            below=-10.0,
+        claim(
+            "mean: ψ = 0.05 - ψ = 0 < -10",
+            "a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)", "Figure 3",
+            "19 − 43 = −24",
         ),
-        Claim(
-            of="paper",
-            text="and the variance grows beyond that of no price", where="Figure 3", paper="536 / 253 = 2.1",
-            quantity="variance", arm="ψ = 0.05", against="ψ = 0", above=1.0,
+        claim(
+            "variance: ψ = 0.05 / ψ = 0 > 1", "and the variance grows beyond that of no price", "Figure 3", "536 / 253 = 2.1",
         ),
     ),
     **ROOMS,
@@ -137,22 +110,18 @@ QUALITATIVE = Experiment(
     arms=(AC, VPAC),
     figures=(
         Figure(
-            kind="maps",
-            title="A trajectory, variance by start cell, and visits",
+            kind="maps", title="A trajectory, variance by start cell, and visits",
             caption="Of the first run: one sampled trajectory with the policy's arrows; exact variance of the return from "
-            "each start cell; visits over 10 000 sampled trajectories.",
-            shows=("trajectory", "variance", "visits"),
+            "each start cell; visits over 10 000 sampled trajectories.", shows=("trajectory", "variance", "visits"),
         ),
     ),
     claims=(
-        Claim(
-            of="paper", text="VPAC avoids the frozen region: its share of steps there is below AC's", where="Figure 1",
-            paper="seen in a map", quantity="risky", arm="VPAC", against="AC", below=1.0,
+        claim(
+            "risky: VPAC / AC < 1", "VPAC avoids the frozen region: its share of steps there is below AC's", "Figure 1",
+            "seen in a map",
         ),
-        Claim(
-            of="paper",
-            text="VPAC's return varies less from the average start cell", where="Figure 1", paper="seen in a map",
-            quantity="within", arm="VPAC", against="AC", below=1.0,
+        claim(
+            "within: VPAC / AC < 1", "VPAC's return varies less from the average start cell", "Figure 1", "seen in a map",
         ),
     ),
     **ROOMS,
@@ -167,16 +136,14 @@ START_CELLS = Experiment(
     arms=(VPAC, VAAC_TD),
     figures=(
         Figure(
-            kind="maps",
-            title="Variance of the return from each start cell",
-            caption="Exact, average over runs; the arrows are those of the first run.",
-            shows=("mean variance",),
+            kind="maps", title="Variance of the return from each start cell",
+            caption="Exact, average over runs; the arrows are those of the first run.", shows=("mean variance",),
         ),
     ),
     claims=(
-        Claim(
-            of="paper", text="VPAC's return varies less than VAAC_TD's from the average start cell", where="Figure 4",
-            paper="seen in a map", quantity="within", arm="VPAC", against="VAAC_TD", below=1.0,
+        claim(
+            "within: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's from the average start cell", "Figure 4",
+            "seen in a map",
         ),
     ),
     **ROOMS,
@@ -200,10 +167,8 @@ VAAC_PRICES = Experiment(
         ),
     ),
     claims=(
-        Claim(
-            of="paper",
-            text="VAAC's variance falls as μ rises", where="Appendix E", paper="325 / 473 = 0.69", quantity="variance",
-            arm="μ = 0.01", against="μ = 0", below=1.0,
+        claim(
+            "variance: μ = 0.01 / μ = 0 < 1", "VAAC's variance falls as μ rises", "Appendix E", "325 / 473 = 0.69",
             explanation="With the formula of the derivation and the step limit of the others, the published VAAC gains nothing "
             "by its price here; the published code collects rewards one step late and has no limit. The corrected form gains a "
             "fifth (four-rooms/vaac-corrected).",
@@ -212,4 +177,115 @@ VAAC_PRICES = Experiment(
     **(ROOMS | {"episodes": 6000, "every": 300}),
 )  # fmt: skip
 
-EXPERIMENTS = (PERFORMANCE, PSI_CURVES, QUALITATIVE, START_CELLS, VAAC_PRICES)
+BOTH = (("VPAC", "vpac", 0.015), ("VAAC_TD", "vaac-td", 0.01))
+"""The algorithms whose sensitivity the paper studies, with their prices."""
+
+
+def _effect(title: str, x: str, log_x: bool) -> tuple[Figure, ...]:
+    shows = ("mean", "variance", "sharpe")
+    return (Figure(kind="effect", title=title, shows=shows, x=x, lines="algorithm", log_x=log_x),)
+
+
+PSI_EFFECT = Experiment(
+    name="four-rooms/psi-effect",
+    title="Four rooms: effect of the price",
+    about=f"Final mean, variance and Sharpe ratio against ψ (μ for VAAC_TD), all else as in Table 2. {LIMIT}",
+    paper="Appendix E, effect of the trade-off parameter",
+    runs=50,
+    arms=tuple(
+        Arm(label=f"{name} ψ = {psi:g}", algorithm=key, settings={"psi": psi}, at={"algorithm": name, "ψ": psi})
+        for name, key, _ in BOTH
+        for psi in (0.0, 0.001, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05)
+    ),
+    figures=_effect("Effect of the price of variance", "ψ", log_x=False),
+    claims=(
+        claim(
+            "variance: VPAC ψ = 0.015 / VPAC ψ = 0 < 1", "a price lowers VPAC's variance", "Appendix E", "seen in a plot",
+        ),
+        claim(
+            "variance: VAAC_TD ψ = 0.01 / VAAC_TD ψ = 0 < 1", "a price lowers VAAC_TD's variance", "Appendix E",
+            "seen in a plot",
+        ),
+    ),
+    **ROOMS,
+)  # fmt: skip
+
+TEMPERATURE_EFFECT = Experiment(
+    name="four-rooms/temperature-effect",
+    title="Four rooms: effect of the temperature",
+    about="Final mean, variance and Sharpe ratio against the temperature of the softmax, all else as in Table 2. As in the "
+    f"paper's experiments the score has no factor 1/temperature. {LIMIT}",
+    paper="Appendix E, effect of the temperature",
+    runs=50,
+    arms=tuple(
+        Arm(
+            label=f"{name} temperature {t:g}",
+            algorithm=key,
+            settings={"psi": psi, "temperature": t},
+            at={"algorithm": name, "temperature": t},
+        )
+        for name, key, psi in BOTH
+        for t in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+    ),
+    figures=_effect("Effect of the temperature", "temperature", log_x=True),
+    **ROOMS,
+)
+
+SHARES = ((1.0, "1:1"), (0.2, "1:5"), (0.1, "1:10"))
+
+
+def _step_arm(name: str, key: str, psi: float, w: float, z: tuple[float, str], theta: tuple[float, str]) -> Arm:
+    alpha_z = w * z[0]
+    return Arm(
+        label=f"{name} α_w = {w:g}, α_z:α_w = {z[1]}, α_θ:α_z = {theta[1]}",
+        algorithm=key,
+        settings={"psi": psi, "alpha_w": w, "alpha_z": round(alpha_z, 9), "alpha_theta": round(alpha_z * theta[0], 9)},
+        at={"algorithm": name, "α_w": w, "α_z : α_w": z[1], "α_θ : α_z": theta[1]},
+    )
+
+
+STEP_SIZES = Experiment(
+    name="four-rooms/step-sizes",
+    title="Four rooms: effect of the ratios of step sizes",
+    about=f"Final mean, variance and Sharpe ratio for three step sizes of the value and three ratios to each of the others. "
+    f"{LIMIT}",
+    paper="Appendix E, step-size sensitivity",
+    runs=50,
+    arms=tuple(
+        _step_arm(name, key, psi, w, z, theta)
+        for name, key, psi in BOTH
+        for w in (0.5, 0.25, 0.1)
+        for z in SHARES
+        for theta in SHARES
+    ),
+    figures=tuple(
+        Figure(
+            kind="effect",
+            title=f"{name}: effect of the ratios of step sizes",
+            shows=("mean", "variance", "sharpe"),
+            x="α_z : α_w",
+            lines="α_θ : α_z",
+            panels="α_w",
+            arms=tuple(
+                _step_arm(name, key, psi, w, z, theta).label for w in (0.5, 0.25, 0.1) for z in SHARES for theta in SHARES
+            ),
+        )
+        for name, key, psi in BOTH
+    ),
+    claims=(
+        claim(
+            "sharpe: VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:10 / VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:1 > 1",
+            "with a large α_w, a policy ten times slower than the variance beats an equally fast one (Sharpe ratio)",
+            "Appendix E", "seen in a plot",
+        ),
+        claim(
+            "mean: VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:1 - VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:10 > 0",
+            "with a small α_w, the faster policy does better: it has the higher mean", "Appendix E", "seen in a plot",
+        ),
+    ),
+    **ROOMS,
+)  # fmt: skip
+
+EXPERIMENTS = (
+    PERFORMANCE, PSI_CURVES, QUALITATIVE, START_CELLS, VAAC_PRICES, PSI_EFFECT, TEMPERATURE_EFFECT, STEP_SIZES,
+)  # fmt: skip

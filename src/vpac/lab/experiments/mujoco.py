@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim
 
 MILLION = 1_000_000
 PER_ITERATION = 8 * 2048
@@ -81,20 +81,15 @@ def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]
     for arm, whose, told in (("VPAC", "VPAC", True), ("VPAC corrected", "corrected VPAC", False)):
         of: Literal["paper", "corrected"] = "paper" if told else "corrected"
         claims += [
-            Claim(
-                text=f"{whose}'s scores vary less than {other}'s", where="Table 1, Figure 9", of=of,
-                paper=f"{paper['VPAC'][1] / paper[other][1]:.2g}" if told else "", quantity="fixed_variance", arm=arm,
-                against=other, below=1.0,
+            claim(
+                f"fixed_variance: {arm} / {other} < 1", f"{whose}'s scores vary less than {other}'s", "Table 1, Figure 9",
+                f"{paper['VPAC'][1] / paper[other][1]:.2g}" if told else "", of=of,
             )
             for other in ("PPO", "VAAC")
         ]  # fmt: skip
-        claims.append(
-            Claim(
-                text=f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)",
-                where="Table 1, Figure 8", of=of, paper=f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else "",
-                quantity="fixed_mean", arm=arm, against="PPO", by="difference", above=-price,
-            )
-        )  # fmt: skip
+        difference = f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else ""
+        text = f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)"
+        claims.append(claim(f"fixed_mean: {arm} - PPO > {-price}", text, "Table 1, Figure 8", difference, of=of))
     return tuple(claims)
 
 
@@ -103,16 +98,11 @@ def _claims_of_ours() -> tuple[Claim, ...]:
     claims = []
     for arm, whose in (("VPAC", "published VPAC"), ("VPAC corrected", "corrected VPAC")):
         for prefix, what in (("", "scores"), ("discounted_", "discounted returns")):
+            text = f"and the mean of its {what} is at least three quarters of PPO's"
             claims += [
-                Claim(
-                    text=f"{whose}'s {what} vary less than PPO's", where="ours", quantity=f"{prefix}variance", arm=arm,
-                    against="PPO", below=1.0,
-                ),
-                Claim(
-                    text=f"and the mean of its {what} is at least three quarters of PPO's", where="ours",
-                    quantity=f"{prefix}mean", arm=arm, against="PPO", above=1.0 - PRICE,
-                ),
-            ]  # fmt: skip
+                claim(f"{prefix}variance: {arm} / PPO < 1", f"{whose}'s {what} vary less than PPO's"),
+                claim(f"{prefix}mean: {arm} / PPO > {1.0 - PRICE}", text),
+            ]
     return tuple(claims)
 
 
@@ -167,7 +157,7 @@ def _noisy() -> Experiment:
         steps=300_000,
         runs=5,
         arms=(ppo, published, corrected),
-        claims=tuple(claim for claim in _claims_of_ours() if claim.below is not None),
+        claims=tuple(one for one in _claims_of_ours() if one.below is not None),
         **{**_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"), "episodes": 256},
     )
 
@@ -191,18 +181,12 @@ def _prices() -> Experiment:
         runs=5,
         arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
         claims=(
-            Claim(
-                text="at the price in the middle the corrected form's scores vary less than PPO's", where="ours",
-                quantity="variance", arm=middle, against="PPO", below=1.0,
+            claim(
+                f"variance: {middle} / PPO < 1",
+                "at the price in the middle the corrected form's scores vary less than PPO's",
             ),
-            Claim(
-                text="and so do its discounted returns", where="ours", quantity="discounted_variance", arm=middle,
-                against="PPO", below=1.0,
-            ),
-            Claim(
-                text="and its worst tenth of the scores is not worse", where="ours", quantity="cvar", arm=middle,
-                against="PPO", by="difference", above=0.0,
-            ),
+            claim(f"discounted_variance: {middle} / PPO < 1", "and so do its discounted returns"),
+            claim(f"cvar: {middle} - PPO > 0", "and its worst tenth of the scores is not worse"),
         ),
         **{
             **_common("halfcheetah-prices", "vpac/NoisyHalfCheetah-v0"), "episodes": 256,

@@ -5,6 +5,7 @@ The same models read a user's own study from a TOML file, so every field is chec
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -105,6 +106,24 @@ class Claim(Data):
         if (self.by == "value") != (self.against is None):
             raise ValueError('a claim by "value" has no `against`; by "ratio" or "difference" it needs one')
         return self
+
+
+def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: Any) -> Claim:
+    """A claim with its test as a formula.
+
+    Args:
+        test: quantity, arms and bound: "variance: VPAC / AC < 1", "mean: VPAC - AC > -1" or "ratio: VPAC < 1".
+        text: the claim, in our words.
+        where: a figure or table of the paper, or "ours".
+        paper: the paper's number for it.
+        more: further fields.
+    """
+    quantity, arm, sign, against, end, bound = re.fullmatch(
+        r"(\w+): (.*?)(?: ([/-]) (.*))? ([<>]) (\S+)", test
+    ).groups()  # type: ignore[union-attr]
+    by = {"/": "ratio", "-": "difference", None: "value"}[sign]
+    given = {"of": "ours" if where == "ours" else "paper", "below" if end == "<" else "above": float(bound), **more}
+    return Claim(text=text, where=where, paper=paper, quantity=quantity, arm=arm, against=against, by=by, **given)
 
 
 class Figure(Data):
