@@ -33,7 +33,7 @@ from rich.table import Table
 
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.experiments.spec import Arm, Experiment
-from vpac.lab.kinds.perform import perform
+from vpac.lab.kinds.task import perform
 from vpac.lab.store import store as storing
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run

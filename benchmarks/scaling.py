@@ -33,7 +33,7 @@ from rich.table import Table
 from vpac import VPAC, oracle
 from vpac.envs import FiniteMDP, PuddleWorld
 from vpac.lab.experiments.spec import Arm, Experiment
-from vpac.lab.store.index import index
+from vpac.lab.store.records import index
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Processes
 from vpac.lab.workers.study import carry_out_studies, plan

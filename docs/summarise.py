@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.lab.store.index import studies
+from vpac.lab.store.records import studies
 from vpac.lab.store.store import Store
 from vpac.risk import mean_interval
 

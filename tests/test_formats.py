@@ -12,7 +12,7 @@ import pytest
 from forging import forge
 from vpac.errors import Newer, UserError
 from vpac.evaluation.actors import load_agent
-from vpac.lab.store.index import index, read_study, studies
+from vpac.lab.store.records import index, read_study, studies
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
 from vpac.sealing import sealed

@@ -14,8 +14,7 @@ from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.build import document_of
 from vpac.lab.store.backend import Scratch
-from vpac.lab.store.index import damaged_notes, read_study
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, damaged_notes, read_study
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial

@@ -12,7 +12,7 @@ from vpac.cli import main
 from vpac.lab.store import backend
 from vpac.lab.store.backend import Unreadable
 from vpac.lab.store.bucket import BucketBackend
-from vpac.lab.store.index import index, read_study
+from vpac.lab.store.records import index, read_study
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan

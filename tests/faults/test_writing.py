@@ -17,7 +17,7 @@ from vpac import files
 from vpac.cli import main
 from vpac.files import Unwritable, hold
 from vpac.lab.store import folder as store_folder
-from vpac.lab.store.index import read_study
+from vpac.lab.store.records import read_study
 from vpac.lab.store.run import runs_of
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial

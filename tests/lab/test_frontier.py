@@ -12,7 +12,7 @@ from vpac.lab import frontier
 from vpac.lab.frontier import Asked, Question, trace_frontier
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
-from vpac.lab.kinds.perform import perform
+from vpac.lab.kinds.task import perform
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store

@@ -11,10 +11,9 @@ from buckets import KEYS, s3_server
 from tiny import contents, little
 from vpac.cli import main
 from vpac.errors import UserError
-from vpac.lab.kinds import perform
+from vpac.lab.kinds import task
 from vpac.lab.report.build import build
-from vpac.lab.store.index import index
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, index
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
@@ -96,7 +95,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(where, bucket, tmp_path, monkeyp
             scratch.keep()
         return RESULT
 
-    monkeypatch.setitem(perform.KINDS, "counting", "counting")
+    monkeypatch.setitem(task.KINDS, "counting", "counting")
     monkeypatch.setitem(sys.modules, "vpac.lab.kinds.counting", SimpleNamespace(perform=count))
     address = tmp_path if where == "folder" else bucket
     assert carry_out(Store(address), RUN).status == "failed"

@@ -11,8 +11,7 @@ import pytest
 
 from tiny import contents, little
 from vpac.errors import Newer
-from vpac.lab.store.index import index, read_study
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, index, read_study
 from vpac.lab.store.run import Run, canonical, runs_of, seeds
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial

@@ -19,8 +19,7 @@ from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.report.build import build
 from vpac.lab.store.backend import backend_at
-from vpac.lab.store.index import index, read_study, studies
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, index, read_study, studies
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample

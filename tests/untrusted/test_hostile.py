@@ -27,8 +27,7 @@ from vpac.evaluation.actors import load_agent
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.report.build import build
-from vpac.lab.store.index import damaged_notes, index, read_study
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, damaged_notes, index, read_study
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan

@@ -16,7 +16,7 @@ MODULES = {
 }  # fmt: skip
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 CALLS = {"load", "loads", "read_array", "fromfile", "memmap"}
-IMPORTERS = {"_lazy.py", "algorithms.py", "envs/make.py", "lab/kinds/perform.py"}
+IMPORTERS = {"_lazy.py", "algorithms.py", "envs/make.py", "lab/kinds/task.py"}
 """Files that import by name: what users name (`envs/make.py`); the others take module names from fixed tables of ours."""
 
 

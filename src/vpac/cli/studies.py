@@ -132,9 +132,8 @@ def stopping(executor: Executor, store: str, command: str) -> Iterator[None]:
         raise
     finally:
         executor.close()
-    if executor.retried:
-        times = counted(executor.retried, "time")
-        note(f"{times} a run was begun once more: its worker, or its machine, had died")
+    if retried := getattr(executor, "retried", 0):  # Ray does not report its retries
+        note(f"{counted(retried, 'time')} a run was begun once more: its worker had died")
 
 
 def page_folder(store: str, out: Path | None) -> Path | None:
@@ -234,7 +233,7 @@ class Runs(Verb):
     def run(self) -> int:
         """Filter the index and show it."""
         from vpac.checks import whole
-        from vpac.lab.store.index import index
+        from vpac.lab.store.records import index
         from vpac.lab.store.store import Store
 
         one_of(self.status, ("all", "finished", "failed"), "status")

@@ -19,7 +19,7 @@ from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, wi
 from vpac.lab.report.policy_maps import stored_learner
 from vpac.lab.report.results import read_results
 from vpac.lab.report.style import NAMES
-from vpac.lab.store.index import note_key, studies
+from vpac.lab.store.records import note_key, studies
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan

@@ -11,7 +11,7 @@ from vpac.lab.report.draw import static_svg
 from vpac.lab.report.figures import chart_of
 from vpac.lab.report.page import render
 from vpac.lab.report.results import read_results
-from vpac.lab.store.index import studies
+from vpac.lab.store.records import studies
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan

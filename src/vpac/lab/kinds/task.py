@@ -1,23 +1,40 @@
-"""From a task to its world and its learner."""
+"""What a run does: its task and its seed become numbers. Nothing else goes in, so any process on any machine may run it."""
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
 import numpy as np
 
 from vpac import algorithms
+from vpac.envs.check import skip_checks
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
-from vpac.lab.store.run import canonical
+from vpac.lab.store.backend import Scratch
+from vpac.lab.store.run import Run, canonical
+from vpac.lab.store.store import Result
 from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
 
+KINDS = {
+    "training": "tabular", "deep": "deep", "prediction": "prediction", "convergence": "convergence", "frontier": "frontier",
+    "theorems": "theorems",
+}  # fmt: skip
+"""Kinds of tasks, and the module of each, whose `perform` does it."""
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
+
+
+def perform(run: Run, scratch: Scratch) -> Result:
+    """Do it; a long run leaves checkpoints in `scratch`, and goes on from those that it finds there."""
+    module = importlib.import_module(f"vpac.lab.kinds.{KINDS[run.task['kind']]}")
+    with skip_checks():
+        result: Result = module.perform(run, scratch)
+    return result
 
 
 def task_recipe(task: dict[str, Any]) -> EnvRecipe:

@@ -22,7 +22,7 @@ from vpac.lab.report.page import as_json, explorer_data, live, write_page
 from vpac.lab.report.results import Results, read_results, steps_of
 from vpac.lab.report.theorems import Theorems
 from vpac.lab.store.backend import Unreadable
-from vpac.lab.store.index import Study, damaged_notes, studies
+from vpac.lab.store.records import Study, damaged_notes, studies
 from vpac.lab.store.store import Record, Store
 from vpac.lab.workers.worker import provenance
 

@@ -13,8 +13,7 @@ from vpac.errors import Newer, UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.chart import Line, Style
 from vpac.lab.report.document import Failure
-from vpac.lab.store.index import Study
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import Damaged, Study
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import METRICS, Record, Store, columns_of
 from vpac.risk.intervals import Interval, mean_interval, not_negative, student_quantile

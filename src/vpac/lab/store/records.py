@@ -1,20 +1,29 @@
-"""Records of finished runs (`run.json`) and notes of failed ones, read from files that anybody may have written.
+"""Records of finished runs (`run.json`), notes of failed ones and of studies, and the table of all runs.
 
-A pydantic model refuses what vpac would not have written; the error names the file.
+Anybody may have written these files: a pydantic model refuses what vpac would not have written, and the error names the file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from vpac.errors import Newer
+from vpac.lab.experiments.spec import Experiment
 from vpac.lab.store.backend import RECORD, Backend, Unreadable
 from vpac.lab.store.run import FORMAT, Run
 from vpac.sealing import check_seal, parse
 
-RUNS, FAILED = "runs", "failed"
+if TYPE_CHECKING:
+    from vpac.lab.store.store import Store
+
+RUNS, FAILED, STUDIES = "runs", "failed", "studies"
+NOTE_FORMAT = 2
+"""Of the notes of studies; those of the first had no checksum."""
 LARGEST_RECORD = 2**24
 """Bytes of a record or a note, which has some thousands; parsed data takes many times as much memory."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -132,3 +141,103 @@ def read_failure(backend: Backend, name: str) -> dict[str, Any] | None:
     if note.get("name") != name:
         raise Damaged(f"{backend.address}/{key} is not a note of a failed run that vpac wrote")
     return note
+
+
+class Study(BaseModel):
+    """The note that a store keeps of an experiment: what it is and which runs belong to it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: Experiment
+    """What it is."""
+    runs: dict[str, list[str]]
+    """Names of the runs of each arm."""
+    scale: FiniteFloat
+    """Multiplied episodes, or steps and runs of the PPO family."""
+    seconds: FiniteFloat
+    """Wall time, over all sessions."""
+    time: str
+    """When it was last carried out."""
+    command: str
+    """The command that carries it out."""
+
+    @property
+    def work(self) -> float:
+        """Its size, to compare a quick look with a full study."""
+        return self.scale * sum(len(names) for names in self.runs.values())
+
+
+def note_key(name: str) -> str:
+    """The key of a study's note."""
+    return f"{STUDIES}/{name.replace('/', '.')}.json"
+
+
+def read_study(store: Store, name: str) -> Study | None:
+    """A study's note; None if it is missing or damaged, because running the experiment again rewrites it.
+
+    Raises `Newer` for one that a later version wrote.
+    """
+    try:
+        note = read_sealed(store.backend, note_key(name), required=False)
+        check_version(f"{store.address}/{note_key(name)}", note.get("format", 1), NOTE_FORMAT)
+        study = Study.model_validate(note)
+    except (FileNotFoundError, Damaged, ValidationError):
+        return None
+    return study if all(arm.label in study.runs for arm in study.experiment.arms) else None
+
+
+def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
+    """The studies in a store, or those of these names, in their order."""
+    for name in names or _noted(store):
+        with suppress(Newer):
+            if (study := read_study(store, name)) is not None:
+                yield study
+
+
+def damaged_notes(store: Store) -> dict[str, str]:
+    """Notes of studies that cannot be read: what is wrong, by path."""
+    found = {}
+    for name in _noted(store):
+        path = f"{store.address}/{note_key(name)}"
+        try:
+            if read_study(store, name) is None:
+                found[path] = "is damaged; carrying out its study again writes it anew"
+        except Newer as newer:
+            found[path] = str(newer).removeprefix(path).strip()
+    return found
+
+
+def _noted(store: Store) -> list[str]:
+    return [file.removesuffix(".json") for file in store.backend.files(STUDIES) if file.endswith(".json")]
+
+
+def index(store: Store) -> list[dict[str, Any]]:
+    """One row for each run, sorted by name; failed runs at the end."""
+
+    def finished(name: str, stamp: int) -> dict[str, Any]:
+        try:
+            return _row(name, "finished", read_record(store.backend, name)[0], stamp)
+        except (Damaged, Newer) as error:
+            return _row(name, f"{'newer' if isinstance(error, Newer) else 'damaged'}: {error}", {}, stamp)
+
+    def failed(name: str) -> dict[str, Any]:
+        try:
+            note = store.failure(name) or {}  # it may just have been removed
+        except Damaged as damage:
+            return _row(name, f"damaged: {damage}", {})
+        return _row(name, note.get("about", {}).get("status", "failed"), note | {"about": {}})
+
+    with ThreadPoolExecutor(store.backend.parallel_reads) as threads:
+        rows = list(threads.map(lambda item: finished(*item), store.backend.folders(RUNS).items()))
+    return rows + [failed(name) for name in store.failures()]
+
+
+def _row(name: str, status: str, record: dict[str, Any], stamp: int = -1) -> dict[str, Any]:
+    """A row of the table; of a file that cannot be read only the name is known."""
+    task, final, about = (record.get(part, {}) for part in ("task", "final", "about"))
+    return {
+        "name": name, "status": status, "algorithm": task.get("algorithm") or task.get("kind", ""),
+        "env": task.get("env", ""), "seed": record.get("seed"), "mean": final.get("mean"),
+        "variance": final.get("variance"), "seconds": about.get("seconds"), "time": about.get("time"),
+        "settings": task.get("settings", {}), "stamp": stamp,
+    }  # fmt: skip

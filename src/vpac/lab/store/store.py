@@ -6,7 +6,7 @@
     results/failed/NAME.json               a run that failed, with its traceback; it is tried again next time
     results/damaged/NAME…                  folders that did not pass their checks
     results/checkpoints/NAME/…             checkpoints of an unfinished run
-    results/studies/NAME.json              which runs belong to a study (`index.py`)
+    results/studies/NAME.json              which runs belong to a study (`records.py`)
 
 A bucket may take the place of the folder `results` (`backend.py`). A run that has its folder is finished; no other file says
 so, and none can be out of date.

@@ -42,9 +42,6 @@ GRACE = 30.0
 class Executor(Protocol):
     """Carries out runs, in any order."""
 
-    retried: int
-    """How often a run was started again because its process had died."""
-
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Carry out runs; yields their outcomes. Closing the iterator stops the rest."""
 
@@ -54,8 +51,6 @@ class Executor(Protocol):
 
 class Serial:
     """One run after the other, in this process."""
-
-    retried = 0
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Carry out one after the other."""
@@ -124,7 +119,9 @@ class Processes:
     """
 
     def __init__(self, jobs: int, time_limit: float | None = None) -> None:
-        self.jobs, self.time_limit, self.retried = jobs, time_limit, 0
+        self.jobs, self.time_limit = jobs, time_limit
+        self.retried = 0
+        """How often a run was started again because its process had died."""
         self._free: list[ProcessPool] = []
         self._busy: dict[Future[list[Outcome]], ProcessPool] = {}
         self._seconds: dict[int, float] = {}

@@ -70,9 +70,6 @@ class OnRay:
         time_limit: seconds after which a run is stopped and recorded as failed; None for no limit.
     """
 
-    retried = 0
-    """Ray does not report its retries."""
-
     def __init__(self, address: str | None = None, jobs: int | None = None, time_limit: float | None = None) -> None:
         self.jobs, self.time_limit = jobs, time_limit
         self._ray = _connect(address)

@@ -18,8 +18,8 @@ from vpac.errors import UserError
 from vpac.files import Unwritable
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Experiment, Figure
-from vpac.lab.store.index import NOTE_FORMAT, note_key, read_study
-from vpac.lab.store.records import Damaged
+from vpac.lab.kinds.task import learner_of, world_of
+from vpac.lab.store.records import NOTE_FORMAT, Damaged, note_key, read_study
 from vpac.lab.store.run import Run, canonical, runs_of
 from vpac.lab.store.store import Store
 from vpac.sealing import sealed
@@ -210,58 +210,52 @@ def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
 
 def check(experiment: Experiment) -> None:
     """Raise a `UserError` that names the arm or the figure that is wrong."""
-    from vpac.lab.kinds.task import learner_of, world_of
-
-    if experiment.kind == "deep":
-        _check_deep(experiment)
-    if experiment.kind != "training":
+    if experiment.kind not in ("training", "deep"):
         return
-    checked = set()
+    checked: set[str] = set()
     for arm in experiment.arms:
         (run,) = runs_of(experiment, arm, 1)
+        world = canonical([run.task["env"], run.task.get("env_settings", {}), run.task.get("wrappers", [])])
         try:
-            learner = learner_of(run.task, run.seed)
-            world = canonical([run.task["env"], run.task.get("env_settings", {}), run.task.get("wrappers", [])])
-            if learner.environment.env is not None and world not in checked:
-                check_env(learner.environment.env)
-                checked.add(world)
-            if learner.environment.world is None and experiment.evaluate not in ("returns", "episodes"):
-                raise UserError(
-                    f'policies of {learner.environment.name} cannot be measured: write evaluate = "returns", or "episodes"'
-                )
+            learner = None if experiment.kind == "deep" else _check_learner(experiment, run, world in checked)
+            if learner is None:
+                _check_deep(run, world in checked)
         except UserError as error:
             raise UserError(f"arm {arm.label!r}: {error}") from None
-        continuous = isinstance(getattr(world_of(run.task)[0], "unwrapped", None), ContinuousPuddleWorld)
+        checked.add(world)
         for figure in experiment.figures:
-            if not figure.arms or arm.label in figure.arms:
-                _check_figure(figure, learner, continuous)
+            if learner is not None and (not figure.arms or arm.label in figure.arms):
+                _check_figure(figure, learner, run)
 
 
-def _check_deep(experiment: Experiment) -> None:
-    """The algorithm, the settings and the spaces of each arm."""
+def _check_learner(experiment: Experiment, run: Run, known: bool) -> Learner:
+    """A tabular learner's settings and environment, which may be known already."""
+    learner = learner_of(run.task, run.seed)
+    if learner.environment.env is not None and not known:
+        check_env(learner.environment.env)
+    if learner.environment.world is None and experiment.evaluate not in ("returns", "episodes"):
+        name = learner.environment.name
+        raise UserError(f'policies of {name} cannot be measured: write evaluate = "returns", or "episodes"')
+    return learner
+
+
+def _check_deep(run: Run, known: bool) -> None:
+    """The algorithm, the settings and the spaces of the PPO family."""
     from vpac.deep.options import Options
     from vpac.deep.spaces import Interface
 
-    checked = set()
-    for arm in experiment.arms:
-        (run,) = runs_of(experiment, arm, 1)
-        settings = dict(run.task["settings"])
-        try:
-            algorithms.find(run.task["algorithm"], algorithms.DEEP).load()
-            Options.read(settings, settings.pop("preset", "default"))
-            world = canonical([run.task["env"], run.task["env_settings"]])
-            if world not in checked:
-                with closing(make_env(run.task["env"], **run.task["env_settings"])) as env:
-                    check_env(env)
-                    Interface.of(env.observation_space, env.action_space, run.task["env"])
-                checked.add(world)
-        except UserError as error:
-            raise UserError(f"arm {arm.label!r}: {error}") from None
+    settings = dict(run.task["settings"])
+    algorithms.find(run.task["algorithm"], algorithms.DEEP).load()
+    Options.read(settings, settings.pop("preset", "default"))
+    if not known:
+        with closing(make_env(run.task["env"], **run.task["env_settings"])) as env:
+            check_env(env)
+            Interface.of(env.observation_space, env.action_space, run.task["env"])
 
 
-def _check_figure(figure: Figure, learner: Learner, continuous: bool) -> None:
-    mdp = learner.environment.mdp
+def _check_figure(figure: Figure, learner: Learner, run: Run) -> None:
+    mdp, (world, _) = learner.environment.mdp, world_of(run.task)
     if figure.kind == "maps" and (mdp is None or mdp.layout is None):
         raise UserError(f"figure {figure.title!r}: {learner.environment.name} cannot be drawn as a map")
-    if figure.kind == "paths" and not continuous:
+    if figure.kind == "paths" and not isinstance(getattr(world, "unwrapped", None), ContinuousPuddleWorld):
         raise UserError(f"figure {figure.title!r}: paths are drawn of the continuous puddle world only")

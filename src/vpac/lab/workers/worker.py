@@ -21,7 +21,7 @@ from vpac._version import __version__
 from vpac.errors import Diverged, UserError
 from vpac.files import Unwritable
 from vpac.interruption import stop_if_asked
-from vpac.lab.kinds.perform import perform
+from vpac.lab.kinds.task import perform
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
