@@ -121,7 +121,7 @@ def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: An
     quantity, arm, sign, against, end, bound = re.fullmatch(
         r"(\w+): (.*?)(?: ([/-]) (.*))? ([<>]) (\S+)", test
     ).groups()  # type: ignore[union-attr]
-    by = {"/": "ratio", "-": "difference", None: "value"}[sign]
+    by: Any = {"/": "ratio", "-": "difference", None: "value"}[sign]
     given = {"of": "ours" if where == "ours" else "paper", "below" if end == "<" else "above": float(bound), **more}
     return Claim(text=text, where=where, paper=paper, quantity=quantity, arm=arm, against=against, by=by, **given)
 

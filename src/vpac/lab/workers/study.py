@@ -18,7 +18,6 @@ from vpac.errors import UserError
 from vpac.files import Unwritable
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Experiment, Figure
-from vpac.lab.kinds.task import learner_of, world_of
 from vpac.lab.store.records import NOTE_FORMAT, Damaged, note_key, read_study
 from vpac.lab.store.run import Run, canonical, runs_of
 from vpac.lab.store.store import Store
@@ -230,6 +229,8 @@ def check(experiment: Experiment) -> None:
 
 def _check_learner(experiment: Experiment, run: Run, known: bool) -> Learner:
     """A tabular learner's settings and environment, which may be known already."""
+    from vpac.lab.kinds.task import learner_of
+
     learner = learner_of(run.task, run.seed)
     if learner.environment.env is not None and not known:
         check_env(learner.environment.env)
@@ -254,6 +255,8 @@ def _check_deep(run: Run, known: bool) -> None:
 
 
 def _check_figure(figure: Figure, learner: Learner, run: Run) -> None:
+    from vpac.lab.kinds.task import world_of
+
     mdp, (world, _) = learner.environment.mdp, world_of(run.task)
     if figure.kind == "maps" and (mdp is None or mdp.layout is None):
         raise UserError(f"figure {figure.title!r}: {learner.environment.name} cannot be drawn as a map")
