@@ -31,7 +31,7 @@ def formats(what: str) -> list:
 def test_there_is_a_fixture_of_every_format():
     from vpac import saved
     from vpac.deep import policy
-    from vpac.lab.store import index as notes
+    from vpac.lab.store import records as notes
     from vpac.lab.store import run
     from vpac.risk import sample as samples
 

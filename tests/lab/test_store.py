@@ -55,16 +55,6 @@ def test_a_name_is_safe_whatever_the_environment_is_called():
     assert not run.name.startswith(".")
 
 
-def test_records_share_what_they_have_in_common(store):
-    about = {"seconds": 1.0, "versions": {"vpac": "1"}}
-    for number in range(2):
-        store.write(a_run(number), RESULT, about)
-    one, other = (store.read(a_run(number).name) for number in range(2))
-    assert one.run.task is other.run.task
-    assert one.about["versions"] is other.about["versions"]
-    assert one.about == about
-
-
 def test_a_name_ends_with_the_hash_of_the_whole_content():
     task = {"kind": "training", "algorithm": "ac", "settings": {"psi": 0.1, "é": True}}
     for number in range(3):

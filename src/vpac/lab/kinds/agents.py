@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from vpac.files import read_bytes, write_text
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Record, Store
+from vpac.lab.store.store import Record, Store, fingerprint
 from vpac.saved import AGENT, RECORD, WEIGHTS, SavedAgent, reading
 from vpac.sealing import LARGEST, check_seal, parse, sealed
 
@@ -40,12 +39,11 @@ FILES = (AGENT, WEIGHTS, "policy.json", "policy.safetensors")
 def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
     """The agent of a run, for an environment made from a recipe; the task says how it was, the file what it learned."""
     try:
-        if record.run.task["kind"] == "deep":
-            return stored_policy(record, made, recipe.env)
-        return _stored_learner(record, recipe)
-    except UserError:
-        raise
+        deep = record.run.task["kind"] == "deep"
+        return stored_policy(record, made, recipe.env) if deep else _stored_learner(record, recipe)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{record.run.name} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
 
 
@@ -153,9 +151,8 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
     for place in sorted((folder / CHECKPOINTS).glob(f"[0-9]*/{AGENT}"), reverse=True):
-        words = (
-            f"{folder} was stopped before its end: this is its checkpoint after {int(place.parent.name):,} iterations"
-        )
+        after = f"{int(place.parent.name):,} iterations"
+        words = f"{folder} was stopped before its end: this is its checkpoint after {after}"
         return [replace(_saved(place.parent, folder.resolve().name), remark=words)]
     raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
 
@@ -188,9 +185,8 @@ def record_training(
     run = Run(task, number, data["seed"])
     record = {**run.content, "name": run.name, "about": dict(about)}
     record["final"] = {name: value if isfinite(value) else None for name, value in final.items()}
-    record["files"] = {
-        name: _fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()
-    }  # fmt: skip
+    found = [name for name in FILES if (folder / name).is_file()]
+    record["files"] = {name: fingerprint(read_bytes(folder / name)) for name in found}
     write_text(folder / RECORD, sealed(record, indent=1, allow_nan=False))
 
 
@@ -235,12 +231,8 @@ def check_training(folder: Path) -> None:
         except ValueError as error:
             raise UserError(f"{path} is not what was written: {error}") from None
         for name, expected in record["files"].items():
-            if name in FILES and _fingerprint(read_bytes(folder / name)) != expected:
+            if name in FILES and fingerprint(read_bytes(folder / name)) != expected:
                 raise UserError(f"{folder / name} is not what was written: its checksum differs")
-
-
-def _fingerprint(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _saved(folder: Path, name: str) -> Trained:
@@ -258,14 +250,11 @@ def _stored(name: str, store: Store, root: Path) -> Trained:
         )
     try:
         record = store.read(name)
+    except Damaged as damage:
+        raise UserError(f"the run is damaged: {damage}") from None
+    with reading(Path(name)):
         task = record.run.task
         if task["kind"] not in ("training", "deep"):
             raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
         recipe = task_recipe(task)
-    except Damaged as damage:
-        raise UserError(f"the run is damaged: {damage}") from None
-    except UserError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{name} does not hold an agent: {error!s:.200}") from None
     return Trained(name, name, recipe.env, recipe, lambda made, recipe: _load_stored(record, made, recipe))

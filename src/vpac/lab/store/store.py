@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ class Record:
         except OSError as error:
             how = "is not what was written" if error.errno == errno.EFBIG else "cannot be read"
             raise Damaged(f"{path} {how}: {error.strerror or error}") from None
-        if _fingerprint(content) != expected:
+        if fingerprint(content) != expected:
             raise Damaged(f"{path} is not what was written: its checksum differs")
         return content
 
@@ -168,7 +168,6 @@ class Store:
     def __init__(self, address: Path | str) -> None:
         self.backend = backend_at(address)
         self._checked: dict[str, Record] = {}
-        self._shared: dict[str, Any] = {}
 
     @property
     def address(self) -> str:
@@ -215,7 +214,7 @@ class Store:
         """The files of a run, as bytes."""
         files = {METRICS: as_parquet(result.metrics), POLICY: as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
-        record["files"] = {name: _fingerprint(content) for name, content in files.items()}
+        record["files"] = {name: fingerprint(content) for name, content in files.items()}
         return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
 
     def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
@@ -228,10 +227,7 @@ class Store:
         """A finished run; all its bytes are checked, once for each `Store`."""
         if name not in self._checked:
             record, run = read_record(self.backend, name)
-            about = {key: self._share(value) for key, value in record["about"].items()}
-            found = Record(
-                replace(run, task=self._share(run.task)), record["final"], about, record["files"], self.backend
-            )
+            found = Record(run, record["final"], record["about"], record["files"], self.backend)
             for file in (METRICS, POLICY):
                 found.file(file)
             self._checked[name] = found
@@ -246,10 +242,6 @@ class Store:
     def _try_to_read(self, name: str) -> None:
         with suppress(Damaged, Newer, Unreadable):
             self.read(name)
-
-    def _share(self, part: Any) -> Any:
-        """One object for equal content: runs differ in little, and a store may hold many."""
-        return part if isinstance(part, float) else self._shared.setdefault(repr(part), part)
 
     def set_aside(self, name: str) -> str:
         """Move a damaged run out of the way; returns its new address."""
@@ -285,11 +277,12 @@ class Store:
         self.backend.tidy()
 
 
-def _size(fingerprint: Any) -> int:
+def _size(expected: Any) -> int:
     """Bytes of a file by its fingerprint, which may be forged; more need not be read."""
-    size = fingerprint.get("bytes") if isinstance(fingerprint, dict) else None
+    size = expected.get("bytes") if isinstance(expected, dict) else None
     return size if type(size) is int and 0 <= size < LARGEST else LARGEST
 
 
-def _fingerprint(content: bytes) -> dict[str, Any]:
+def fingerprint(content: bytes) -> dict[str, Any]:
+    """Size and checksum of a file."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
