@@ -20,7 +20,7 @@ from vpac.lab.kinds.task import process_of, world_of
 from vpac.lab.store.run import canonical
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Executor
-from vpac.lab.workers.study import Plan, carry_out_studies, plan
+from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import Outcome
 from vpac.risk.frontier import TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
 from vpac.tabular.options import Options
@@ -146,9 +146,8 @@ class Asked:
     def __post_init__(self) -> None:
         for name, values in (("psi", self.psis), ("risk aversion", self.aversions)):
             if not all(np.isfinite(value) and value >= 0.0 for value in values):
-                raise UserError(
-                    f"{name} must be finite numbers that are not negative, got {', '.join(map(str, values))}"
-                )
+                listed = ", ".join(map(str, values))
+                raise UserError(f"{name} must be finite numbers that are not negative, got {listed}")
         if not 2 <= self.points <= MOST_POINTS:
             raise UserError(f"points must be a whole number from 2 to {MOST_POINTS}, got {self.points!r}")
 
@@ -166,14 +165,11 @@ EXACT_POINTS = 12
 
 @dataclass(frozen=True)
 class Exact:
-    """The frontier that the oracle finds."""
+    """The frontier that the oracle finds: prices, and mean and standard deviation of the best policy at each."""
 
     psis: list[float]
-    """Prices."""
     means: list[float]
-    """Of the best policy at each."""
     stds: list[float]
-    """Of the best policy at each."""
 
 
 @dataclass
@@ -262,9 +258,7 @@ def trace_frontier(
         other = _Tracing(question.outsider, store, executor, watch, command)
         first = found.trade_off.points[0].volatility
         if first is None or not first.estimate > 0.0:
-            found.notes.append(
-                "MVPI was left out: the rewards of the risk-neutral policy do not vary from step to step."
-            )
+            found.notes.append("MVPI was left out: the risk-neutral policy's rewards do not vary from step to step.")
         else:
             aversions = [aversion_of(psi, found.std) for psi in tracing.found]
             other.run([rounded(psi_of(aversion, first.estimate)) for aversion in aversions])
@@ -319,7 +313,7 @@ def _exact(
         env=question.env, env_settings=question.env_settings, settings={"psis": grid, "gamma": question.gamma},
         arms=(Arm(label="oracle"),), figures=(Figure(kind="curves", title="Mean and variance along the frontier"),),
     )  # fmt: skip
-    made: Plan = plan(experiment)
+    made = plan(experiment)
     carry_out_studies([made], store, executor, watch)
     (run,) = made.all()
     if not store.finished(run):

@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -262,9 +261,7 @@ class CopiedScratch(Scratch):
         for key in self._backend.keys(self._key):
             self._backend.remove(key)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         """Remove the temporary folder; the copies stay."""
         if "folder" in vars(self):
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from vpac.errors import UserError
@@ -146,7 +146,9 @@ class FolderBackend:
         parent = target.parent
         try:
             make_folder(parent, target, needed)
-            with _opened(parent) as handle:
+            with ExitStack() as stack:
+                handle = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, handle)
                 for folder, files in folders.items():
                     target = self._path(folder)
                     temporary = f"{parent}/.{target.name}{PART}"
@@ -251,13 +253,3 @@ def _discard(path: Path | str) -> None:
     else:
         with suppress(FileNotFoundError):
             os.unlink(path)
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """A descriptor of a folder."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
