@@ -11,3 +11,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Numbers = NDArray[np.floating[Any]]
+
+
+def namespace(array: Any) -> Any:
+    """NumPy or jax.numpy, as the array is of the one or the other: formulas that both share are written with it."""
+    return np if isinstance(array, np.ndarray | np.generic | float | int) else array.__array_namespace__()

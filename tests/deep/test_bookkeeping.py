@@ -17,7 +17,7 @@ def test_moments_of_pieces_are_those_of_the_whole(rng):
     pieces = [rng.normal(mean, 1.0 + abs(mean), (size, 3)) for mean, size in ((0.0, 7), (5.0, 40), (-3.0, 1), (2.0, 0))]
     found, whole = RunningMoments.of((3,)), np.concatenate(pieces)
     for piece in pieces:
-        found.add(piece)
+        found = found.joined(piece)
     assert found.count == 48.0
     np.testing.assert_allclose(found.mean, whole.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, whole.var(axis=0), rtol=1e-12)

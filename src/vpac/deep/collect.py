@@ -15,34 +15,34 @@ from vpac.deep.price import EpisodePrices
 from vpac.deep.spaces import Interface
 from vpac.envs.vector import Environments
 from vpac.risk.volatility import augmented
-from vpac.typing import BoolArray, Numbers
+from vpac.typing import BoolArray, Numbers, namespace
 
 
 class Rollout(NamedTuple):
-    """An iteration's steps, [time, environment, …]. What is seen has one row more than there are steps, the last state."""
+    """An iteration's steps, [time, environment, …], of NumPy or JAX. What is seen has one row more than there are steps."""
 
-    observations: Numbers
+    observations: Any
     """Normalised, float32, of a conditioned policy with the price behind them."""
-    successors: Numbers | None
+    successors: Any
     """Where each step led, if that is not the next row of `observations`."""
     actions: Any
-    rewards: Numbers
+    rewards: Any
     """As the environments gave them."""
-    continues: Numbers
+    continues: Any
     """0 where the episode terminated."""
-    running: Numbers
+    running: Any
     """0 where it terminated or was cut off."""
-    valid: Numbers
+    valid: Any
     """0 on steps that only began an episode."""
-    raw: Numbers
+    raw: Any
     """Observations before normalising."""
-    prices: Numbers | None = None
+    prices: Any = None
     """The price of variance of each step's episode, of a conditioned policy."""
-    elapsed: Numbers = np.zeros(())
+    elapsed: Any = np.zeros(())
     """Steps of the episode before each row."""
-    extras: Numbers | None = None
+    extras: Any = None
     """What the environment shows to critics alone."""
-    successor_extras: Numbers | None = None
+    successor_extras: Any = None
     """The same of `successors`."""
 
     @classmethod
@@ -73,27 +73,37 @@ class Rollout(NamedTuple):
         for t, begun in enumerate(begins):
             self.elapsed[t + 1] = np.where(begun, 0.0, self.elapsed[t] + 1.0)
 
-    def training_rewards(self, floor: float | None, price: float) -> Numbers:
+    def training_rewards(self, floor: float | None, price: Any) -> Any:
         """Rewards raised to the floor and, in MVPI, reduced by `price` times their spread over steps.
 
         y, the mean reward of a step of the present policy, is that of these steps.
         """
-        rewards = self.rewards if floor is None else np.maximum(self.rewards, floor)
-        if price == 0.0:
+        rewards = self.rewards if floor is None else namespace(self.rewards).maximum(self.rewards, floor)
+        if price is None:
             return rewards
-        return augmented(rewards, price, float(rewards[self.valid > 0.0].mean()))
+        mean = (rewards[self.valid > 0.0] if isinstance(rewards, np.ndarray) else rewards).mean()
+        return augmented(rewards, price, mean)
 
 
 class Episode(NamedTuple):
-    """An episode that has ended."""
+    """An episode that has ended; or, in arrays, the episodes underway in each environment."""
 
-    score: float
+    score: Any
     """Undiscounted return."""
-    discounted: float
+    discounted: Any
     """Return with the discount of the mean."""
-    length: float
-    priced: float
+    length: Any
+    priced: Any
     """Return with the discount of the variance."""
+
+    def after(self, rewards: Any, valid: Any, gamma: float, variance_gamma: float) -> Episode:
+        """With one step more."""
+        return Episode(
+            self.score + rewards * valid,
+            self.discounted + gamma**self.length * rewards * valid,
+            self.length + valid,
+            self.priced + variance_gamma**self.length * rewards * valid,
+        )
 
 
 @dataclass
@@ -101,37 +111,28 @@ class EpisodeTracker:
     """Returns of the episodes underway in each environment, and the episodes that have ended."""
 
     gamma: float
-    score: Numbers
-    sums: Numbers
-    """Discounted."""
-    lengths: Numbers
     variance_gamma: float
-    priced: Numbers
-    """With the discount of the variance."""
+    underway: Episode
     ended: list[Episode] = field(default_factory=list)
     """Those that have ended since `take`."""
 
     @classmethod
     def of(cls, n: int, gamma: float, variance_gamma: float | None = None) -> EpisodeTracker:
         """Of `n` environments."""
-        other = gamma if variance_gamma is None else variance_gamma
-        return cls(gamma, np.zeros(n), np.zeros(n), np.zeros(n), other, np.zeros(n))
+        none = Episode(*np.zeros((4, n)))
+        return cls(gamma, gamma if variance_gamma is None else variance_gamma, none)
 
     def add(self, rewards: Numbers, over: BoolArray, valid: Numbers) -> None:
         """A step of each environment."""
-        self.score += rewards * valid
-        self.sums += self.gamma**self.lengths * rewards * valid
-        self.priced += self.variance_gamma**self.lengths * rewards * valid
-        self.lengths += valid
+        self.underway = self.underway.after(rewards, valid, self.gamma, self.variance_gamma)
         if over.any():
-            for i in np.flatnonzero(over):
-                found = (self.score[i], self.sums[i], self.lengths[i], self.priced[i])
-                self.ended.append(Episode(*(float(x) for x in found)))
+            self.ended += [Episode(*(float(x[i]) for x in self.underway)) for i in np.flatnonzero(over)]
             self.restart(over)
 
     def restart(self, which: Any = slice(None)) -> None:
         """Forget what is underway."""
-        self.score[which] = self.sums[which] = self.lengths[which] = self.priced[which] = 0.0
+        for sums in self.underway:
+            sums[which] = 0.0
 
     def take(self) -> list[Episode]:
         """The episodes that have ended since the last call."""
@@ -209,7 +210,7 @@ class Collector:
         self._rows = rollout.raw[steps]
         if rollout.extras is not None:
             self._extras = rollout.extras[steps]
-        rollout.count_steps(self.episodes.lengths)
+        rollout.count_steps(self.episodes.underway.length)
         for t in range(steps):
             self.episodes.add(rollout.rewards[t], rollout.running[t] == 0.0, rollout.valid[t])
         return rollout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vpac.errors import Diverged
-from vpac.typing import FloatArray, Numbers
+from vpac.typing import FloatArray, Numbers, namespace
 
 CONSEQUENCES = (
     "kl", "clip_fraction", "entropy", "explained_variance", "predicted_variance", "measured_variance", "penalty_share",
@@ -48,8 +48,13 @@ def check_finite(metrics: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[
     for name, array in inputs.items():
         if not np.isfinite(np.asarray(array)).all():
             raise NotFinite(f"the {name} is not finite")
-    bad = [name for name, number in found.items() if not np.isfinite(number)]
-    raise NotFinite(f"the {min(bad, key=lambda name: name in CONSEQUENCES).replace('_', ' ')} is not finite")
+    bad = first_cause([name for name, number in found.items() if not np.isfinite(number)])
+    raise NotFinite(f"the {bad} is not finite")
+
+
+def first_cause(bad: Sequence[str]) -> str:
+    """Of names of what is not finite, the first that does not only follow from others, in words."""
+    return min(bad, key=lambda name: name in CONSEQUENCES).replace("_", " ")
 
 
 class LuckDrift(UserWarning):
@@ -65,6 +70,22 @@ class LargestDrift(NamedTuple):
     """In standard deviations of the luck."""
     errors: float
     """In standard errors."""
+
+
+def stopped_at(k: Any, elapsed: Any, running: Any) -> tuple[Any, Any]:
+    """The steps before which an episode is k steps old, and those that end one of at most k steps."""
+    return elapsed == k, (running == 0.0) & (elapsed + 1.0 <= k)
+
+
+def largest_drift(sums: Any) -> LargestDrift:
+    """From the number of samples, their sum and the sum of their squares after each k."""
+    xp = namespace(sums)
+    count, known = xp.maximum(sums[0], 1.0), sums[0] >= FEWEST_SAMPLES
+    mean = sums[1] / count
+    share = mean / (xp.sqrt(xp.maximum(sums[2] / count - mean**2, 0.0)) + 1e-12)
+    mean, share = xp.where(known, mean, 0.0), xp.where(known, share, 0.0)
+    which = xp.argmax(xp.abs(share))
+    return LargestDrift(mean[which], share[which], share[which] * xp.sqrt(count[which]))
 
 
 class LuckDriftMonitor:
@@ -83,28 +104,21 @@ class LuckDriftMonitor:
 
     def add(self, before: Numbers, after: Numbers, elapsed: Numbers, valid: Numbers, running: Numbers) -> None:
         """Take a rollout [time, environment] into account, D_k before and after each step, if all is finite."""
+        acted = valid > 0.0
         if not (np.isfinite(before).all() and np.isfinite(after).all()):
             return  # `check_finite` reports it
-        self.sums *= self.keep
-        acted = valid > 0.0
-        ends = acted & (running == 0.0)
+        self.sums = self.sums * self.keep
         known = int(np.flatnonzero(self.sums[0] > 0.0).max(initial=-1)) + 1
         longest = float(elapsed[acted].max(initial=0.0))
         for place in range(max(known, min(BINS, int(np.log2(longest)) + 1 if longest else 0))):
-            k = 2.0**place
-            luck = np.append(before[acted & (elapsed == k)], after[ends & (elapsed + 1.0 <= k)])
+            now, ended = stopped_at(2.0**place, elapsed, running)
+            luck = np.append(before[acted & now], after[acted & ended])
             self.sums[:, place] += len(luck), luck.sum(), (luck**2).sum()
 
     @property
     def worst(self) -> LargestDrift:
         """The k after which the mean luck is the most standard deviations from 0."""
-        count, total, squares = self.sums[:, self.sums[0] >= FEWEST_SAMPLES]
-        if not len(count):
-            return LargestDrift(0.0, 0.0, 0.0)
-        mean = total / count
-        share = mean / (np.sqrt(np.maximum(squares / count - mean**2, 0.0)) + 1e-12)
-        which = int(np.argmax(np.abs(share)))
-        return LargestDrift(float(mean[which]), float(share[which]), float(share[which] * np.sqrt(count[which])))
+        return LargestDrift(*(float(x) for x in largest_drift(self.sums)))
 
     def warn(self, psi: float) -> bool:
         """Warn of a drift that is beyond chance and, at the price ψ per unit of the raw reward, changes what is learned."""
@@ -121,6 +135,13 @@ class LuckDriftMonitor:
         return True
 
 
+def windowed(sums: Any, new: Any, size: float) -> Any:
+    """`EpisodeSums` with those of one more rollout; what goes beyond the window is forgotten, oldest first."""
+    xp = namespace(new)
+    kept = xp.minimum(1.0, xp.maximum(0.0, size - new[::3]) / xp.maximum(sums[::3], 1e-9))
+    return xp.where(xp.isfinite(new).all(), sums * xp.repeat(kept, 3) + new, sums)
+
+
 class EpisodeWindow:
     """`EpisodeSums` over about the last hundred episodes that began, and that ended."""
 
@@ -130,14 +151,8 @@ class EpisodeWindow:
         self.sums: FloatArray = np.zeros(6)
 
     def add(self, episodes: Any) -> None:
-        """Add the sums of a rollout; what goes beyond the window is forgotten, oldest first."""
-        new = np.array([float(x) for x in episodes])
-        if not np.isfinite(new).all():
-            return
-        for part in (slice(0, 3), slice(3, 6)):
-            room = max(0.0, self.size - new[part.start])
-            self.sums[part] *= min(1.0, room / max(self.sums[part.start], 1e-9))
-            self.sums[part] += new[part]
+        """Add the sums of a rollout."""
+        self.sums = windowed(self.sums, np.array([float(x) for x in episodes]), self.size)
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ together for a whole rollout, in two compiled functions: `estimate_value` for PP
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from vpac.deep import estimators, penalties
 from vpac.deep.collect import Rollout
 from vpac.deep.estimators import Trace
 from vpac.deep.networks import Critic
+from vpac.deep.options import Options
 from vpac.typing import Numbers
 
 Array = jax.Array
@@ -115,6 +116,50 @@ class SpreadEstimate(NamedTuple):
     episodes: EpisodeSums
     """Of the episodes that began or ended here."""
     metrics: dict[str, Array]
+
+
+def estimate_update(
+    networks: Any,
+    batch: Batch,
+    trace: Trace,
+    earlier: EpisodeSums,
+    psi: Array,
+    scale: Array,
+    *,
+    kind: Literal["variance", "moment"] | None,
+    options: Options,
+) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | None]:
+    """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
+
+    Args:
+        networks: policy and critics, `improve.Networks`.
+        batch: the rollout.
+        trace: carried from the rollout before.
+        earlier: episodes of earlier rollouts.
+        psi: price of variance per unit of the scaled reward.
+        scale: of the reward.
+        kind: what the critic of the spread learns; None: there is none.
+        options: the settings.
+    """
+    o = options
+    how = {"lam": o.gae_lambda, "target_lam": o.gae_lambda if o.target_lambda is None else o.target_lambda}
+    values = estimate_value(networks.value, batch, gamma=o.gamma, **how)
+    targets, metrics = {"value": values.target}, {"explained_variance": values.explained}
+    if kind is None:
+        return values.advantage, targets, metrics, None
+    how["gamma"], priced, priced_batch = o.priced_gamma, values, batch
+    if networks.score is not None:  # a score ends at the time limit
+        priced_batch = batch._replace(continues=batch.running)
+        priced = estimate_value(networks.score, priced_batch, **how)
+        targets["score"] = priced.target
+    spread = estimate_spread(
+        networks.spread, priced_batch, values.advantage, priced, trace, earlier, psi, scale, networks.luck, kind=kind,
+        form=o.form, weighting=o.weighting, variance_of=o.variance_of, **how,
+    )  # fmt: skip
+    targets["spread"] = spread.target
+    if networks.luck is not None:
+        targets["luck"] = spread.luck
+    return spread.weights, targets, metrics | spread.metrics, spread
 
 
 @partial(jax.jit, static_argnames=("gamma", "lam", "target_lam"))

@@ -186,6 +186,41 @@ class Networks(NamedTuple):
     luck_state: Any = None
 
 
+class UpdateRules(NamedTuple):
+    """How networks are improved: optimisers, learning rates and the bonus for entropy, by the settings and the spaces."""
+
+    actor: Optimiser
+    critics: Optimiser
+    rate: float
+    critic_rate: float
+    entropy: float
+
+    @classmethod
+    def of(cls, options: Options, interface: Interface) -> UpdateRules:
+        """From the settings."""
+        o = options
+        rate = o.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
+        default = 0.1 if interface.discrete_observations else 0.01 if interface.discrete_actions else 0.0
+        return cls(
+            Optimiser(o.max_grad_norm, o.weight_decay, o.adam_eps),
+            Optimiser(o.critic_max_grad_norm, o.weight_decay, o.adam_eps),
+            rate, o.critic_learning_rate or rate, default if o.entropy is None else o.entropy,
+        )  # fmt: skip
+
+
+def learned_from(batch: Batch, actions: Any, weights: Any, columns: int) -> tuple[Array, Samples]:
+    """What critics see at each step, and what the policy learns from: it sees the first `columns` of that."""
+    observations, valid = flat(batch.observations[:-1]), flat(batch.valid)
+    seen = observations[:, :columns]
+    return observations, Samples(seen, flat(jnp.asarray(actions)), jnp.zeros_like(valid), flat(weights), valid)
+
+
+def minibatch_sizes(options: Options, samples: int) -> tuple[int, int]:
+    """How many minibatches an epoch has, and how many samples each of them."""
+    size = min(options.minibatch, samples)
+    return min(options.minibatches or samples, samples // size), size
+
+
 class Updater:
     """Makes the networks and improves them: the policy at once, the critics one after the other in a thread of their own.
 
@@ -207,20 +242,15 @@ class Updater:
         context: int = 0,
     ) -> None:
         self.options, self._generators = options, generators
-        self.actor_optimiser = Optimiser(options.max_grad_norm, options.weight_decay, options.adam_eps)
-        self.critic_optimiser = Optimiser(options.critic_max_grad_norm, options.weight_decay, options.adam_eps)
+        self.rules = UpdateRules.of(options, interface)
         policy = make_policy(generators["policy weights"], interface, options)
         self._columns = policy.net.weights[0].shape[0]
         made: dict[str, Any] = {"spread": None, "spread_state": None}
         for name in ("value", *critics):
             critic = make_critic(generators[f"{name} weights"], interface, options, name == "spread", context)
-            made |= {name: critic, f"{name}_state": self.critic_optimiser.start(critic)}
-        self.networks = Networks(policy=policy, policy_state=self.actor_optimiser.start(policy), **made)
+            made |= {name: critic, f"{name}_state": self.rules.critics.start(critic)}
+        self.networks = Networks(policy=policy, policy_state=self.rules.actor.start(policy), **made)
         self._before = self.networks
-        rate = options.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
-        self._rates = rate, options.critic_learning_rate or rate
-        default = 0.1 if interface.discrete_observations else 0.01 if interface.discrete_actions else 0.0
-        self._entropy = default if options.entropy is None else options.entropy
         self._thread = ThreadPoolExecutor(1, "critics")
         self._learning: dict[str, Future[Any]] = {}
 
@@ -231,20 +261,18 @@ class Updater:
 
         Learning rates are multiplied by `share`, the entropy bonus by its square.
         """
-        o, old = self.options, self.networks
-        observations, valid = _flat(batch.observations[:-1]), _flat(batch.valid)
-        seen = observations[:, : self._columns]
-        samples = Samples(seen, _flat(jnp.asarray(actions)), jnp.zeros_like(valid), _flat(weights), valid)
-        rate, critic_rate = (jnp.float32(rate * share) for rate in self._rates)
+        o, old, rules = self.options, self.networks, self.rules
+        observations, samples = learned_from(batch, actions, weights, self._columns)
+        rate, critic_rate = jnp.float32(rules.rate * share), jnp.float32(rules.critic_rate * share)
         for name, target in targets.items():
             self._learning[name] = self._thread.submit(
                 fit_critic, getattr(old, name), getattr(old, f"{name}_state"), observations=observations,
-                targets=_flat(target), valid=valid, rows=self._minibatches(name, len(valid)), rate=critic_rate,
-                optimiser=self.critic_optimiser,
+                targets=flat(target), valid=samples.valid, rows=self._minibatches(name, len(observations)),
+                rate=critic_rate, optimiser=rules.critics,
             )  # fmt: skip
         policy, policy_state, metrics = improve_policy(
-            old.policy, old.policy_state, samples, self._minibatches("policy", len(valid)), rate,
-            jnp.float32(self._entropy * share**2), optimiser=self.actor_optimiser, clip=o.clip, target_kl=o.target_kl,
+            old.policy, old.policy_state, samples, self._minibatches("policy", len(observations)), rate,
+            jnp.float32(rules.entropy * share**2), optimiser=rules.actor, clip=o.clip, target_kl=o.target_kl,
             normalise=o.normalise_advantages,
         )  # fmt: skip
         self._before = old
@@ -269,12 +297,11 @@ class Updater:
     def _minibatches(self, name: str, samples: int) -> Any:
         """Rows of this iteration's minibatches, [gradient step, sample], from the network's own stream."""
         o, rng = self.options, self._generators[name]
-        size = min(o.minibatch, samples)
-        count = samples // size if o.minibatches is None else min(o.minibatches, samples // size)
+        count, size = minibatch_sizes(o, samples)
         epochs = [rng.permutation(samples)[: count * size].reshape(count, size) for _ in range(o.epochs)]
         return jnp.asarray(np.concatenate(epochs))
 
 
-def _flat(rows: Any) -> Any:
+def flat(rows: Any) -> Any:
     """[time, environment, …] as [sample, …]."""
     return rows.reshape(-1, *rows.shape[2:])

@@ -1,45 +1,50 @@
 """Running means and variances: of observations, of what critics alone see, and of returns as the scale of rewards.
 
 They stay as they are during an iteration, so that the policy that acts and the policy that learns see the same numbers, and
-are updated after it.
+are updated after it. The formulas take NumPy and JAX arrays alike: both ways of training share them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from vpac.deep.policy import BOUND
-from vpac.typing import FloatArray, Numbers
+from vpac.typing import FloatArray, Numbers, namespace
 
 if TYPE_CHECKING:
     from vpac.deep.collect import Rollout
 
 
-@dataclass
-class RunningMoments:
+class RunningMoments(NamedTuple):
     """Mean and variance of everything seen so far."""
 
-    mean: FloatArray
-    variance: FloatArray
-    count: float
+    mean: Any
+    variance: Any
+    count: Any
 
     @classmethod
     def of(cls, shape: tuple[int, ...]) -> RunningMoments:
         """Of nothing yet: mean 0 and variance 1."""
         return cls(np.zeros(shape), np.ones(shape), 0.0)
 
-    def add(self, rows: Numbers) -> None:
-        """Take rows into account (Chan's formula for joining two samples)."""
+    def joined(self, rows: Any) -> RunningMoments:
+        """With these rows (Chan's formula for joining two samples)."""
         n = float(len(rows))
         if n == 0.0:
-            return
-        mean, variance = rows.mean(axis=0, dtype=np.float64), rows.var(axis=0, dtype=np.float64)
+            return self
+        kind = self.mean.dtype
+        mean, variance = rows.mean(axis=0, dtype=kind), rows.var(axis=0, dtype=kind)
         total, shift = self.count + n, mean - self.mean
-        self.variance = (self.count * self.variance + n * variance + shift**2 * self.count * n / total) / total
-        self.mean, self.count = self.mean + shift * n / total, total
+        variance = (self.count * self.variance + n * variance + shift**2 * self.count * n / total) / total
+        return RunningMoments(self.mean + shift * n / total, variance, total)
+
+    @property
+    def per_std(self) -> Any:
+        """1 / standard deviation."""
+        return 1.0 / namespace(self.variance).sqrt(self.variance + 1e-8)
 
     def as_arrays(self, prefix: str) -> dict[str, FloatArray]:
         """Its numbers by name, for files."""
@@ -79,7 +84,7 @@ class RewardScale:
         """The scale now."""
         if self.fixed is not None:
             return self.fixed
-        return float(1.0 / np.sqrt(self.moments.variance + 1e-8)) if self.moments.count else 1.0
+        return float(self.moments.per_std) if self.moments.count else 1.0
 
     def add(self, rewards: Numbers, running: Numbers, valid: Numbers) -> None:
         """Take a rollout [time, environment] into account."""
@@ -87,14 +92,18 @@ class RewardScale:
             return
         sums = np.empty_like(rewards, np.float64)
         for t in range(len(rewards)):
-            self.sums = self.gamma * self.sums + rewards[t]
-            sums[t] = self.sums
-            self.sums = self.sums * (running[t] * valid[t])
-        self.moments.add(sums[valid > 0.0])
+            self.sums, sums[t] = next_sums(self.sums, rewards[t], running[t] * valid[t], self.gamma)
+        self.moments = self.moments.joined(sums[valid > 0.0])
 
     def restart(self) -> None:
         """All environments begin anew."""
         self.sums = np.zeros_like(self.sums)
+
+
+def next_sums(sums: Any, reward: Any, keep: Any, gamma: float) -> tuple[Any, Any]:
+    """γ times the discounted sum of past rewards, plus this one: as it is carried on, and as it is here."""
+    here = gamma * sums + reward
+    return here * keep, here
 
 
 class CriticContext:
@@ -117,25 +126,27 @@ class CriticContext:
         """A rollout whose observations and successors have these columns behind those of the policy."""
         if not self.columns:
             return rollout
+        xp = namespace(rollout.elapsed)
         seen, after = self._scaled(self._stacked(rollout.elapsed, rollout.extras)), rollout.successors
         if after is not None:
             shown = self._scaled(self._stacked(rollout.elapsed[:-1] + 1.0, rollout.successor_extras))
-            after = np.concatenate([after, shown], axis=-1, dtype=np.float32)
-        seen = np.concatenate([rollout.observations, seen], axis=-1, dtype=np.float32)
+            after = xp.concatenate([after, shown], axis=-1, dtype=np.float32)
+        seen = xp.concatenate([rollout.observations, seen], axis=-1, dtype=np.float32)
         return rollout._replace(observations=seen, successors=after)
 
     def add(self, rollout: Rollout) -> None:
         """Take a rollout into account."""
         if self.columns:
-            self.moments.add(self._stacked(rollout.elapsed, rollout.extras)[:-1][rollout.valid > 0.0])
+            self.moments = self.moments.joined(self._stacked(rollout.elapsed, rollout.extras)[:-1][rollout.valid > 0.0])
 
-    def _stacked(self, elapsed: Numbers, extras: Numbers | None) -> Numbers:
+    def _stacked(self, elapsed: Any, extras: Any) -> Any:
         parts = [elapsed[..., None]] if self.time_aware else []
-        return np.concatenate([*parts, *([] if extras is None else [extras])], axis=-1)
+        return namespace(elapsed).concatenate([*parts, *([] if extras is None else [extras])], axis=-1)
 
-    def _scaled(self, raw: Numbers) -> Numbers:
+    def _scaled(self, raw: Any) -> Any:
         """Time from −1 to 1 up to a known limit; all else less its running mean, in running standard deviations."""
-        scaled = (raw - self.moments.mean) / np.sqrt(self.moments.variance + 1e-8)
+        xp = namespace(raw)
+        scaled = (raw - self.moments.mean) / xp.sqrt(self.moments.variance + 1e-8)
         if self.time_aware and self.limit is not None:
-            scaled[..., 0] = 2.0 * raw[..., 0] / self.limit - 1.0
-        return np.asarray(np.clip(scaled, -BOUND, BOUND), np.float32)
+            scaled = xp.concatenate([2.0 * raw[..., :1] / self.limit - 1.0, scaled[..., 1:]], axis=-1)
+        return xp.clip(scaled, -BOUND, BOUND).astype(np.float32)

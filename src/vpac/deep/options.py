@@ -160,6 +160,11 @@ class Options:
         """Whether one policy is learned for all prices in a range."""
         return self.psi == "conditioned"
 
+    @property
+    def priced_gamma(self) -> float:
+        """Discount of the return whose variance has a price."""
+        return self.gamma if self.variance_gamma is None else self.variance_gamma
+
     @classmethod
     def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
         """Options from keywords on top of a preset; an unknown one is named with the nearest that is known."""

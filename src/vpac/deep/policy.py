@@ -64,7 +64,7 @@ class NumpyPolicy:
             )
         return replace(self, psi=self.prices.check(psi))
 
-    def view(self, rows: Numbers) -> Numbers:
+    def view(self, rows: Numbers) -> Any:
         """Rows as the network takes them: normalised and, of a conditioned policy, with the price beside them."""
         if self.prices is None:
             return self.normalise(rows)

@@ -15,7 +15,7 @@ A variant is its penalty: PPO has none, VPACPPO learns σ, VAACPPO the second mo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -25,7 +25,7 @@ import numpy as np
 from vpac.checks import MOST_STEPS, whole
 from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
 from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NotFinite, check_finite
-from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_spread, estimate_value
+from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
 from vpac.deep.estimators import Trace
 from vpac.deep.improve import Networks, Updater, configure_jax
 from vpac.deep.logs import MetricsHistory
@@ -34,12 +34,12 @@ from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, price_path
 from vpac.deep.spaces import Interface
+from vpac.envs.functional import FunctionalEnvironments
 from vpac.envs.vector import Backend, environments, remembering
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.threads import one_blas_thread
-from vpac.typing import Numbers
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
 """Random streams of every agent. A variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
@@ -145,6 +145,8 @@ class PPO:
         self.span = (0, 0)
         """Steps at which the present `learn` began and ends, for the decay of the rates."""
         self._collector = Collector(envs, self.interface, o.gamma, self.episode_prices, o.variance_gamma)
+        self.diverged: NotFinite | None = None
+        """What stopped it in `learn_many`, if something did."""
         self._restart, self._warned = True, False
         self._episode_metrics: dict[str, float] = {}
         self._update_metrics: dict[str, Any] = {}
@@ -199,6 +201,8 @@ class PPO:
         total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
+        if isinstance(self.environments, FunctionalEnvironments):
+            return self._learn_compiled(callback, checkpoints, kept)
         going = True
         while going and self._steps_taken() < self.span[1]:
             rollout = self._collect()  # meanwhile the critics learn from the rollout before
@@ -208,15 +212,45 @@ class PPO:
             if self._update_metrics and (self.iteration + 1) % self.options.checkpoint_every == 0:
                 going = self._record(callback)
                 self._restart = True
-                if checkpoints is not None:
-                    from vpac.deep.checkpoint import write_checkpoint
-
-                    write_checkpoint(self, Path(checkpoints))
-                    if kept is not None:
-                        kept()
+                self._checkpoint(checkpoints, kept)
         self._record(callback)
         self._restart = True
         return self
+
+    def _learn_compiled(
+        self,
+        callback: Callable[[Self], bool | None] | None,
+        checkpoints: Path | str | None,
+        kept: Callable[[], object] | None,
+    ) -> Self:
+        """`learn` in an environment that is a pure function: many iterations in one call, or one before each `callback`."""
+        from vpac.deep.compiled import MOST, Training
+
+        training, every, going = Training(self), self.options.checkpoint_every, True
+        while going and self.timesteps < self.span[1]:
+            left = (self.span[1] - self.timesteps) // self.per_iteration
+            training.advance(1 if callback else min(left, every - self.iteration % every, MOST))
+            going = callback is None or callback(self) is not False
+            self._warn_of_drift(self._raw_psi(self.psi))
+            if self.iteration % every == 0:
+                self._checkpoint(checkpoints, kept)
+        return self
+
+    def _checkpoint(self, folder: Path | str | None, kept: Callable[[], object] | None) -> None:
+        """Write a checkpoint, if there is a folder for it."""
+        if folder is not None:
+            from vpac.deep.checkpoint import write_checkpoint
+
+            write_checkpoint(self, Path(folder))
+            if kept is not None:
+                kept()
+
+    @classmethod
+    def learn_many(cls, env: Any, total_timesteps: int, *, seeds: Iterable[int], **how: Any) -> list[Self]:
+        """Train an agent for each seed and each price `psi=[…]` in one compiled program; see `compiled.learn_many`."""
+        from vpac.deep.compiled import learn_many
+
+        return learn_many(cls, env, total_timesteps, seeds=seeds, **how)
 
     def _collect(self) -> Rollout:
         """Let the policy act in all environments for an iteration's steps."""
@@ -239,44 +273,29 @@ class PPO:
     def _estimate(self, rollout: Rollout) -> UpdateInputs:
         """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
         self._count_episodes()
-        o, networks, scale = self.options, self.networks, self.reward_scale.value
+        o, scale = self.options, self.reward_scale.value
         rewards = self._training_rewards(rollout)
         batch = Batch.of(self.context.beside(rollout), rewards * scale)
-        target_lam = o.gae_lambda if o.target_lambda is None else o.target_lambda
-        how = {"lam": o.gae_lambda, "target_lam": target_lam}
-        values = estimate_value(networks.value, batch, gamma=o.gamma, **how)
-        targets, metrics = {"value": values.target}, {"explained_variance": values.explained}
-        if networks.spread is None or self.spread is None:
-            return UpdateInputs(batch, rewards, values.advantage, targets, metrics)
-
-        how["gamma"], priced, priced_batch = self.variance_gamma, values, batch
-        if networks.score is not None:  # a score ends at the time limit
-            priced_batch = batch._replace(continues=batch.running)
-            priced = estimate_value(networks.score, priced_batch, **how)
-            targets["score"] = priced.target
         psi = self._scaled_psi(self.psi if rollout.prices is None else rollout.prices * self._warm_up())
-        spread = estimate_spread(
-            networks.spread, priced_batch, values.advantage, priced, self.trace,
-            EpisodeSums(*np.asarray(self.window.sums, np.float32)), jnp.asarray(psi, jnp.float32), jnp.float32(scale),
-            networks.luck, kind=self.spread, form=o.form, weighting=o.weighting, variance_of=o.variance_of, **how,
+        weights, targets, metrics, spread = estimate_update(
+            self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
+            jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
         )  # fmt: skip
-        targets["spread"] = spread.target
-        if networks.luck is not None:
-            targets["luck"] = spread.luck
-        self.trace = spread.trace
-        self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
-        return UpdateInputs(batch, rewards, spread.weights, targets, metrics | spread.metrics)
+        if spread is not None:
+            self.trace = spread.trace
+            self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
+        return UpdateInputs(batch, rewards, weights, targets, metrics)
 
-    def _training_rewards(self, rollout: Rollout) -> Numbers:
+    def _training_rewards(self, rollout: Rollout) -> Any:
         """The rewards to learn from; a variant may charge ψ in them."""
-        price = self._raw_psi(self.psi) if self.volatility else 0.0
+        price = self._raw_psi(self.psi) if self.volatility else None
         return rollout.training_rewards(self.options.reward_floor, price)
 
     def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
         """Improve the policy and let the critics begin to learn; then update the normalisers."""
         self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
         metrics = self.updater.improve(
-            rollout.actions, inputs.batch, inputs.weights, inputs.targets, self._rate_share()
+            rollout.actions, inputs.batch, inputs.weights, inputs.targets, self.rate_share_at(self.timesteps)
         )
         self._update_metrics = {
             **self._checked(inputs.metrics | metrics),
@@ -289,7 +308,7 @@ class PPO:
         self.reward_scale.add(inputs.rewards, rollout.running, rollout.valid)
         self.context.add(rollout)
         if not self.interface.discrete_observations:
-            self.observation_moments.add(rollout.raw[:-1][rollout.valid > 0.0])
+            self.observation_moments = self.observation_moments.joined(rollout.raw[:-1][rollout.valid > 0.0])
 
     def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
         """Wait for the critics of the last update and write its metrics down; returns whether to go on."""
@@ -308,10 +327,14 @@ class PPO:
         except NotFinite as error:
             self.updater.revert()
             self._update_metrics = {}
-            raise NotFinite(
-                f"{error} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
-                "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
-            ) from None
+            raise NotFinite(self.undone(str(error))) from None
+
+    def undone(self, why: str) -> str:
+        """A message about an iteration that was undone."""
+        return (
+            f"{why} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
+            "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
+        )
 
     def _count_episodes(self) -> None:
         """Count the episodes that have ended, and let a budget move ψ."""
@@ -331,12 +354,16 @@ class PPO:
         self.drift.add(before, after, rollout.elapsed[:-1], rollout.valid, rollout.running)
         metrics = self._episode_metrics
         metrics |= {**self.window.metrics, "luck_drift": self.drift.worst.share}
-        late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
-        if self.options.form == "corrected" and late and not self._warned:
-            self._warned = self.drift.warn(psi)
+        self._warn_of_drift(psi)
         if rollout.prices is None:
             price = self._raw_psi(self.full_psi if self.controller is None else self.psi)
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
+
+    def _warn_of_drift(self, psi: float) -> None:
+        """Warn of a drift of the luck, once, when critics should have learned; ψ is in units of 1/reward."""
+        late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
+        if self.options.form == "corrected" and late and not self._warned:
+            self._warned = self.drift.warn(psi)
 
     @property
     def networks(self) -> Networks:
@@ -346,7 +373,7 @@ class PPO:
     @property
     def variance_gamma(self) -> float:
         """Discount of the return whose variance has a price."""
-        return self.options.gamma if self.options.variance_gamma is None else self.options.variance_gamma
+        return self.options.priced_gamma
 
     @property
     def per_iteration(self) -> int:
@@ -357,10 +384,10 @@ class PPO:
         """Steps so far, with those of the update that is not in the history yet."""
         return self.timesteps + (self.per_iteration if self._update_metrics else 0)
 
-    def _rate_share(self) -> float:
-        """What is left of the learning rates."""
+    def rate_share_at(self, timesteps: int) -> float:
+        """What is left of the learning rates after so many steps."""
         begin, end = self.span
-        return 1.0 - (self.timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
+        return 1.0 - (timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
     @property
     def psi(self) -> float:
@@ -375,13 +402,21 @@ class PPO:
     @property
     def full_psi(self) -> float:
         """ψ without its warm-up."""
-        return float(as_schedule(self.options.psi, "psi").at(np.array([float(self.timesteps)]))[0])
+        return self.full_psi_at(self.timesteps)
+
+    def full_psi_at(self, timesteps: int) -> float:
+        """ψ without its warm-up after so many steps."""
+        return float(as_schedule(self.options.psi, "psi").at(np.array([float(timesteps)]))[0])
 
     def _warm_up(self) -> float:
         """The share of ψ that is asked now."""
+        return self.warm_up_at(self.timesteps)
+
+    def warm_up_at(self, timesteps: int) -> float:
+        """The share of ψ that is asked after so many steps."""
         rise = self.options.psi_warm_up * self.span[1]
         steady = self.options.conditioned or isinstance(self.options.psi, float)
-        return min(1.0, self.timesteps / rise) if steady and rise else 1.0
+        return min(1.0, timesteps / rise) if steady and rise else 1.0
 
     def _raw_psi(self, psi: float) -> float:
         """ψ per unit of the environment's own reward."""
@@ -409,7 +444,7 @@ class PPO:
             activation=net.activation,
             log_std=None if log_std is None else np.asarray(log_std),
             mean=moments.mean.astype(np.float32),
-            scale=(1.0 / np.sqrt(moments.variance + 1e-8)).astype(np.float32),
+            scale=moments.per_std.astype(np.float32),
             normalised=self.options.normalise_observations,
             gamma=self.options.gamma,
             prices=None if self.episode_prices is None else self.episode_prices.within,

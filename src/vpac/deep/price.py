@@ -15,7 +15,7 @@ import numpy as np
 
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, Multiplier, PricePath, measured
-from vpac.typing import BoolArray, Numbers
+from vpac.typing import BoolArray, FloatArray, namespace
 
 if TYPE_CHECKING:
     from vpac.deep.collect import Episode
@@ -60,15 +60,16 @@ class PriceRange:
             raise UserError(f"psi must be a number from {self.low:g} to {self.high:g}, as in training, got {psi!r}")
         return float(psi)
 
-    def drawn(self, share: Numbers) -> Numbers:
+    def drawn(self, share: Any) -> Any:
         """Prices from numbers between 0 and 1: even in √ψ."""
-        return np.asarray((self.low**0.5 + share * (self.high**0.5 - self.low**0.5)) ** 2, np.float64)
+        return (self.low**0.5 + share * (self.high**0.5 - self.low**0.5)) ** 2
 
-    def beside(self, rows: Numbers, psi: Any) -> Numbers:
+    def beside(self, rows: Any, psi: Any) -> Any:
         """Normalised observations with the price as one number more, from −1 for the smallest to 1 for the largest."""
-        share = (np.sqrt(psi) - self.low**0.5) / (self.high**0.5 - self.low**0.5)
-        column = np.broadcast_to(np.asarray(2.0 * share - 1.0, np.float32), len(rows))
-        return np.concatenate([rows, column[:, None]], axis=1, dtype=np.float32)
+        xp = namespace(rows)
+        share = (xp.sqrt(psi) - self.low**0.5) / (self.high**0.5 - self.low**0.5)
+        column = xp.broadcast_to(xp.asarray(2.0 * share - 1.0, np.float32), (len(rows),))
+        return xp.concatenate([rows, column[:, None]], axis=1, dtype=np.float32)
 
 
 class EpisodePrices:
@@ -105,11 +106,20 @@ class BudgetController:
             ended: episodes that ended in the iteration; without any ψ stays.
             recent: the last ones; where more than that have ended, all of those are measured.
         """
-        sample = np.array([episode.priced for episode in (ended if len(ended) > len(recent) else recent)])
-        variance, error = measured(sample, FEWEST_EPISODES)
-        if ended and timesteps >= self.budget.wait:
-            self.state = self.budget.step(self.state, variance / AIM, min(1.0, len(ended) / len(sample)))
+        found = [np.array([episode.priced for episode in episodes]) for episodes in (ended, recent)]
+        self.state, variance, error = moved_price(self.budget, self.state, timesteps, *found)
         return {"budget_variance": variance, "budget_error": error, "budget_psi": self.state.psi}
+
+
+def moved_price(
+    budget: Budget, state: Multiplier, timesteps: int, ended: FloatArray, recent: FloatArray
+) -> tuple[Multiplier, float, float]:
+    """The controller after an iteration, the variance that was measured and its error; `BudgetController.update` says how."""
+    sample = ended if len(ended) > len(recent) else recent
+    variance, error = measured(sample, FEWEST_EPISODES)
+    if len(ended) and timesteps >= budget.wait:
+        state = budget.step(state, variance / AIM, min(1.0, len(ended) / len(sample)))
+    return state, variance, error
 
 
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:

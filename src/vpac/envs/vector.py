@@ -96,6 +96,10 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
         return env
     if isinstance(env, VectorEnv):
         return GymnasiumEnvironments(env)
+    from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments
+
+    if isinstance(env, FunctionalEnv):
+        return FunctionalEnvironments(env, n)
     if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
         env = env.id
     if isinstance(env, FiniteMDP):

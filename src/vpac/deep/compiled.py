@@ -1,0 +1,599 @@
+"""Training in one compiled function: collect → estimate → improve, for environments that are pure functions themselves.
+
+The estimators, the penalties, the updates and the formulas of the normalisers are those of the other way of training (`ppo`).
+All random numbers of an iteration are an argument, `Draws`, so both can be given the same ones and then learn the same weights,
+but for rounding: here all numbers have 32 bits. An iteration draws from a key of its own, made of the seed and its number, so a
+training that goes on after a checkpoint is the same training.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vpac.deep import diagnostics
+from vpac.deep.collect import Episode, Rollout
+from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
+from vpac.deep.estimators import Trace
+from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, learned_from, minibatch_sizes
+from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
+from vpac.deep.options import Options
+from vpac.deep.policy import BOUND
+from vpac.deep.price import PriceRange, moved_price
+from vpac.deep.spaces import Interface
+from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments, advance
+from vpac.errors import UserError
+from vpac.risk.budget import Budget, Multiplier
+
+if TYPE_CHECKING:
+    from vpac.deep.ppo import PPO
+
+Array = Any
+"""Of JAX, traced or not."""
+Agent = TypeVar("Agent", bound="PPO")
+MOST = 64
+"""Iterations of one call."""
+COLUMNS = 80
+"""Room for the metrics of an iteration."""
+RECENT = 100
+"""Episodes that the statistics of recent episodes are of."""
+STREAM = 14
+"""Of the keys of a compiled training, beside those of `ppo`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training is compiled for. All else is an argument: one program does for all seeds and prices."""
+
+    env: FunctionalEnv
+    interface: Interface
+    options: Options
+    kind: Literal["variance", "moment"] | None
+    """What the critic of the spread learns."""
+    volatility: bool
+    """Whether ψ is charged in the rewards."""
+
+    @classmethod
+    def of(cls, agent: PPO) -> Plan:
+        """Of an agent, whatever its price is."""
+        o = agent.options
+        options = o if o.conditioned else replace(o, psi=0.0)
+        return cls(agent.environments.env, agent.interface, options, agent.spread, agent.volatility)  # type: ignore[attr-defined]
+
+    @property
+    def prices(self) -> PriceRange | None:
+        """Of a conditioned policy."""
+        return PriceRange.read(self.options.psi_range) if self.options.conditioned else None
+
+    @property
+    def raw(self) -> bool:
+        """Whether ψ is per unit of the environment's own reward."""
+        return self.options.psi_units == "raw" or self.options.budget is not None
+
+
+class State(NamedTuple):
+    """Everything that an iteration changes."""
+
+    networks: Networks
+    envs: Any
+    """States of the environments."""
+    rows: Array
+    """What is observed in them."""
+    underway: Episode
+    """The episodes underway."""
+    prices: Array
+    """Their prices, of a conditioned policy."""
+    trace: Trace
+    seen: RunningMoments
+    context: RunningMoments
+    rewards: RunningMoments
+    reward_sums: Array
+    window: Array
+    drift: Array
+    recent: Array
+    """The last episodes that have ended, [episode, number]; the newest is the last."""
+    episodes: Array
+    """How many have ended."""
+    multiplier: Array
+    """The controller of a budget."""
+    failed: Array
+    """Whether an iteration found a number that is not finite; it is undone, and there is no further one."""
+
+
+class Draws(NamedTuple):
+    """The random numbers of an iteration."""
+
+    noise: Array
+    """Of actions, [time, environment, number]: Gumbel noise of logits, normal noise of means."""
+    steps: Any
+    """Of the environments' steps, [time, environment]."""
+    resets: Any
+    """Of the episodes that begin after them."""
+    starts: Any
+    """Of those that begin before the first step, [environment]."""
+    prices: Array
+    """Of those of `resets`, between 0 and 1, for a conditioned policy."""
+    first_prices: Array
+    """Of those of `starts`."""
+    rows: Array
+    """Minibatches, [gradient step, sample]; all networks have the same."""
+
+    @classmethod
+    def of(cls, plan: Plan, key: Array) -> Draws:
+        """Those of a key."""
+        o, env, n = plan.options, plan.env, plan.options.envs
+        keys = jax.random.split(key, 7)
+        noise = jax.random.gumbel if plan.interface.discrete_actions else jax.random.normal
+        priced = o.steps, n if o.conditioned else 0
+        count, size = minibatch_sizes(o, o.steps * n)
+        order = permutations(keys[6], o.epochs, o.steps * n)
+        return cls(
+            noise(keys[0], (o.steps, n, plan.interface.actions)), env.draws(keys[1], (o.steps, n)),
+            env.draws(keys[2], (o.steps, n)), env.draws(keys[3], (n,)), jax.random.uniform(keys[4], priced),
+            jax.random.uniform(keys[5], priced[1:]), order[:, : count * size].reshape(-1, size),
+        )  # fmt: skip
+
+
+class Moment(NamedTuple):
+    """Where in `learn` an iteration is: numbers that depend on nothing but how many steps were taken."""
+
+    iteration: Array
+    timesteps: Array
+    restart: Array
+    """Whether all episodes begin anew."""
+    psi: Array
+    """ψ, its warm-up included, where it is given."""
+    full_psi: Array
+    """ψ without it."""
+    warm_up: Array
+    """The share of ψ that is asked."""
+    share: Array
+    """What is left of the learning rates."""
+
+
+def permutations(key: Array, count: int, size: int) -> Array:
+    """Rows of 0 … size − 1 in random order.
+
+    Sorting whole words is many times as fast on a CPU as sorting pairs, so a word holds a random number and, in its lowest
+    digits, the place; two equal random numbers, which stay in order, are rare enough not to matter.
+    """
+    if size > 2**16:
+        return jax.vmap(lambda one: jax.random.permutation(one, size))(jax.random.split(key, count))
+    low = (size - 1).bit_length()
+    words = (jax.random.bits(key, (count, size)) >> low << low) | jnp.arange(size, dtype=jnp.uint32)
+    return (jnp.sort(words, axis=1) & (2**low - 1)).astype(jnp.int32)
+
+
+def as_rows(interface: Interface, observations: Array) -> Array:
+    """A batch of observations as rows of numbers; `Interface.rows` in JAX."""
+    if interface.first_observation is None:
+        return observations.reshape(len(observations), -1).astype(jnp.float32)
+    return jax.nn.one_hot(observations - interface.first_observation, interface.inputs)
+
+
+def as_commands(interface: Interface, actions: Array) -> Array:
+    """A batch of actions as the environment takes them; `Interface.commands` in JAX."""
+    if interface.first_action is not None:
+        return actions + interface.first_action
+    bounded = jnp.clip(actions, jnp.asarray(interface.low, jnp.float32), jnp.asarray(interface.high, jnp.float32))
+    found = jnp.rint(bounded).astype(interface.integers) if interface.integers else bounded
+    return found.reshape(len(actions), *interface.shape)
+
+
+def restarted(plan: Plan, state: State, draws: Draws, restart: Array) -> State:
+    """All episodes begin anew, if `restart`."""
+    envs, seen = jax.vmap(plan.env.reset)(draws.starts)
+    zeros = jnp.zeros(plan.options.envs)
+    new = state._replace(
+        envs=envs, rows=as_rows(plan.interface, seen), underway=Episode(zeros, zeros, zeros, zeros),
+        trace=Trace.first(plan.options.envs), reward_sums=zeros,
+        prices=state.prices if plan.prices is None else plan.prices.drawn(draws.first_prices),
+    )  # fmt: skip
+    found: State = jax.tree.map(lambda begun, old: jnp.where(restart, begun, old), new, state)
+    return found
+
+
+def collect(plan: Plan, state: State, draws: Draws) -> tuple[State, Rollout, Episode]:
+    """A rollout, and for each of its steps the episode up to it."""
+    o, interface, within, policy = plan.options, plan.interface, plan.prices, state.networks.policy
+    gaussian = not interface.discrete_actions
+    noise = jnp.exp(policy.log_std) * draws.noise if gaussian else draws.noise  # type: ignore[union-attr]
+
+    def view(rows: Array, prices: Array) -> Array:
+        if o.normalise_observations:
+            rows = jnp.clip((rows - state.seen.mean) * state.seen.per_std, -BOUND, BOUND)
+        return rows if within is None else within.beside(rows, prices)
+
+    def step(now: tuple[Any, Array, Episode, Array], draw: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        (envs, rows, underway, prices), (noise, steps, resets, shares) = now, draw
+        seen = view(rows, prices)
+        noisy = policy.net(seen) + noise
+        actions = noisy if gaussian else noisy.argmax(axis=-1).astype(jnp.int32)
+        envs, observed, after, rewards, over, cut = advance(
+            plan.env, steps, resets, envs, underway.length, as_commands(interface, actions)
+        )
+        ended, after = over | cut, as_rows(interface, after)
+        so_far = underway.after(rewards, 1.0, o.gamma, o.priced_gamma)
+        row = (seen, view(after, prices), actions, rewards, 1.0 - over, 1.0 - ended, rows, prices, underway.length)
+        if within is not None:
+            prices = jnp.where(ended, within.drawn(shares), prices)
+        underway = jax.tree.map(lambda x: jnp.where(ended, 0.0, x), so_far)
+        return (envs, as_rows(interface, observed), underway, prices), (row, so_far, after)
+
+    first = state.envs, state.rows, state.underway, state.prices
+    last, (row, so_far, after) = jax.lax.scan(
+        step, first, (noise, draws.steps, draws.resets, draws.prices), length=o.steps
+    )
+    envs, rows, underway, prices = last
+    seen, successors, actions, rewards, continues, running, raw, priced, elapsed = row
+    rollout = Rollout(
+        observations=jnp.concatenate([seen, view(rows, prices)[None]]), successors=successors, actions=actions,
+        rewards=rewards, continues=continues, running=running, valid=jnp.ones_like(running),
+        raw=jnp.concatenate([raw, after]), prices=None if within is None else priced,
+        elapsed=jnp.concatenate([elapsed, underway.length[None]]),
+    )  # fmt: skip
+    return state._replace(envs=envs, rows=rows, underway=underway, prices=prices), rollout, so_far
+
+
+def count_episodes(plan: Plan, state: State, rollout: Rollout, so_far: Episode, now: Moment) -> tuple[State, Any]:
+    """Remember the episodes that have ended, and let a budget move ψ; returns metrics of recent episodes as well."""
+    over, rows = flat(rollout.running) == 0.0, jnp.stack([flat(x) for x in so_far], axis=1)
+    ranks = jnp.cumsum(over)
+    new = jnp.minimum(ranks[-1], RECENT)
+    places = jnp.arange(RECENT)
+    # the last ones, the newest last: the episode of rank r is the first place at which r have ended
+    which = jnp.searchsorted(ranks, ranks[-1] - (RECENT - 1) + places)
+    recent = jnp.where(places[:, None] < RECENT - new, jnp.roll(state.recent, -new, axis=0), rows[which])
+    episodes = state.episodes + ranks[-1]
+    count = jnp.minimum(episodes, RECENT)
+    kept = (places >= RECENT - count)[:, None]
+    mean = jnp.where(kept, recent, 0.0).sum(axis=0) / count
+    variance = jnp.where(kept, (recent - mean) ** 2, 0.0).sum(axis=0) / count
+    metrics = {
+        "episodes": episodes, "score_mean": mean[0], "score_variance": variance[0], "return_mean": mean[1],
+        "return_variance": variance[1], "length_mean": mean[2], "priced_variance": variance[3],
+    }  # fmt: skip
+    multiplier = state.multiplier
+    if isinstance(plan.options.budget, Budget):
+        found = jax.pure_callback(
+            partial(_budget, plan.options.budget), jnp.zeros(7), multiplier, now.timesteps,
+            over, rows[:, 3], recent[:, 3], count, vmap_method="sequential",
+        )  # fmt: skip
+        multiplier = found[:5]
+        metrics |= {"budget_variance": found[5], "budget_error": found[6], "budget_psi": found[0]}
+    return state._replace(recent=recent, episodes=episodes, multiplier=multiplier), metrics
+
+
+def _budget(budget: Budget, multiplier: Any, timesteps: Any, over: Any, priced: Any, recent: Any, count: Any) -> Any:
+    """The controller's step, on the host."""
+    state = Multiplier.read(dict(zip(Multiplier._fields, multiplier, strict=True)))
+    ended, last = (np.asarray(x, np.float64) for x in (priced[over], recent[RECENT - int(count) :]))
+    state, *found = moved_price(budget, state, int(timesteps), ended, last)
+    return np.array([*state, *found], np.float32)
+
+
+def diagnose(state: State, rollout: Rollout, spread: SpreadEstimate) -> tuple[State, dict[str, Array]]:
+    """What critics say of starts, and the drift of the luck; see `diagnostics`."""
+    window = diagnostics.windowed(state.window, jnp.stack(list(spread.episodes)), diagnostics.EpisodeWindow.size)
+    before, after = spread.luck_before, spread.luck_after
+
+    def sums(k: Array) -> Array:
+        now, ended = diagnostics.stopped_at(k, rollout.elapsed[:-1], rollout.running)
+        return jnp.stack([(now * before**power + ended * after**power).sum() for power in range(3)])
+
+    k = 2.0 ** jnp.arange(diagnostics.BINS)
+    reached = k <= jnp.maximum(rollout.elapsed[:-1].max(), jnp.where(state.drift[0] > 0.0, k, 0.0).max())
+    drift = diagnostics.LuckDriftMonitor.keep * state.drift + reached * jax.vmap(sums, out_axes=1)(k)
+    drift = jnp.where(jnp.isfinite(drift).all(), drift, state.drift)
+    metrics = {
+        "start_value": window[1] / window[0], "start_variance": window[2] / window[0],
+        "luck_drift": diagnostics.largest_drift(drift).share,
+    }  # fmt: skip
+    return state._replace(window=window, drift=drift), metrics
+
+
+def improve(
+    plan: Plan, networks: Networks, batch: Batch, actions: Array, weights: Array, targets: dict[str, Array],
+    rows: Array, share: Array,
+) -> tuple[Networks, dict[str, Array]]:  # fmt: skip
+    """Improve the policy and fit each critic to its targets."""
+    o, rules = plan.options, UpdateRules.of(plan.options, plan.interface)
+    observations, samples = learned_from(batch, actions, weights, networks.policy.net.weights[0].shape[0])
+    rate = rules.rate * share
+    policy, policy_state, metrics = improve_policy(
+        networks.policy, networks.policy_state, samples, rows, rate, rules.entropy * share**2, optimiser=rules.actor,
+        clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages,
+    )  # fmt: skip
+    metrics["learning_rate"], learned = rate, {"policy": policy, "policy_state": policy_state}
+    for name, target in targets.items():
+        critic, critic_state, found = fit_critic(
+            getattr(networks, name), getattr(networks, f"{name}_state"), observations, flat(target), samples.valid,
+            rows, rules.critic_rate * share, optimiser=rules.critics,
+        )  # fmt: skip
+        learned |= {name: critic, f"{name}_state": critic_state}
+        metrics |= {f"{name}_{what}": number for what, number in found.items()}
+    return networks._replace(**learned), metrics
+
+
+def iterate(plan: Plan, state: State, draws: Draws, now: Moment) -> tuple[State, dict[str, Array], dict[str, Array]]:
+    """One iteration. Returns also its metrics and, by name, whether what it learned from is finite.
+
+    If some number is not finite, the state stays as it was, but for `failed`.
+    """
+    o, before = plan.options, state
+    state = restarted(plan, state, draws, now.restart | o.reset_every_iteration)
+    state, rollout, so_far = collect(plan, state, draws)
+    state, metrics = count_episodes(plan, state, rollout, so_far, now)
+    scale = jnp.float32(o.reward_scale) if o.reward_scale is not None else state.rewards.per_std
+    psi = now.psi if o.budget is None else state.multiplier[0]
+    per_raw, per_scaled = (1.0, 1.0 / scale) if plan.raw else (scale, 1.0)
+    rewards = rollout.training_rewards(o.reward_floor, per_raw * psi if plan.volatility else None)
+    context = CriticContext(o.time_aware, plan.env.limit, 0)
+    context.moments = state.context
+    batch = Batch.of(context.beside(rollout), rewards * scale)
+    asked = psi if rollout.prices is None else rollout.prices * now.warm_up
+    weights, targets, found, spread = estimate_update(
+        state.networks, batch, state.trace, EpisodeSums(*state.window), asked * per_scaled, scale, kind=plan.kind,
+        options=o,
+    )  # fmt: skip
+    if spread is not None:
+        state, more = diagnose(state._replace(trace=spread.trace), rollout, spread)
+        metrics |= more
+        if rollout.prices is None:
+            price = per_raw * (now.full_psi if o.budget is None else psi)
+            metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
+    networks, update = improve(plan, state.networks, batch, rollout.actions, weights, targets, draws.rows, now.share)
+    update = found | update | {
+        "reward_scale": scale, "psi": asked if rollout.prices is None else rollout.prices.mean(),
+        "steps": jnp.float32(rollout.rewards.size),
+    }  # fmt: skip
+    if not plan.interface.discrete_actions:
+        update["std"] = jnp.exp(state.networks.policy.log_std).mean()  # type: ignore[union-attr]
+    state = normalised(plan, state._replace(networks=networks), rollout, rewards, context)
+    causes = {
+        "observation": rollout.raw, "reward": rollout.rewards, "scaled reward": batch.rewards,
+        **{f"target of the {name} critic": target for name, target in targets.items()}, "advantage": weights,
+    }  # fmt: skip
+    finite = {name: jnp.isfinite(x).all() for name, x in (causes | update).items()}
+    good = jnp.stack(list(finite.values())).all()
+    state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, before)
+    return state._replace(failed=~good), metrics | update, finite
+
+
+def normalised(plan: Plan, state: State, rollout: Rollout, rewards: Array, context: CriticContext) -> State:
+    """With normalisers that know the rollout."""
+    o = plan.options
+    if context.columns:
+        state = state._replace(context=state.context.joined(flat(rollout.elapsed[:-1])[:, None]))
+    if not plan.interface.discrete_observations:
+        state = state._replace(seen=state.seen.joined(flat(rollout.raw[: o.steps])))
+    if o.reward_scale is None:
+        reward_sums, sums = jax.lax.scan(
+            lambda sums, row: next_sums(sums, *row, o.gamma), state.reward_sums, (rewards, rollout.running)
+        )
+        state = state._replace(reward_sums=reward_sums, rewards=state.rewards.joined(flat(sums)))
+    return state
+
+
+class Report(NamedTuple):
+    """What the iterations of a call were like."""
+
+    done: Array
+    """How many there were."""
+    metrics: dict[str, Array]
+    """A column for each."""
+    finite: dict[str, Array]
+    """Of the last one: whether what it learned from is finite."""
+
+
+def train(plan: Plan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, Report]:
+    """`count` iterations, at most as many as there are `moments`; fewer if a number is not finite."""
+    metric_names: list[str] = []
+    finite_names: list[str] = []
+
+    def going(carry: tuple[Any, ...]) -> Array:
+        return (carry[0] < count) & ~carry[1].failed
+
+    def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        done, state, columns, _ = carry
+        now = jax.tree.map(lambda x: x[done], moments)
+        state, metrics, finite = iterate(plan, state, Draws.of(plan, jax.random.fold_in(key, now.iteration)), now)
+        metric_names[:], finite_names[:] = list(metrics), list(finite)
+        row = jnp.stack([jnp.asarray(x, jnp.float32) for x in metrics.values()])
+        flags = jnp.stack(list(finite.values()))
+        return (
+            done + 1,
+            state,
+            columns.at[done, : len(row)].set(row),
+            jnp.ones(COLUMNS, bool).at[: len(flags)].set(flags),
+        )
+
+    columns = jnp.zeros((len(moments.psi), COLUMNS))
+    done, state, columns, flags = jax.lax.while_loop(
+        going, body, (jnp.int32(0), state, columns, jnp.ones(COLUMNS, bool))
+    )
+    metrics = {name: columns[:, i] for i, name in enumerate(metric_names)}
+    return state, Report(done, metrics, {name: flags[i] for i, name in enumerate(finite_names)})
+
+
+one_run = jax.jit(train, static_argnames="plan", donate_argnames="state")
+
+
+@partial(jax.jit, static_argnames="plan")
+def _envs(plan: Plan) -> tuple[Any, Array]:
+    """States and rows, as the first iteration is given them; it begins with a restart."""
+    envs, seen = jax.vmap(plan.env.reset)(plan.env.draws(jax.random.key(0), (plan.options.envs,)))
+    return envs, as_rows(plan.interface, seen)
+
+
+def initial(agent: PPO, plan: Plan) -> State:
+    """The state of an agent before an iteration that begins with a restart."""
+
+    def moments(m: RunningMoments) -> RunningMoments:
+        return RunningMoments(*(jnp.asarray(x, jnp.float32) for x in m))
+
+    n, recent = plan.options.envs, np.zeros((RECENT, 4), np.float32)
+    if agent.recent:
+        recent[-len(agent.recent) :] = list(agent.recent)
+    envs, rows = _envs(plan)
+    zeros = jnp.zeros(n)
+    return State(
+        jax.tree.map(jnp.array, agent.networks), envs, rows, Episode(*(jnp.zeros(n) for _ in range(4))),
+        zeros if plan.prices else jnp.zeros(0), Trace(*(jnp.array(x) for x in agent.trace)),
+        moments(agent.observation_moments), moments(agent.context.moments), moments(agent.reward_scale.moments),
+        jnp.asarray(agent.reward_scale.sums, jnp.float32), jnp.asarray(agent.window.sums, jnp.float32),
+        jnp.asarray(agent.drift.sums, jnp.float32), jnp.asarray(recent), jnp.int32(agent.episodes),
+        jnp.asarray([0.0] * 5 if agent.controller is None else list(agent.controller.state), jnp.float32),
+        jnp.array(False),
+    )  # fmt: skip
+
+
+def take(agent: PPO, state: State) -> None:
+    """Give an agent the state that its training has come to."""
+
+    def moments(m: RunningMoments) -> RunningMoments:
+        return RunningMoments(np.asarray(m.mean, np.float64), np.asarray(m.variance, np.float64), float(m.count))
+
+    agent.updater.networks, agent.trace = state.networks, state.trace
+    agent.observation_moments, agent.context.moments = moments(state.seen), moments(state.context)
+    agent.reward_scale.moments = moments(state.rewards)
+    agent.reward_scale.sums = np.asarray(state.reward_sums, np.float64)
+    agent.window.sums, agent.drift.sums = np.asarray(state.window, np.float64), np.asarray(state.drift, np.float64)
+    agent.episodes = int(state.episodes)
+    agent.recent.clear()
+    agent.recent.extend(
+        Episode(*(float(x) for x in row)) for row in np.asarray(state.recent)[RECENT - min(agent.episodes, RECENT) :]
+    )
+    if agent.controller is not None:
+        agent.controller.state = Multiplier.read(dict(zip(Multiplier._fields, state.multiplier, strict=True)))
+    if agent.episode_prices is not None:
+        agent.episode_prices.now = np.asarray(state.prices, np.float64)
+
+
+def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
+    """Of the next `count` iterations of an agent, of which the first may begin with a restart."""
+    at = [agent.timesteps + i * agent.per_iteration for i in range(count)]
+    every = agent.options.checkpoint_every
+    rows = [
+        (
+            agent.iteration + i, t, (restart and i == 0) or (agent.iteration + i) % every == 0,
+            0.0 if agent.options.conditioned else agent.full_psi_at(t) * agent.warm_up_at(t),
+            0.0 if agent.options.conditioned else agent.full_psi_at(t), agent.warm_up_at(t), agent.rate_share_at(t),
+        )
+        for i, t in enumerate(at)
+    ]  # fmt: skip
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    kinds = (np.int32, np.float32, bool, *[np.float32] * 4)
+    padded = [np.zeros(min(MOST, every), kind) for kind in kinds]
+    for place, column in zip(padded, columns, strict=True):
+        place[:count] = column
+    return Moment(*padded)
+
+
+_compiling = threading.Lock()
+_compiled: set[Plan] = set()
+
+
+class Training:
+    """The compiled training of one agent."""
+
+    def __init__(self, agent: PPO) -> None:
+        self.agent, self.plan = agent, Plan.of(agent)
+        words = np.random.SeedSequence(agent.seed, spawn_key=(STREAM,)).generate_state(2)
+        self.key = jax.random.wrap_key_data(jnp.asarray(words))
+        self.state, self._restart = initial(agent, self.plan), True
+
+    def advance(self, count: int) -> None:
+        """Take so many iterations further, at most `MOST`.
+
+        Raises:
+            NotFinite: if a number is not; the agent keeps what it had before that iteration.
+        """
+        given = self.plan, self.state, self.key, moments_of(self.agent, count, self._restart), np.int32(count)
+        if self.plan in _compiled:
+            self.state, report = one_run(*given)
+        else:
+            with _compiling:  # the others wait instead of compiling the same
+                self.state, report = one_run(*given)
+                _compiled.add(self.plan)
+        self._restart = False
+        self.record(report)
+
+    def record(self, report: Report) -> None:
+        """Give the agent what was learned."""
+        agent, failed = self.agent, bool(self.state.failed)
+        take(agent, self.state)
+        columns = {name: np.asarray(column, np.float64) for name, column in report.metrics.items()}
+        for i in range(int(report.done) - failed):
+            agent.timesteps += agent.per_iteration
+            agent.iteration += 1
+            row = {name: float(column[i]) for name, column in columns.items()}
+            agent.history.add(agent.iteration, {"timesteps": float(agent.timesteps), **row})
+        if failed:
+            bad = diagnostics.first_cause([name for name, fine in report.finite.items() if not fine])
+            raise diagnostics.NotFinite(agent.undone(f"the {bad} of {agent.environments.name} is not finite"))
+
+
+def learn_many(
+    kind: type[Agent],
+    env: Any,
+    total_timesteps: int,
+    *,
+    seeds: Iterable[int],
+    psi: Iterable[Any] | None = None,
+    kept: Callable[[Agent], object] | None = None,
+    **settings: Any,
+) -> list[Agent]:
+    """Train an agent for each seed and each price, all by one compiled program.
+
+    On a CPU each core trains one agent after the other: XLA's CPU back end is slower with many small networks side by side,
+    and each agent is, to the last bit, the one that `learn` makes of it alone.
+
+    Args:
+        kind: the class of the agents, `VPACPPO` for example.
+        env: a functional environment.
+        total_timesteps: of each agent.
+        seeds: of the agents.
+        psi: prices of variance; None: the one in `settings`.
+        kept: called with each agent once it has learned, in whatever order they do.
+        settings: as the class takes them.
+
+    Returns:
+        The agents, for each seed those of all prices. One that found a number that is not finite keeps what it had learned
+        before, and says so in `diverged`.
+    """
+    prices: list[dict[str, Any]] = [{}] if psi is None else [{"psi": price} for price in psi]
+    agents: list[Agent] = []
+    for seed in seeds:
+        for price in prices:
+            agents.append(kind(env if not agents else agents[0].environments, seed=seed, **settings, **price))
+    if agents and not isinstance(agents[0].environments, FunctionalEnvironments):
+        raise UserError(
+            f"learn_many needs an environment of pure functions of JAX (docs/functional.md), got {agents[0].environments.name}"
+        )
+
+    def learned(agent: Agent) -> None:
+        try:
+            agent.learn(total_timesteps)
+        except diagnostics.NotFinite as error:
+            agent.diverged = error
+        if kept is not None:
+            kept(agent)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "learn") as pool:
+        try:
+            for done in [pool.submit(learned, agent) for agent in agents]:
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return agents

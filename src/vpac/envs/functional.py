@@ -1,0 +1,234 @@
+"""Environments as pure functions of JAX: whole trainings of them are compiled (`vpac.deep.compiled`).
+
+`reset` begins an episode and `step` takes an action in it, both for one copy of the environment; JAX maps them over copies.
+Nothing here imports JAX before an environment is used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.vector import Environments, VectorStep
+from vpac.errors import UserError
+
+
+class FunctionalEnv(ABC):
+    """An environment whose `reset` and `step` are pure functions that `jax.jit` and `jax.vmap` can trace.
+
+    A state is any tree of arrays whose shapes and types never change. The end of an episode needs no care: what steps the
+    environment begins the next one, and cuts episodes off after `limit` steps.
+    """
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    limit: int | None = None
+    """Steps after which an episode is cut off (truncated); None: never."""
+
+    @abstractmethod
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        """The first state and its observation."""
+
+    @abstractmethod
+    def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """The next state, its observation, the reward, and whether the episode terminated or was truncated."""
+
+    def draws(self, key: Any, shape: tuple[int, ...]) -> Any:
+        """What `reset` and `step` take as their key, for a batch of this shape: a key each.
+
+        An environment that needs a few random numbers may draw them for all steps at once, which is faster, and take those.
+        """
+        import jax
+
+        return jax.random.split(key, shape)
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return type(self).__name__
+
+
+class FiniteEnv(FunctionalEnv):
+    """A `FiniteMDP` in JAX: it samples the same transitions and rewards.
+
+    Args:
+        mdp: the process.
+        features: what is observed in each state, [state, …]; default: the state itself, a Discrete observation.
+        limit: steps after which an episode is cut off.
+    """
+
+    def __init__(self, mdp: FiniteMDP, features: Any = None, limit: int | None = None) -> None:
+        self.mdp, self.limit = mdp, limit
+        self.features = None if features is None else np.asarray(features, np.float32)
+        if self.features is not None and len(self.features) != mdp.n_states:
+            raise UserError(f"features of {len(self.features)} states for a process of {mdp.n_states}")
+        seen = self.features
+        self.observation_space = (
+            spaces.Discrete(mdp.n_states) if seen is None else spaces.Box(-np.inf, np.inf, seen.shape[1:], np.float32)
+        )
+        self.action_space = spaces.Discrete(mdp.n_actions)
+        first, last = mdp.indptr[:-1], mdp.indptr[1:]
+        sums = np.cumsum(mdp.probability)
+        before = np.where(first > 0, sums[np.maximum(first, 1) - 1], 0.0)
+        self._sums = (sums - before[mdp.row]).astype(np.float32)
+        self._first, self._last = first.astype(np.int32), np.maximum(last - 1, first).astype(np.int32)
+        self._halvings = int(np.diff(mdp.indptr).max()).bit_length()
+        self._starts = np.cumsum(mdp.start).astype(np.float32)
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return repr(self.mdp)
+
+    def draws(self, key: Any, shape: tuple[int, ...]) -> Any:
+        """A uniform number for the transition and a normal one for the reward."""
+        import jax
+
+        one, two = jax.random.split(key)
+        return jax.random.uniform(one, shape), jax.random.normal(two, shape)
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        """A first state."""
+        import jax.numpy as jnp
+
+        state = jnp.searchsorted(self._starts, key[0] * self._starts[-1], side="right").astype(jnp.int32)
+        return self._seen(state)
+
+    def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """A transition, found by halving the list of those of the state and the action."""
+        import jax.numpy as jnp
+
+        mdp, row = self.mdp, state * self.mdp.n_actions + action
+        low, high = jnp.asarray(self._first)[row], jnp.asarray(self._last)[row]
+        for _ in range(self._halvings):
+            middle = (low + high) // 2
+            right = (jnp.asarray(self._sums)[middle] <= key[0]) & (low < high)
+            low, high = jnp.where(right, middle + 1, low), jnp.where(right, high, middle)
+        mean, std = (jnp.asarray(x, jnp.float32)[low] for x in (mdp.reward, np.sqrt(mdp.noise)))
+        after = jnp.asarray(mdp.successor, jnp.int32)[low]
+        return *self._seen(after), mean + std * key[1], jnp.asarray(mdp.terminal)[after], False
+
+    def _seen(self, state: Any) -> tuple[Any, Any]:
+        """A state and what is observed there."""
+        import jax.numpy as jnp
+
+        return state, state if self.features is None else jnp.asarray(self.features)[state]
+
+
+class FunctionalEnvironments(Environments):
+    """Copies of a functional environment. Trainings of them are compiled; stepped one by one, they are vector environments."""
+
+    same_step = True
+
+    def __init__(self, env: FunctionalEnv, n: int) -> None:
+        self.env, self.n, self.name, self.limit = env, n, env.name, env.limit
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self._check()
+
+    def _check(self) -> None:
+        """Trace `reset` and `step` once, so that a message can name the one that cannot be."""
+        import jax
+
+        tree: Any = jax.tree
+        copies = (self.n,)
+        draws = jax.eval_shape(lambda: self.env.draws(jax.random.key(0), copies))
+        first = self._traced("reset", jax.vmap(self.env.reset), draws)
+        act = self.action_space
+        action = np.zeros((*copies, *(act.shape or ())), _action_type(act))
+        after = self._traced("step", jax.vmap(self.env.step), draws, first[0], action)
+        if len(after) != 5:
+            raise UserError(
+                f"{self.name}: step must return state, observation, reward, terminated and truncated, got {len(after)} things"
+            )
+        for what, was, now in zip(("state", "observation"), first, after, strict=False):
+            before, later = ([(leaf.shape[1:], leaf.dtype.name) for leaf in tree.leaves(one)] for one in (was, now))
+            if before != later or tree.structure(was) != tree.structure(now):
+                raise UserError(f"{self.name}: the {what} changes from {before} in reset to {later} in step")
+        seen, shape = tree.leaves(first[1]), self.observation_space.shape or ()
+        if len(seen) != 1 or seen[0].shape != (*copies, *shape):
+            found = [list(leaf.shape[1:]) for leaf in seen]
+            raise UserError(f"{self.name}: reset observes {found}, the observation space is {self.observation_space}")
+
+    def _traced(self, what: str, function: Any, *given: Any) -> Any:
+        """The shapes that a function returns."""
+        import jax
+
+        try:
+            return jax.eval_shape(function, *given)
+        except UserError:
+            raise
+        except Exception as error:
+            said = " ".join(str(error).split()).split(". ")[0].removesuffix(".")
+            raise UserError(f"{self.name}: JAX cannot trace {what} ({type(error).__name__}: {said:.300})") from error
+
+    @cached_property
+    def _compiled(self) -> Any:
+        """`reset` and `step` of all copies."""
+        import jax
+
+        env = self.env
+
+        def reset(key: Any) -> Any:
+            return jax.vmap(env.reset)(env.draws(key, (self.n,)))
+
+        def step(key: Any, state: Any, elapsed: Any, actions: Any) -> Any:
+            one, two = jax.random.split(key)
+            return advance(env, env.draws(one, (self.n,)), env.draws(two, (self.n,)), state, elapsed, actions)
+
+        return jax.jit(reset), jax.jit(step)
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Start episodes."""
+        import jax
+
+        words = np.random.SeedSequence([int(seed) for seed in seeds]).generate_state(2)
+        self._key, first = jax.random.split(jax.random.wrap_key_data(jax.numpy.asarray(words)))
+        self._state, seen = self._compiled[0](first)
+        self._elapsed = np.zeros(self.n, np.float32)
+        return np.asarray(seen)
+
+    def step(self, actions: Any) -> VectorStep:
+        """Step each once; what ends begins anew within the step."""
+        import jax
+
+        self._key, now = jax.random.split(self._key)
+        self._state, seen, after, rewards, over, cut = self._compiled[1](now, self._state, self._elapsed, actions)
+        ended = np.asarray(over | cut)
+        self._elapsed = np.where(ended, 0.0, self._elapsed + 1.0).astype(np.float32)
+        return VectorStep(
+            np.asarray(seen), np.asarray(rewards, np.float64), np.asarray(over), np.asarray(cut), np.asarray(after)
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any, actions: Any) -> tuple[Any, ...]:
+    """A step of all copies, `elapsed` steps after their episodes began; what ends begins anew from the draws `fresh`.
+
+    Returns the state and the observations of the next step, where this one led, rewards, and which episodes terminated or were
+    cut off.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    later, after, rewards, over, cut = jax.vmap(env.step)(draws, state, actions)
+    over = jnp.asarray(over, bool)
+    cut = ~over & (jnp.asarray(cut, bool) | (False if env.limit is None else elapsed + 1.0 >= env.limit))
+    ended = over | cut
+
+    def begun(new: Any, old: Any) -> Any:
+        return jnp.where(ended.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    later, seen = jax.tree.map(begun, jax.vmap(env.reset)(fresh), (later, after))
+    return later, seen, after, jnp.asarray(rewards, jnp.float32), over, cut
+
+
+def _action_type(space: spaces.Space[Any]) -> Any:
+    return np.int32 if isinstance(space, spaces.Discrete) else np.float32

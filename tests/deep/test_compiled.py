@@ -1,0 +1,267 @@
+"""Training in one compiled function learns what the other way of training learns, from the same random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vpac import FiniteMDP, UserError
+from vpac.envs.functional import FiniteEnv, FunctionalEnv
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from gymnasium import spaces  # noqa: E402
+
+from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO, NotFinite  # noqa: E402
+from vpac.deep.collect import Collector  # noqa: E402
+from vpac.deep.compiled import Draws, Plan, Training, initial, iterate, moments_of, take  # noqa: E402
+from vpac.envs.functional import FunctionalEnvironments, advance  # noqa: E402
+from vpac.envs.vector import VectorStep  # noqa: E402
+
+SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 16, "hidden": (8,)}
+"""Iterations of 64 steps."""
+
+
+def chain():
+    """Three states in a row with noise; the last step ends the episode. Nothing is certain, and rewards differ."""
+    P, pay, noise = np.zeros((4, 2, 4)), np.zeros((4, 2, 4)), np.zeros((4, 2, 4))
+    for s in range(3):
+        P[s, 0, s], P[s, 0, s + 1] = 0.3, 0.7
+        P[s, 1, s], P[s, 1, s + 1] = 0.6, 0.4
+    P[3, :, 3] = 1.0
+    pay[:3, 0], pay[:3, 1], noise[:3, 1] = 1.0, 1.4, 2.0
+    return FiniteMDP(P, pay, noise, np.array([0.5, 0.5, 0.0, 0.0]), np.arange(4) == 3)
+
+
+class Drift(FunctionalEnv):
+    """A point that is pushed; the nearer to 0, the better. Box observations and actions, cut after 9 steps."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    limit = 9
+
+    def reset(self, key):
+        state = 3.0 + jax.random.normal(key, (2,))
+        return state, state
+
+    def step(self, key, state, action):
+        state = state + jnp.concatenate([action, 0.1 * jax.random.normal(key, (1,))])
+        return state, state, -jnp.abs(state).sum(), jnp.abs(state).sum() > 8.0, False
+
+
+class Given(FunctionalEnvironments):
+    """Functional environments that take their random numbers from `draws`."""
+
+    def reset(self, seeds):
+        self._state, seen = jax.vmap(self.env.reset)(self.draws.starts)
+        self._elapsed, self.t = np.zeros(self.n, np.float32), 0
+        return np.asarray(seen)
+
+    def step(self, actions):
+        steps, resets = (jax.tree.map(lambda x: x[self.t], x) for x in (self.draws.steps, self.draws.resets))
+        found = advance(self.env, steps, resets, self._state, self._elapsed, actions)
+        self._state, seen, after, rewards, over, cut = (found[0], *map(np.asarray, found[1:]))
+        self._elapsed, self.t = np.where(over | cut, 0.0, self._elapsed + 1.0), self.t + 1
+        return VectorStep(seen, rewards.astype(np.float64), over, cut, after)
+
+
+class Stub:
+    """A generator that returns what it is given."""
+
+    def __init__(self, noise, rows, samples):
+        self.noise, self.rows, self.samples = np.asarray(noise), iter(np.asarray(rows)), samples
+
+    def gumbel(self, size):
+        return self.noise.reshape(size)
+
+    def standard_normal(self, size, dtype):
+        return self.noise.reshape(size).astype(dtype)
+
+    def permutation(self, samples):
+        return np.concatenate([next(self.rows) for _ in range(self.samples // 16)])
+
+
+def both(kind, env, iterations=4, **settings):
+    """An agent that was trained on the host and one that was compiled, from the same random numbers."""
+    given = {**SMALL, **settings}
+    host = kind(Given(env, given["envs"]), seed=3, **given)
+    twin = kind(env, seed=3, **given)
+    plan, key = Plan.of(twin), jax.random.key(7)
+    for agent in (host, twin):
+        agent.span = (0, 64 * iterations)
+    state = initial(twin, plan)
+    step = jax.jit(iterate, static_argnums=0)
+    for i in range(iterations):
+        draws = Draws.of(plan, jax.random.fold_in(key, i))
+        host.environments.draws, host.environments.t = draws, 0
+        host.generators |= {
+            name: Stub(draws.noise, draws.rows, 64) for name in ("act", "policy", "value", "spread", "luck", "score")
+        }
+        host.updater._generators = host.generators
+        if host.episode_prices is not None:
+            host.episode_prices.draws = draws
+        host._improve(rollout := host._collect(), host._estimate(rollout))
+        host._record(None)
+        now = jax.tree.map(lambda x: x[0], moments_of(twin, 1, i == 0))
+        state, metrics, _ = step(plan, state, draws, now)
+        take(twin, state)
+        twin.timesteps, twin.iteration = host.timesteps, host.iteration
+        twin.history.add(twin.iteration, {name: float(x) for name, x in metrics.items()})
+    return host, twin
+
+
+def alike(host, twin, rtol=2e-3):
+    """Weights to a thousandth of their size, though Adam divides differences of rounding by next to nothing; metrics alike."""
+    for one, two in zip(jax.tree.leaves(host.networks), jax.tree.leaves(twin.networks), strict=True):
+        size = max(1e-3, float(np.abs(one).max()))
+        np.testing.assert_allclose(one, two, rtol=rtol, atol=rtol * size)
+    assert set(host.history[-1]) == set(twin.history[-1]) | {"timesteps"}
+    for name, number in twin.history[-1].items():
+        assert number == pytest.approx(host.history[-1][name], rel=2e-2, abs=1e-3, nan_ok=True), name
+    np.testing.assert_allclose(twin.window.sums, host.window.sums, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(twin.drift.sums, host.drift.sums, rtol=1e-2, atol=1e-3)
+    assert twin.episodes == host.episodes > 5
+    np.testing.assert_allclose(np.array(twin.recent), np.array(host.recent), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (VPACPPO, {"psi": 0.2}),
+        (
+            VPACPPO,
+            {
+                "psi": "warm-up:0.1:50:100",
+                "variance_gamma": 1.0,
+                "variance_of": "state",
+                "target_lambda": 1.0,
+                "luck_critic": False,
+                "psi_units": "scaled",
+            },
+        ),
+        (VAACPPO, {"budget": "std:1.5:64", "form": "published", "time_aware": False, "reset_every_iteration": True}),
+        (MVPIPPO, {"psi": 0.2, "reward_floor": -1.0, "reward_scale": 0.5, "target_kl": 0.01, "weight_decay": 0.01}),
+    ],
+)
+def test_the_same_random_numbers_give_the_same_weights(kind, settings):
+    alike(*both(kind, FiniteEnv(chain(), limit=5), **settings))
+
+
+def test_box_observations_and_actions_too():
+    alike(*both(VPACPPO, Drift(), psi=0.01, weighting="uniform"))
+
+
+def test_prices_are_drawn_for_each_episode(monkeypatch):
+    from vpac.deep.price import EpisodePrices
+
+    def draw(self, which):
+        if hasattr(self, "draws"):
+            env = host_env[0]
+            first = env.t == 0
+            shares = self.draws.first_prices if first else self.draws.prices[env.t - 1]
+            self.now = np.where(which, self.within.drawn(np.asarray(shares, np.float64)), self.now)
+
+    host_env = []
+    made = Collector.__init__
+
+    def remember(self, envs, *rest):
+        if isinstance(envs, Given):
+            host_env.append(envs)
+        made(self, envs, *rest)
+
+    monkeypatch.setattr(Collector, "__init__", remember)
+    monkeypatch.setattr(EpisodePrices, "draw", draw)
+    host, twin = both(VPACPPO, FiniteEnv(chain(), limit=5), psi="conditioned", psi_range=(0.0, 0.5))
+    alike(host, twin)
+    np.testing.assert_allclose(twin.episode_prices.now, host.episode_prices.now, rtol=1e-5)
+
+
+def test_many_agents_are_each_the_one_that_learns_alone():
+    env = FiniteEnv(chain(), limit=5)
+    agents = VPACPPO.learn_many(env, 64 * 5, seeds=[1, 2], psi=[0.0, 0.3], **SMALL)
+    assert [(agent.seed, agent.options.psi) for agent in agents] == [(1, 0.0), (1, 0.3), (2, 0.0), (2, 0.3)]
+    alone = VPACPPO(env, seed=2, psi=0.3, **SMALL).learn(64 * 5)
+    np.testing.assert_array_equal(agents[3].policy().weights[0], alone.policy().weights[0])
+    assert agents[3].history == alone.history
+    assert (len(alone.history), alone.timesteps) == (5, 320)
+    assert not np.array_equal(agents[2].policy().weights[0], alone.policy().weights[0])
+
+
+def test_an_environment_of_the_other_kind_is_refused():
+    with pytest.raises(UserError, match=r"learn_many needs an environment of pure functions of JAX .*got CartPole-v1"):
+        VPACPPO.learn_many("CartPole-v1", 64, seeds=[0], **SMALL)
+
+
+class Endless(Drift):
+    """Rewards grow beyond all bounds after a while."""
+
+    def step(self, key, state, action):
+        state, seen, _, over, cut = super().step(key, state, action)
+        return state, seen, jnp.where(state[0] > 4.0, jnp.nan, 1.0), over, cut
+
+
+def test_what_is_not_finite_is_undone_and_named():
+    agent = VPACPPO(Endless(), seed=0, psi=0.1, **SMALL)
+    with pytest.raises(
+        NotFinite, match=r"the reward of Endless is not finite in the iteration after step \d+ \(seed 0\)"
+    ):
+        agent.learn(6400)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent.networks))
+    assert len(agent.history) == agent.iteration == agent.timesteps // 64
+    many = VPACPPO.learn_many(Endless(), 6400, seeds=[0], psi=[0.1], **SMALL)
+    assert isinstance(many[0].diverged, NotFinite)
+
+
+def test_a_resumed_training_is_the_same_training(tmp_path):
+    env = FiniteEnv(chain(), limit=5)
+    settings = {**SMALL, "psi": 0.1, "checkpoint_every": 2}
+    whole = VPACPPO(env, seed=1, **settings).learn(64 * 6)
+    VPACPPO(env, seed=1, **settings).learn(64 * 6, checkpoints=tmp_path, callback=lambda agent: agent.iteration < 4)
+    resumed = VPACPPO.load(tmp_path / "00000004", env).learn(64 * 6, resuming=True)
+    for one, two in zip(jax.tree.leaves(whole.networks), jax.tree.leaves(resumed.networks), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert resumed.history == whole.history
+    assert resumed.predict(0) in (0, 1)
+
+
+class Untraceable(Drift):
+    def step(self, key, state, action):
+        if state[0] > 0.0:
+            return super().step(key, state, action)
+        return state, state, 0.0, False, False
+
+
+class Growing(Drift):
+    def step(self, key, state, action):
+        state, seen, *rest = super().step(key, state, action)
+        return jnp.append(state, 1.0), seen, *rest
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (
+            Untraceable(),
+            r"Untraceable: JAX cannot trace step \(TracerBoolConversionError: Attempted boolean conversion",
+        ),
+        (
+            Growing(),
+            r"Growing: the state changes from \[\(\(2,\), 'float32'\)\] in reset to \[\(\(3,\), 'float32'\)\] in step",
+        ),
+    ],
+)
+def test_what_cannot_be_compiled_is_named(env, message):
+    with pytest.raises(UserError, match=message):
+        PPO(env, **SMALL)
+
+
+def test_training_takes_its_numbers_from_seed_and_iteration():
+    """One call of three iterations is three calls of one."""
+    env = FiniteEnv(chain(), limit=5)
+    once, thrice = (VPACPPO(env, seed=5, psi=0.1, **SMALL) for _ in range(2))
+    for agent, calls in ((once, [3]), (thrice, [1, 1, 1])):
+        agent.span = (0, 64 * 3)
+        training = Training(agent)
+        for count in calls:
+            training.advance(count)
+    np.testing.assert_array_equal(once.policy().weights[0], thrice.policy().weights[0])
