@@ -86,6 +86,8 @@ def test_an_earlier_training_leaves_nothing_behind(capsys, tmp_path):
     out = tmp_path / "x"
     run(capsys, "train", "ac", "vpac/CatchUp-v0", "--runs", 3, "--episodes", 5, "--out", out)
     (out / "notes.txt").write_text("mine")
+    (out / "tensorboard").mkdir()
+    (out / "tensorboard" / "mine").write_text("mine")
     (out / "run-2" / "notes.txt").write_text("mine")
     again = ("train", "ac", "FrozenLake-v1", "--episodes", 5, "--out", out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -94,7 +96,14 @@ def test_an_earlier_training_leaves_nothing_behind(capsys, tmp_path):
     assert f"{out} holds a training already: choose another --out, or replace it, --overwrite" in error
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     assert run(capsys, *again, "--overwrite")[0] == 0
-    assert {p.name for p in out.iterdir()} == {"returns.parquet", "training.png", "run-0", "run-2", "notes.txt"}
+    assert {p.name for p in out.iterdir()} == {
+        "returns.parquet",
+        "training.png",
+        "run-0",
+        "run-2",
+        "notes.txt",
+        "tensorboard",
+    }
     assert [p.name for p in (out / "run-2").iterdir()] == ["notes.txt"]
 
 

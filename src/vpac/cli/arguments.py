@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vpac.cli.output import say, show_summary
+from vpac.cli.output import note, say, show_summary
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class EnvOptions:
 
         with closing(self.make(env, **more)) as trial:
             for remark in check_env(trial).remarks:
-                say(f"{env}: {remark}", quiet=True)
+                note(f"{env}: {remark}")
             return trial.action_space
 
 

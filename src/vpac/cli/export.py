@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from vpac.cli.arguments import Elsewhere, at_price
-from vpac.cli.output import say, show
+from vpac.cli.arguments import Elsewhere, Verb, at_price
+from vpac.cli.output import note, show
 from vpac.errors import UserError
 
 
 @dataclass(frozen=True)
-class Export:
+class Export(Verb):
     """Write a learned policy for other programs: an ONNX file or a C header.
 
     Example: vpac export results/train/vpac-ppo-CartPole-v1 policy.onnx
@@ -29,15 +29,13 @@ class Export:
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """The store in which runs are found by name."""
-    json: bool = False
-    """Print JSON instead of words."""
 
     def run(self) -> int:
         """Load and write."""
         agent = at_price(self._load(), self.psi, self.run_)
         path = agent.export(self.out)
         show({"file": str(path), "bytes": path.stat().st_size, "run": self.run_} if self.json else None)
-        say(f"wrote {path}", quiet=self.json)
+        self.say(f"wrote {path}")
         return 0
 
     def _load(self) -> Any:
@@ -56,5 +54,5 @@ class Export:
             return load_policy(found[0].where)
         recipe, remark = found[0].settle(self.elsewhere.wanted("export", self.run_))
         if remark:
-            say(remark, quiet=True)
+            note(remark)
         return found[0].load(recipe.make(), recipe)

@@ -244,7 +244,8 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
         )  # fmt: skip
         summary = TrainingSummary(result)
         summary.write(folder)
-        remove_training(folder, keep=len(result.learners))
+        if verb.overwrite:
+            remove_training(folder, keep=len(result.learners))
         for number, learner in enumerate(result.learners):
             made = about(time.monotonic() - begun)
             record_training(folder / f"run-{number}", number, learner.episodes, result.final_of(number), made)

@@ -209,8 +209,10 @@ def remove_training(folder: Path, keep: int = 0) -> None:
     _remove_agent(folder)
     for name in () if keep else ("returns.parquet", "curves.parquet"):
         (folder / name).unlink(missing_ok=True)
-    for name in (CHECKPOINTS, "tensorboard"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    for checkpoint in (folder / CHECKPOINTS).glob("[0-9]*"):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    for events in (folder / "tensorboard").glob("events.out.tfevents.*"):
+        events.unlink()
 
 
 def _remove_agent(folder: Path) -> None:

@@ -177,7 +177,8 @@ def learn(
         stack.enter_context(hold(folder))
         if already == 0:
             check_unused(folder, overwrite)  # another process may have been quicker
-            remove_training(folder)
+            if overwrite:
+                remove_training(folder)
         logs: list[Any] = [stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))]
         try:
             logs.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
