@@ -24,6 +24,7 @@ from vpac.cli.output import complain
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
+from vpac.cli.tune import Tune
 from vpac.cli.watch import Watch
 from vpac.errors import UserError, suggestion
 from vpac.files import Unwritable
@@ -32,7 +33,22 @@ from vpac.lab.store.backend import Unreadable
 
 VERBS: dict[str, type] = {
     kind.__name__.lower(): kind
-    for kind in (List, Check, Solve, Train, Evaluate, Frontier, Watch, Export, Reproduce, Sweep, Runs, Report, Doctor)
+    for kind in (
+        List,
+        Check,
+        Solve,
+        Train,
+        Evaluate,
+        Frontier,
+        Tune,
+        Watch,
+        Export,
+        Reproduce,
+        Sweep,
+        Runs,
+        Report,
+        Doctor,
+    )
 }
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
 

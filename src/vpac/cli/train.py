@@ -19,7 +19,7 @@ from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.checks import whole
 from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, Verb, flat, key_values, read_value
 from vpac.cli.output import complain, next_step, note, show_summary
-from vpac.errors import UserError
+from vpac.errors import UserError, suggestion
 
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary
@@ -57,6 +57,8 @@ class PPOTraining:
     """Environment steps. Default: a million; with --resume: as first asked for."""
     preset: Annotated[str | None, tyro.conf.arg(metavar="default|paper")] = None
     """Settings: today's good practice, or the paper's."""
+    track: Annotated[str | None, tyro.conf.arg(metavar="wandb|mlflow|trackio")] = None
+    """Experiment trackers beside TensorBoard, with commas between them; each has an extra of its name."""
     resume: Folder = None
     """Continue a run from its last checkpoint in this folder."""
 
@@ -101,6 +103,8 @@ class Train(Verb):
     """Replace the training that is there already; without this it is refused."""
     option: Pairs = ()
     """Options of the learner by name, e.g. --option baseline=false temperature=2."""
+    settings: Annotated[Path | None, tyro.conf.arg(metavar="FILE.toml")] = None
+    """Options of the learner in a file, such as the best.toml of `vpac tune`; what is given here counts more."""
     tabular: TabularTraining = field(default_factory=TabularTraining)
     ppo: PPOTraining = field(default_factory=PPOTraining)
     budget: VarianceBudget = field(default_factory=VarianceBudget)
@@ -139,7 +143,7 @@ class Train(Verb):
             owner = "the off-policy learners" if owners and all(one.off_policy for one in owners) else owner
             instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
             raise UserError(f"--{name.replace('_', '-')} is an option of {owner}, not of {self.algorithm}{instead}")
-        settings = learner | self.budget.setting() | key_values(self.option)
+        settings = self._file(algorithm) | learner | self.budget.setting() | key_values(self.option)
         psi = settings.get("psi")
         if algorithm.deep and not algorithm.priced and psi is not None:
             raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {psi}")
@@ -155,6 +159,21 @@ class Train(Verb):
                 f"says which PSI that is. Risk-neutral: vpac train ppo {self.env}"
             )
         return settings if self.ppo.preset is None else settings | {"preset": self.ppo.preset}
+
+    def _file(self, algorithm: Algorithm) -> dict[str, Any]:
+        """Options of the learner in the file of --settings."""
+        if self.settings is None:
+            return {}
+        from vpac.lab.experiments.catalogue import read_toml
+
+        found = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in read_toml(self.settings).items()
+        }
+        for name in found:
+            if not _has(algorithm, name):
+                known = [one.name for one in fields(algorithm.load_options())]
+                raise UserError(f"{self.settings}: {self.algorithm} has no option {name!r}{suggestion(name, known)}")
+        return found
 
     def _check_env(self, algorithm: Algorithm, settings: dict[str, Any]) -> Any:
         """The specification of the environment, after one was made and tested."""
@@ -270,8 +289,9 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
         if verb.out is not None and verb.out != folder:
             raise UserError(f"--resume {folder} goes on in that folder: leave out --out {verb.out}")
         usual = agent.span[1] - agent.span[0]
+    trackers = verb.ppo.track.split(",") if verb.ppo.track else []
     length = usual if steps is None else whole(steps, "--steps", 1)
-    learn(agent, length, folder, note, quiet=verb.json, overwrite=verb.overwrite)
+    learn(agent, length, folder, note, quiet=verb.json, overwrite=verb.overwrite, trackers=trackers)
     agent.save(folder)
     final = agent.history[-1] if agent.history else {}
     record_training(folder, 0, agent.timesteps, final, about(time.monotonic() - begun))

@@ -155,18 +155,13 @@ def _open_file(path: Path | str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
-class TensorBoard:
-    """Files for TensorBoard; needs the extra `tensorboard`. What is written stays; iterations are `spacing` apart."""
+class Tracker:
+    """A callback of `learn` that passes the numbers of an iteration on, by the tags of Stable-Baselines3.
 
-    def __init__(self, folder: Path, agent: PPO) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    A subclass has `write` and `close`. Of long runs iterations are `spacing` apart.
+    """
 
-        make_folder(folder)
-        self._folder, self._writer = folder, EventFileWriter(str(folder))
-        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
-            begun = SessionLog(status=SessionLog.START)
-            self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
+    def __init__(self, agent: PPO) -> None:
         self._speed = _Speed(agent)
 
     def __call__(self, agent: PPO) -> None:
@@ -186,9 +181,37 @@ class TensorBoard:
         }
         if "std" in row:
             scalars["train/std"] = row["std"]
-        self._write({tag: float(value) for tag, value in scalars.items() if math.isfinite(value)}, agent.timesteps)
+        self.write({tag: float(value) for tag, value in scalars.items() if math.isfinite(value)}, agent.timesteps)
 
-    def _write(self, scalars: dict[str, float], step: int) -> None:
+    def write(self, scalars: dict[str, float], step: int) -> None:
+        """Write numbers by their tags."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what is left."""
+
+    @staticmethod
+    def milliseconds() -> int:
+        """The time, as trackers count it."""
+        return int(time.time() * 1000)
+
+
+class TensorBoard(Tracker):
+    """Files for TensorBoard; needs the extra `tensorboard`. What is written stays."""
+
+    def __init__(self, folder: Path, agent: PPO) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        super().__init__(agent)
+        make_folder(folder)
+        self._folder, self._writer = folder, EventFileWriter(str(folder))
+        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
+            begun = SessionLog(status=SessionLog.START)
+            self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
+
+    def write(self, scalars: dict[str, float], step: int) -> None:
+        """Write an event."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 

@@ -74,15 +74,20 @@ LARGEST = 1_000_000
 MOST_ARMS = 10_000
 
 
+def read_toml(path: Path, hint: str = "") -> dict[str, Any]:
+    """A TOML file; `hint` is added where there is none."""
+    try:
+        return tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+    except OSError as error:
+        hint = hint if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from None
+
+
 def read_experiment(path: Path) -> Experiment:
     """Read and check; a message names the place of the first mistake."""
-    try:
-        given = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
-    except OSError as error:
-        hint = "; docs/experiments.md has a study to copy" if isinstance(error, FileNotFoundError) else ""
-        raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is not TOML: {error}") from None
+    given = read_toml(path, "; docs/experiments.md has a study to copy")
     grid = given.pop("grid", None)
     if grid is not None:
         given["arms"] = _arms(path, grid, given)

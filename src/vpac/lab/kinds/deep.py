@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,7 +156,14 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def learn(
-    agent: PPO, steps: int, folder: Path, remark: Callable[[str], object], *, quiet: bool, overwrite: bool = False
+    agent: PPO,
+    steps: int,
+    folder: Path,
+    remark: Callable[[str], object],
+    *,
+    quiet: bool,
+    overwrite: bool = False,
+    trackers: Sequence[str] = (),
 ) -> None:
     """Learn in a folder of `vpac train`, with checkpoints, records and a display.
 
@@ -167,9 +174,11 @@ def learn(
         remark: called with what is worth saying.
         quiet: without a display.
         overwrite: whether a new agent may replace an earlier training.
+        trackers: names of experiment trackers (`vpac.deep.trackers`) beside TensorBoard.
     """
     from vpac.deep.checkpoint import has_checkpoint
     from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
+    from vpac.deep.trackers import track
     from vpac.envs.vector import misses_envpool
 
     already = agent.timesteps - agent.span[0]
@@ -184,6 +193,7 @@ def learn(
             logs.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
         except ModuleNotFoundError:
             remark("no TensorBoard files: pip install 'vpac[tensorboard]'")
+        logs += [stack.enter_context(closing(track(name, agent, folder))) for name in trackers]
         if misses_envpool(agent.environments):
             remark("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'")
 
