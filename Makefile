@@ -54,6 +54,7 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/mypy
 
 bench: .venv/.bench  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
+	@$(BIN)/pytest -q tests/deep/test_sb3.py tests/examples tests/evaluation/test_stable_baselines.py -k "sb3 or one_file or stable"
 	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \
 		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
 

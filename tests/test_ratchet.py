@@ -36,6 +36,7 @@ REPEATED_CLASSES = {
     "Frontier",
     "Options",
     "Trace",
+    "VPACPPO",
 }
 """Public classes of different modules that are the same idea."""
 

@@ -165,3 +165,35 @@ def test_one_policy_is_compared_with_one_for_each_price(example, tmp_path, capsy
     assert {path.name for path in written} == {"one-policy.png", "one-policy.csv"}
     assert capsys.readouterr().out.count("mean") == 4
     assert "conditioned" in (tmp_path / "one-policy.csv").read_text()
+
+
+def test_the_penalty_in_one_file_runs_and_reads_as_ppo_without_it(example):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = example("cleanrl_vpac_ppo")
+    short = {"total_timesteps": 512, "num_envs": 2, "num_steps": 64, "update_epochs": 1}
+    for env in ("CartPole-v1", "Pendulum-v1"):
+        agent, scores = module.train(module.Args(env_id=env, psi=0.01, **short))
+        assert all(torch.isfinite(p).all() for p in agent.parameters())
+        assert len(scores) > 0
+    path = FOLDER / "cleanrl_vpac_ppo.py"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert 200 < len(lines) < 270
+    assert 12 < sum("# VPAC" in line for line in lines) < 25
+
+
+def test_the_estimators_of_the_one_file_are_those_of_vpac_deep(example):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    jnp = pytest.importorskip("jax.numpy")
+    from vpac.deep import estimators
+    from vpac.deep.estimators import Trace
+
+    module, rng = example("cleanrl_vpac_ppo"), np.random.default_rng(0)
+    delta, value = rng.normal(size=(2, 30, 3)).astype(np.float32)
+    running, valid = (rng.random((30, 3)) > 0.1).astype(np.float32), np.ones((30, 3), np.float32)
+    found = module.gae(torch.as_tensor(delta), torch.as_tensor(running), 0.97, 0.9)
+    assert np.allclose(found, estimators.advantages(delta, running, valid, 0.97, 0.9), atol=1e-5)
+    luck = module.Luck(3, 0.97)
+    lucks, discounts = luck.follow(*map(torch.as_tensor, (delta, value, running)))
+    rows, _ = estimators.traces(Trace.first(3), *map(jnp.asarray, (delta, delta, value, running, valid)), 0.97)
+    assert np.allclose(discounts, rows.discount, atol=1e-6)
+    assert np.allclose(lucks + np.mean(luck.returns), rows.luck + rows.start_value, atol=1e-4)
