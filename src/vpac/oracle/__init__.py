@@ -1,7 +1,9 @@
 """Exact answers about finite processes: moments of the return, gradients, the mean–variance frontier. Never samples."""
 
+from vpac.oracle.bound import Bound, upper_bound
 from vpac.oracle.complex_step import complex_step_gradient
-from vpac.oracle.frontier import Frontier, best_policy, frontier
+from vpac.oracle.distribution import ReturnDistribution, distribution
+from vpac.oracle.frontier import Certificate, Frontier, best_policy, frontier
 from vpac.oracle.gradient import gradient
 from vpac.oracle.linear import OracleError
 from vpac.oracle.moments import Moments, evaluate
@@ -14,8 +16,8 @@ from vpac.oracle.state_critics import state_critic_gradient, stationary_distribu
 from vpac.oracle.step_reward import StepReward, step_reward
 
 __all__ = [
-    "Frontier", "Moments", "OffPolicyMoments", "OracleError", "Remembering", "StepReward", "VarianceSources",
-    "best_policy", "best_remembering", "complex_step_gradient", "evaluate", "evaluate_off_policy", "frontier",
-    "gradient", "greedy", "optimal_policy", "softmax", "state_critic_gradient", "stationary_distribution",
-    "step_reward", "uniform", "variance_sources",
+    "Bound", "Certificate", "Frontier", "Moments", "OffPolicyMoments", "OracleError", "Remembering", "ReturnDistribution",
+    "StepReward", "VarianceSources", "best_policy", "best_remembering", "complex_step_gradient", "distribution", "evaluate",
+    "evaluate_off_policy", "frontier", "gradient", "greedy", "optimal_policy", "softmax", "state_critic_gradient",
+    "stationary_distribution", "step_reward", "uniform", "upper_bound", "variance_sources",
 ]  # fmt: skip

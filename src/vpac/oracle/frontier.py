@@ -13,7 +13,7 @@ where no change of a single state improves. A last step adjusts all probabilitie
 - at the end every ψ may take any policy that was found for another.
 
 What is returned for a ψ is never worse than the risk-neutral policy nor, on small processes, than the best deterministic one.
-To find the global optimum is NP-hard in general; `vpac.oracle.bound` says how far from it a policy can be.
+To find the global optimum is NP-hard in general; `vpac.oracle.upper_bound` says how far from it a policy can be.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SOFTENING = 0.05
 """Share of the uniform policy that is mixed in before an ascent: what is never visited has no slope."""
 REFERENCES = 6
 """References y for which E[G − ψ (G − y)²] is climbed."""
-RANDOM_STARTS = 1000
-"""Small processes get more random starts: this many, divided by states · actions."""
+MOST_RANDOM, SMALL = 15, 600
+"""Small processes get more random starts: so many times as many, or as often as states · actions go into `SMALL`."""
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
 """Shares of probability that an ascent moves to an action, and shares of its own that it takes from one."""
 ROUGH, FINE = 1e-6, 1e-11
@@ -65,8 +65,6 @@ class Certificate:
     """The most that any change of a single state's probabilities, among those that were checked, adds to U."""
     checked: int
     """Pairs of state and action to which shares of probability were moved; all of them up to 1500 states."""
-    bound: float = np.inf
-    """No stationary policy has a larger U; inf where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,6 @@ class Frontier:
     def objectives(self) -> FloatArray:
         """mean − ψ · variance at each point."""
         return self.means - self.psis * self.variances
-
-    @property
-    def gaps(self) -> FloatArray:
-        """How much larger U could be at each point: bound − objective; inf where there is no bound."""
-        return np.array([found.bound for found in self.certificates]) - self.objectives
 
     @property
     def sharpe(self) -> FloatArray:
@@ -216,7 +209,7 @@ class _Search:
             for share in (np.arange(count)[::-1] + 0.5) / count:
                 policy = self.climb(psi, _soft(policy), low + share * (high - low))
                 self.climb(psi, every, low + share * (high - low))
-        for k in range(restarts * max(1, RANDOM_STARTS // self.neutral.size)):
+        for k in range(restarts * int(np.clip(SMALL // self.neutral.size, 1, MOST_RANDOM))):
             drawn = random.dirichlet(np.ones(mdp.n_actions), mdp.n_states)
             self.climb(psi, drawn if k % 2 else 0.7 * self.best(psi) + 0.3 * drawn)
 
