@@ -18,6 +18,8 @@ from vpac.errors import UserError, suggestion
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import gymnasium
 
     from vpac.envs.maps import GridMap
@@ -164,6 +166,41 @@ class FiniteMDP:
         from vpac.envs.tables import from_table
 
         return from_table(env, start)
+
+    @classmethod
+    def from_prism(
+        cls,
+        transitions: str | Path,
+        *,
+        state_rewards: str | Path | None = None,
+        transition_rewards: str | Path | None = None,
+        labels: str | Path | None = None,
+        terminal: str | None = None,
+    ) -> FiniteMDP:
+        """Build from explicit files of PRISM or Storm: `.tra`, and if there are any `.srew`, `.trew` (`.rew`) and `.lab`.
+
+        Episodes begin in the states labelled init (else in state 0) and end in those labelled `terminal` or, without it,
+        in states that only lead to themselves and pay nothing. An action that a state does not have repeats its last one.
+        """
+        from vpac.envs.explicit import from_prism
+
+        return from_prism(transitions, state_rewards, transition_rewards, labels, terminal)
+
+    @classmethod
+    def from_drn(cls, path: str | Path, *, reward: str | None = None, terminal: str | None = None) -> FiniteMDP:
+        """Build from a DTMC or MDP in Storm's DRN format; `reward` names one of its reward models. See `from_prism`."""
+        from vpac.envs.explicit import from_drn
+
+        return from_drn(path, reward, terminal)
+
+    @classmethod
+    def from_mdptoolbox(
+        cls, transitions: Any, rewards: Any, start: ArrayLike | None = None, terminal: ArrayLike | None = None
+    ) -> FiniteMDP:
+        """Build from the arrays of MDPtoolbox for Python: P[a, s, s'], and R[s], R[s, a] or R[a, s, s'], dense or sparse."""
+        from vpac.envs.explicit import from_mdptoolbox
+
+        return from_mdptoolbox(transitions, rewards, start, terminal)
 
     def _assemble(
         self, n_states: int, n_actions: int, row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray,
