@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vpac.envs.finite_mdp import closed_classes, reached
-from vpac.envs.validation import row_sums
+from vpac.envs.finite_mdp import closed_classes, reached, row_sums
 
 
 def edges(*pairs):

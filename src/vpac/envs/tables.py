@@ -8,8 +8,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.envs import validation
-from vpac.envs.finite_mdp import FiniteMDP, reachable
+from vpac.envs.finite_mdp import FiniteMDP, indices, reachable, start_distribution
 from vpac.envs.make import make_env
 from vpac.envs.maps import GridMap
 from vpac.errors import UserError
@@ -41,7 +40,7 @@ def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = Non
         start = getattr(inner, "initial_state_distrib", None)
         if start is None:
             raise UserError(f"{type(inner).__name__} has no initial_state_distrib: pass start=…")
-    return _from_entries(table, validation.start_distribution(start, np.zeros(len(table), bool)), *_layout(inner))
+    return _from_entries(table, start_distribution(start, np.zeros(len(table), bool)), *_layout(inner))
 
 
 def _from_entries(
@@ -58,9 +57,9 @@ def _from_entries(
         for probability, successor, reward, terminated in outcomes
     ]
     columns = list(zip(*entries, strict=True))
-    state = validation.indices(columns[0], n_states, "state")
-    action = validation.indices(columns[1], n_actions, "action")
-    successor = validation.indices(columns[2], n_states, "next state")
+    state = indices(columns[0], n_states, "state")
+    action = indices(columns[1], n_actions, "action")
+    successor = indices(columns[2], n_states, "next state")
     probability, reward = (np.array(column, np.float64) for column in columns[3:5])
     ends = np.array(columns[5], bool)
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.validation import row_sums
+from vpac.envs.finite_mdp import FiniteMDP, row_sums
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray
 

@@ -28,8 +28,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.validation import row_sums
+from vpac.envs.finite_mdp import FiniteMDP, row_sums
 from vpac.errors import UserError, one_of
 from vpac.oracle import occupancy
 from vpac.oracle.linear import Chain, backup, look_ahead

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.checks import not_negative
-from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.validation import SUM_TOLERANCE
+from vpac.envs.finite_mdp import SUM_TOLERANCE, FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
