@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -41,29 +41,8 @@ Term = Callable[[FloatArray, IntArray, FloatArray], Any]
 """What a step adds to one of an episode's sums, from rewards, numbers of steps before it, and discounts."""
 
 
-class Playable(Protocol):
-    """Environments that are stepped together."""
-
-    @property
-    def n(self) -> int:
-        """How many."""
-
-    @property
-    def resets_in_next_step(self) -> bool:
-        """Whether the step after an episode's end only resets."""
-
-    def reset(self) -> Any:
-        """Begin the first episodes; returns the observations."""
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
-        """One step of each: observations, rewards, terminated, truncated."""
-
-    def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
-        """Reset those whose episode is `over`, unless a step does; returns observations. `number`: of the next episodes."""
-
-
 def play(
-    envs: Playable,
+    envs: Vector | _Fast,
     act: Callable[[Any, BoolArray], Any],
     episodes: int,
     gamma: float,
@@ -84,11 +63,8 @@ def play(
         tell: called with the number of finished episodes whenever it grows.
     """
     n = envs.n
-    found, lengths, terminated = (
-        np.zeros((len(terms), episodes)),
-        np.zeros(episodes, np.int64),
-        np.zeros(episodes, bool),
-    )
+    found, lengths = np.zeros((len(terms), episodes)), np.zeros(episodes, np.int64)
+    terminated = np.zeros(episodes, bool)
     number = np.arange(n)  # the episode that each environment is at; from `episodes` on none counts
     sums, steps, discount = np.zeros((len(terms), n)), np.zeros(n, np.int64), np.ones(n)
     observations = envs.reset()
@@ -159,11 +135,9 @@ def walk(env: Any, observation: Any, choose: Callable[[Any], Any], name: str) ->
     for _ in range(LONGEST):
         action = choose(observation)
         observation, reward, terminated, truncated, _ = checked_step(env, action, name)
-        step = Step(
-            action, observation, float(reward), "terminated" if terminated else "truncated" if truncated else ""
-        )
-        yield step
-        if step.ended:
+        ended = "terminated" if terminated else "truncated" if truncated else ""
+        yield Step(action, observation, float(reward), ended)
+        if ended:
             return
     raise UserError(ENDLESS.format(LONGEST))
 
@@ -230,11 +204,6 @@ def play_policy(
     return Played(scores, returns, lengths[order].astype(np.float64), squares)
 
 
-def seeds_from(sequence: np.random.SeedSequence, count: int) -> IntArray:
-    """Seeds below 2³¹, as every environment takes them."""
-    return np.random.default_rng(sequence).integers(2**31, size=count)
-
-
 COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
 """Where environments come from whose deep copies are independent of them and keep what a user has changed."""
 
@@ -268,8 +237,8 @@ class Vector:
         return self.env.envs[0] if isinstance(self.env, SyncVectorEnv) else self.env
 
     def seed(self, sequence: np.random.SeedSequence, episodes: int) -> None:
-        """Choose the seeds of so many episodes."""
-        self.seeds = seeds_from(sequence, -(-episodes // self.n) * self.n)
+        """Choose the seeds of so many episodes, below 2³¹, as every environment takes them."""
+        self.seeds = np.random.default_rng(sequence).integers(2**31, size=-(-episodes // self.n) * self.n)
 
     def reset(self) -> Any:
         """Begin the first episodes."""
@@ -306,10 +275,9 @@ def vectorised(env: Any, count: int, flat: bool) -> Vector:
                 f"metadata['autoreset_mode'] to be a gymnasium.vector.AutoresetMode, got {mode!r}"
             )
         return Vector(env, mode, ours=False)
-    made, name = _makers(env, count, flat), name_of(env)
+    made = [partial(CheckedSteps, make, name_of(env)) for make in _makers(env, count, flat)]
     try:
-        checked = [partial(_checked, make, name) for make in made]
-        vector = SyncVectorEnv(checked, autoreset_mode=AutoresetMode.DISABLED)
+        vector = SyncVectorEnv(made, autoreset_mode=AutoresetMode.DISABLED)
     except RuntimeError as error:
         raise UserError(f"the environments differ from one another: {error}") from None
     return Vector(vector, AutoresetMode.DISABLED, ours=True)
@@ -318,17 +286,13 @@ def vectorised(env: Any, count: int, flat: bool) -> Vector:
 class CheckedSteps(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose answers are checked before a vector environment, which would take text for a number, gets them."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
-        super().__init__(env)
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> None:
+        super().__init__(make())
         self.name = name
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """A step of the environment."""
         return checked_step(self.env, action, self.name)
-
-
-def _checked(make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> gymnasium.Env[Any, Any]:
-    return CheckedSteps(make(), name)
 
 
 def check_first(env: Any, learning: bool) -> None:
