@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from vpac.sealing import sealed
+from vpac.files import sealed
 
 
 def forge(

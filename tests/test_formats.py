@@ -12,10 +12,10 @@ import pytest
 from forging import forge
 from vpac.errors import Newer, UserError
 from vpac.evaluation.actors import load_agent
+from vpac.files import sealed
 from vpac.lab.store.records import index, read_study, studies
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
-from vpac.sealing import sealed
 from vpac.tabular import VPAC
 
 FIXTURES = Path(__file__).parent / "fixtures"

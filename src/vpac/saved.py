@@ -14,8 +14,7 @@ import numpy as np
 from vpac.algorithms import BY_CLASS, Algorithm
 from vpac.envs.make import EnvRecipe
 from vpac.errors import UserError, suggestion
-from vpac.files import read_bytes, read_pair, write_pair
-from vpac.sealing import LARGEST, check_format, parse, sealed
+from vpac.files import LARGEST_TEXT, check_format, parse, read_bytes, read_pair, sealed, write_pair
 
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
 RECORD = "run.json"
@@ -58,7 +57,7 @@ class SavedAgent:
     def read(cls, folder: Path) -> Self:
         """Read agent.json: its seal, its format and the kinds of its fields are checked."""
         with reading(folder):
-            text = read_bytes(folder / AGENT, LARGEST)
+            text = read_bytes(folder / AGENT, LARGEST_TEXT)
             data = parse(text)
             if not isinstance(data, dict):
                 raise UserError(f"{folder} does not hold an agent: {AGENT} is not an object")

@@ -15,7 +15,7 @@ from gymnasium.wrappers import FlattenObservation
 from vpac import AC, VPAC
 from vpac.envs import CatchUp, RewardNoise, make_env, spec_of
 from vpac.errors import UserError
-from vpac.sealing import sealed
+from vpac.files import sealed
 from vpac.tabular import learn_many
 
 MODULE = """

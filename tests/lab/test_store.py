@@ -11,13 +11,13 @@ import pytest
 
 from tiny import contents, little
 from vpac.errors import Newer
+from vpac.files import sealed
 from vpac.lab.store.records import Damaged, index, read_study
 from vpac.lab.store.run import Run, canonical, runs_of, seeds
 from vpac.lab.store.store import Result, Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import carry_out
-from vpac.sealing import sealed
 
 RESULT = Result({"episode": np.arange(3), "mean": np.ones(3)}, {"theta": np.eye(2)}, {"mean": 1.0, "sharpe": None})
 

@@ -16,6 +16,7 @@ from vpac.envs.maps import GridMap, grid_world
 from vpac.envs.worlds import RiskyShortcut
 from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
+from vpac.files import sealed
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.report.build import build
 from vpac.lab.store.backend import backend_at
@@ -24,7 +25,6 @@ from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
 from vpac.risk.schedules import as_schedule
-from vpac.sealing import sealed
 from vpac.tabular import VPAC
 from vpac.tabular.options import StepSizeOrder
 

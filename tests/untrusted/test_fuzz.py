@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from untrusted.command_line import OPTIONS, VERB_WORDS, WORDS, Sandbox
 from untrusted.targets import DEEP, FILES, SEEDS, TEXTS, Readers, read_text
-from vpac.sealing import sealed
+from vpac.files import sealed
 
 TIMES = int(os.environ.get("VPAC_FUZZ", "1"))
 CASES = {

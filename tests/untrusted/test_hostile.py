@@ -24,6 +24,7 @@ from vpac.cli.watch import Watch
 from vpac.envs.make import EnvOverrides
 from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
+from vpac.files import sealed
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.report.build import build
@@ -32,7 +33,6 @@ from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
-from vpac.sealing import sealed
 from vpac.tabular import VPAC
 
 OLD = Path(__file__).parents[1] / "fixtures" / "format-1"

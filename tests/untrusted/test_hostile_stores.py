@@ -15,9 +15,9 @@ import pytest
 
 from tiny import SPEC, little
 from vpac.cli import main
+from vpac.files import sealed
 from vpac.lab.store.run import Run, runs_of
 from vpac.lab.store.store import Store
-from vpac.sealing import sealed
 
 TOP = ("runs", "failed", "damaged", "checkpoints", "studies", "report", "figures", ".locks")
 

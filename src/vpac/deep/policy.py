@@ -14,9 +14,8 @@ import numpy as np
 from vpac.deep.price import PriceRange
 from vpac.deep.spaces import Interface
 from vpac.errors import UserError
-from vpac.files import make_folder, read_bytes, read_pair, write_pair
+from vpac.files import LARGEST_TEXT, check_format, make_folder, parse, read_bytes, read_pair, sealed, write_pair
 from vpac.saved import reading, remove_record
-from vpac.sealing import LARGEST, check_format, parse, sealed
 from vpac.typing import Numbers
 
 FORMAT, OLDER = 3, (1, 2)
@@ -178,7 +177,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
 
 def _about(folder: Path) -> dict[str, Any]:
     """policy.json, checked."""
-    text = read_bytes(folder / NOTE, LARGEST)
+    text = read_bytes(folder / NOTE, LARGEST_TEXT)
     about: dict[str, Any] = parse(text)
     check_format(text, about, folder / NOTE, FORMAT, OLDER)
     if about["format"] > 1 and "sha256" not in about:

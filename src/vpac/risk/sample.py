@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.errors import UserError, one_of
-from vpac.files import read_bytes, write_bytes, write_text
+from vpac.files import parse, read_bytes, write_bytes, write_text
 from vpac.risk import intervals, metrics
 from vpac.risk.intervals import Interval, one_sample
-from vpac.sealing import parse
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 FEW = 10.0

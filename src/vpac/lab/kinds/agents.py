@@ -17,13 +17,12 @@ from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, suggestion
 from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
-from vpac.files import read_bytes, write_text
+from vpac.files import LARGEST_TEXT, check_seal, parse, read_bytes, sealed, write_text
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Record, Store, fingerprint
 from vpac.saved import AGENT, RECORD, WEIGHTS, SavedAgent, reading
-from vpac.sealing import LARGEST, check_seal, parse, sealed
 
 if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
@@ -226,7 +225,7 @@ def check_training(folder: Path) -> None:
     if not path.is_file():
         return
     with reading(folder):
-        text = read_bytes(path, LARGEST)
+        text = read_bytes(path, LARGEST_TEXT)
         record = parse(text)
         try:
             check_seal(text, record)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from vpac.errors import one_of
-from vpac.files import read_bytes, write_bytes, write_text
+from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory, series_of
 from vpac.lab.report.geometry import (
     along,
@@ -35,7 +35,6 @@ from vpac.lab.report.geometry import (
     sorted_arrows,
 )
 from vpac.lab.report.style import INK, MUTED, Look, look
-from vpac.sealing import LARGEST, parse
 
 KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
@@ -111,7 +110,7 @@ class Drawings:
     def __init__(self, folder: Path) -> None:
         self.folder, self._note = folder, folder / ".drawn.json"
         try:
-            found = parse(read_bytes(self._note, LARGEST))
+            found = parse(read_bytes(self._note, LARGEST_TEXT))
         except (OSError, ValueError):
             found = {}
         self._drawn: dict[str, Any] = found if isinstance(found, dict) else {}

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from vpac.errors import Newer
+from vpac.files import check_seal, parse
 from vpac.lab.experiments.spec import Experiment
 from vpac.lab.store.backend import RECORD, Backend, Unreadable
 from vpac.lab.store.run import FORMAT, Run
-from vpac.sealing import check_seal, parse
 
 if TYPE_CHECKING:
     from vpac.lab.store.store import Store

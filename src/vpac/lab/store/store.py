@@ -30,13 +30,12 @@ from typing import Any
 import numpy as np
 
 from vpac.errors import Newer, UserError
-from vpac.files import LARGEST
+from vpac.files import LARGEST, sealed
 from vpac.interruption import stop_if_asked
 from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
 from vpac.lab.store.records import FAILED, RUNS, Damaged, read_failure, read_record
 from vpac.lab.store.run import Run
-from vpac.sealing import sealed
 from vpac.typing import FloatArray
 
 METRICS, POLICY = "metrics.parquet", "policy.safetensors"

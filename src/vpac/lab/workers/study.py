@@ -15,13 +15,12 @@ from vpac.envs.check import check_env
 from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError
-from vpac.files import Unwritable
+from vpac.files import Unwritable, sealed
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Experiment, Figure
 from vpac.lab.store.records import NOTE_FORMAT, Damaged, note_key, read_study
 from vpac.lab.store.run import Run, canonical, runs_of
 from vpac.lab.store.store import Store
-from vpac.sealing import sealed
 
 if TYPE_CHECKING:
     from vpac.lab.workers.pool import Executor
