@@ -25,9 +25,9 @@ where it is negative; so a share lies between 0 and 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -54,16 +54,13 @@ FEW = 10
 """Fewer branchings than this that made a difference: a part is known roughly at best."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Parts of a variance."""
+class Estimate(NamedTuple):
+    """Parts of a variance, by name; what came out below zero is 0."""
 
     total: Interval
-    """All of it."""
     parts: dict[str, Interval]
-    """By name; what came out below zero is 0."""
     shares: dict[str, Interval]
-    """Of each part, between 0 and 1; they add up to 1."""
+    """They add up to 1."""
     few: dict[str, int]
     """How many branchings made a difference, of parts of which that were few."""
 
@@ -97,7 +94,7 @@ def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int)
     parts = {name: rare_mean_interval(term, event=unseen[name], level=level) for name, term in terms.items()}
     return Estimate(
         rare_mean_interval(np.sum(list(terms.values()), axis=0), level=level),
-        {name: _clipped(part) for name, part in parts.items()},
+        {name: replace(part, estimate=max(part.estimate, 0.0)) for name, part in parts.items()},
         {name: _share(name, terms, parts, unseen, level) for name in PARTS},
         few,
     )
@@ -107,10 +104,6 @@ def _doubt(term: FloatArray, event: float) -> float:
     """The variance of a term, with one event more: of what was not seen one cannot be sure that it is not there."""
     largest = max(float(np.abs(term).max()), event) if event > 0.0 else 0.0
     return float(np.var(term)) + largest**2 / len(term)
-
-
-def _clipped(part: Interval) -> Interval:
-    return Interval(max(part.estimate, 0.0), part.low, part.high)
 
 
 def _share(
@@ -123,9 +116,7 @@ def _share(
     if not mine + rest > 0.0:
         return Interval(np.nan, np.nan, np.nan)
     if mine == 0.0 or rest == 0.0:  # no odds to speak of: the worst cases
-        return Interval(
-            mine / (mine + rest), _part_of(part.low, left.high), _part_of(part.high, left.low)
-        )  # fmt: skip
+        return Interval(mine / (mine + rest), _part_of(part.low, left.high), _part_of(part.high, left.low))
     together = np.std(terms[name]) * np.std(remainder)
     rho = min(float(np.cov(terms[name], remainder, ddof=0)[0, 1] / together), 0.0) if together > 0.0 else 0.0
     with np.errstate(divide="ignore"):
@@ -150,14 +141,11 @@ def _part_of(part: float, rest: float) -> float:
 NEW_EPISODE = np.zeros(1, bool)
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """An episode that was walked."""
 
     actions: list[Any]
-    """What was done."""
     rewards: list[float]
-    """What it brought."""
     total: float
     """Its return."""
 
@@ -247,7 +235,9 @@ class Walker:
             answer: seed of the environment's answer; None: it is the first draw of `rest`.
             rest: seed of all that follows.
         """
-        self._lead(way, begin, noise, t)
+        self._reset(begin, _two(noise)[0])
+        for earlier in way.actions[:t]:
+            self._step(earlier)
         world, own = _two(rest)
         self._seed_noise(world if answer is None else answer)
         observation, reward, over = self._step(action)
@@ -264,13 +254,6 @@ class Walker:
 
     def _seed_noise(self, world: np.random.SeedSequence) -> None:
         self.env.unwrapped.np_random = np.random.default_rng(world)
-
-    def _lead(self, way: Way, begin: Any, noise: Any, t: int) -> Any:
-        """Lead the environment to step t of the way."""
-        observation = self._reset(begin, _two(noise)[0])
-        for action in way.actions[:t]:
-            observation, *_ = self._step(action)
-        return observation
 
     def _follow(self, observation: Any, actions: list[Any]) -> list[float]:
         """Follow the policy to the end; notes the actions and returns the rewards."""
