@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
-    from vpac.evaluation.measure import budget_report, evaluate
+    from vpac.evaluation.play import budget_report, evaluate
     from vpac.risk.budget import Budget
     from vpac.risk.sample import ReturnSample
     from vpac.tabular import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
@@ -33,9 +33,9 @@ __getattr__, __dir__ = lazily(
         "Budget": "vpac.risk.budget",
         "ReturnSample": "vpac.risk.sample",
         "UserError": "vpac.errors",
-        "budget_report": "vpac.evaluation.measure",
+        "budget_report": "vpac.evaluation.play",
         "envs": "vpac.envs",
-        "evaluate": "vpac.evaluation.measure",
+        "evaluate": "vpac.evaluation.play",
         "evaluation": "vpac.evaluation",
         "learners": "vpac.learners",
         "tabular": "vpac.tabular",

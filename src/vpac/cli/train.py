@@ -273,7 +273,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
-    from vpac.evaluation.measure import budget_report
+    from vpac.evaluation.play import budget_report
     from vpac.lab.kinds.agents import check_unused, record_training
     from vpac.lab.kinds.deep import learn, resumed
     from vpac.lab.report.draw import write

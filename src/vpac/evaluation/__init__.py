@@ -6,12 +6,12 @@ from vpac._lazy import lazily
 
 if TYPE_CHECKING:
     from vpac.evaluation.actors import load_agent
-    from vpac.evaluation.measure import budget_report, evaluate
+    from vpac.evaluation.play import budget_report, evaluate
     from vpac.evaluation.sources import Sources, variance_sources
 
 NAMES = {
     "actors": ("load_agent",),
-    "measure": ("budget_report", "evaluate"),
+    "play": ("budget_report", "evaluate"),
     "sources": ("Sources", "variance_sources"),
 }
 

@@ -148,8 +148,8 @@ class Actor:
 
 def gamma_of(agent: Any) -> float:
     """The agent's own discount factor, or 0.99."""
-    for holder in (agent, getattr(agent, "options", None), getattr(agent, "settings", None)):
-        gamma = getattr(holder, "gamma", None)
+    for where in (agent, getattr(agent, "options", None), getattr(agent, "settings", None)):
+        gamma = getattr(where, "gamma", None)
         if isinstance(gamma, int | float) and 0.0 <= gamma <= 1.0:
             return float(gamma)
     return GAMMA

@@ -16,7 +16,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.checks import whole
 from vpac.errors import UserError
-from vpac.evaluation.measure import evaluate
+from vpac.evaluation.play import evaluate
 from vpac.files import make_folder, write_text
 from vpac.risk.frontier import psi_of
 

@@ -13,8 +13,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError, one_of
-from vpac.evaluation.measure import budget_report, measure
-from vpac.evaluation.play import discounted
+from vpac.evaluation.play import budget_report, discounted, measure
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
