@@ -71,7 +71,7 @@ class Findings:
             self.remarks.append(text)
 
 
-def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seed: int = 0) -> Findings:
+def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, *, seed: int = 0) -> Findings:
     """Take random actions and raise a `UserError` with everything that is wrong; else return what was found.
 
     Args:
@@ -79,7 +79,7 @@ def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, seed: int = 0) 
         steps: at most so many.
         seed: of the resets and the actions.
     """
-    found = look_over(env, steps, seed)
+    found = look_over(env, steps, seed=seed)
     refuse(env, found.errors)
     return found
 
@@ -91,7 +91,7 @@ def refuse(env: Any, errors: list[str], what: str = "learned from") -> None:
         raise UserError(f"{name_of(env)} cannot be {what} yet:\n{listed}")
 
 
-def look_over(env: Any, steps: int = 20_000, seed: int = 0, *, learning: bool = True, ends: bool = True) -> Findings:
+def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = True, ends: bool = True) -> Findings:
     """`check_env` without raising.
 
     `learning`: whether spaces and observations must suit our learners; `ends`: whether it is an error if no episode ends.
