@@ -31,7 +31,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from objective import Table, portfolio, shop
+from objective import portfolio, shop
 from vpac import FiniteMDP, oracle
 from vpac.oracle.frontier import ascend
 
@@ -40,6 +40,50 @@ BEST = RESULTS.with_name("budgets-best.json")
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6)
 """Prices at which the bound is computed, as ψ · √V."""
 ENVS, EPISODES, NEEDED = 16, 4000, 13 / 15
+
+
+class Table(VectorEnv):
+    """Copies of a finite process, all stepped at once; an observation is a row of `features`."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, mdp: FiniteMDP, features: np.ndarray, n: int, limit: int | None = None) -> None:
+        self.mdp, self.features, self.num_envs, self.limit = mdp, features.astype(np.float32), n, limit
+        self.single_observation_space = spaces.Box(-np.inf, np.inf, features.shape[1:], np.float32)
+        self.single_action_space = spaces.Discrete(mdp.n_actions)
+        width = int(np.diff(mdp.indptr).max())
+        place = np.minimum(mdp.indptr[:-1, None] + np.arange(width), len(mdp.probability) - 1)
+        there = np.arange(width) < np.diff(mdp.indptr)[:, None]
+        self._entry, self._sums = place, np.cumsum(np.where(there, mdp.probability[place], 0.0), axis=1)
+        self._last = np.diff(mdp.indptr) - 1
+        self._starts = np.cumsum(mdp.start)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin anew."""
+        self._rng = np.random.default_rng(seed)
+        self._state, self._elapsed = self._begin(self.num_envs), np.zeros(self.num_envs, np.int64)
+        return self.features[self._state], {}
+
+    def _begin(self, n: int) -> np.ndarray:
+        drawn = np.searchsorted(self._starts, self._rng.random(n) * self._starts[-1], side="right")
+        return np.minimum(drawn, self.mdp.n_states - 1)
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """A step of each; what ends begins anew within it."""
+        mdp, rng = self.mdp, self._rng
+        row = self._state * mdp.n_actions + np.asarray(actions)
+        which = (self._sums[row] <= rng.random(self.num_envs)[:, None]).sum(axis=1)
+        entry = self._entry[row, np.minimum(which, self._last[row])]
+        reward = mdp.reward[entry] + np.sqrt(mdp.noise[entry]) * rng.standard_normal(self.num_envs)
+        state = mdp.successor[entry]
+        self._elapsed += 1
+        over = mdp.terminal[state]
+        cut = ~over & (self._elapsed >= self.limit) if self.limit else np.zeros_like(over)
+        final, ended = self.features[state], over | cut
+        self._state = np.array(state)
+        self._state[ended] = self._begin(int(ended.sum()))
+        self._elapsed[ended] = 0
+        return self.features[self._state], reward, over, cut, {"final_obs": final}
 
 
 class Shelf(Table):

@@ -1,14 +1,15 @@
 """How much of what there is to gain does each learner gain? U = mean − ψ · variance against PPO and against the best there is.
 
-    python benchmarks/objective.py                                  everything: hours on two cores; resumes where it was stopped
+    python benchmarks/objective.py                                  everything; resumes where it was stopped
     python benchmarks/objective.py --tasks bandit catch-up --seeds 5 --steps 0.5
     python benchmarks/objective.py --only-table                     print the table of what has been measured
 
 Every task is a finite process, so the policy that was learned, with its noise, is judged exactly, and exact ascent knows the
 best U of policies that see the whole state. ψ = R / standard deviation of the best risk-neutral policy, R = 0.1, 0.3, 1, 3. All
-learners have the same networks, steps and rates. The share of the possible gain is (U − U_PPO) / (U* − U_PPO), of means over
-seeds. It is given where caring about variance can pay: where U* is above the U of the best risk-neutral policy by more than a
-hundredth of its standard deviation. Elsewhere U* − U_PPO is only what PPO has not learned.
+learners have the same networks, steps and rates; all seeds and prices of one on a task are trained by one compiled program. The
+share of the possible gain is (U − U_PPO) / (U* − U_PPO), of means over seeds. It is given where caring about variance can pay:
+where U* is above the U of the best risk-neutral policy by more than a hundredth of its standard deviation. Elsewhere U* − U_PPO is
+only what PPO has not learned.
 Results are lines of JSON in docs/data/objective.jsonl, the best U in docs/data/objective-best.json.
 """
 
@@ -17,9 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,11 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
 from scipy import stats
 
 from vpac import FiniteMDP, oracle
+from vpac.envs.functional import FiniteEnv
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "data" / "objective.jsonl"
@@ -50,50 +50,6 @@ COMMON = {
 COMMON |= {"normalise_observations": False}
 
 
-class Table(VectorEnv):
-    """Copies of a finite process, all stepped at once; an observation is a row of `features`."""
-
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
-
-    def __init__(self, mdp: FiniteMDP, features: np.ndarray, n: int, limit: int | None = None) -> None:
-        self.mdp, self.features, self.num_envs, self.limit = mdp, features.astype(np.float32), n, limit
-        self.single_observation_space = spaces.Box(-np.inf, np.inf, features.shape[1:], np.float32)
-        self.single_action_space = spaces.Discrete(mdp.n_actions)
-        width = int(np.diff(mdp.indptr).max())
-        place = np.minimum(mdp.indptr[:-1, None] + np.arange(width), len(mdp.probability) - 1)
-        there = np.arange(width) < np.diff(mdp.indptr)[:, None]
-        self._entry, self._sums = place, np.cumsum(np.where(there, mdp.probability[place], 0.0), axis=1)
-        self._last = np.diff(mdp.indptr) - 1
-        self._starts = np.cumsum(mdp.start)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Begin anew."""
-        self._rng = np.random.default_rng(seed)
-        self._state, self._elapsed = self._begin(self.num_envs), np.zeros(self.num_envs, np.int64)
-        return self.features[self._state], {}
-
-    def _begin(self, n: int) -> np.ndarray:
-        drawn = np.searchsorted(self._starts, self._rng.random(n) * self._starts[-1], side="right")
-        return np.minimum(drawn, self.mdp.n_states - 1)
-
-    def step(self, actions: Any) -> tuple[Any, ...]:
-        """A step of each; what ends begins anew within it."""
-        mdp, rng = self.mdp, self._rng
-        row = self._state * mdp.n_actions + np.asarray(actions)
-        which = (self._sums[row] <= rng.random(self.num_envs)[:, None]).sum(axis=1)
-        entry = self._entry[row, np.minimum(which, self._last[row])]
-        reward = mdp.reward[entry] + np.sqrt(mdp.noise[entry]) * rng.standard_normal(self.num_envs)
-        state = mdp.successor[entry]
-        self._elapsed += 1
-        over = mdp.terminal[state]
-        cut = ~over & (self._elapsed >= self.limit) if self.limit else np.zeros_like(over)
-        final, ended = self.features[state], over | cut
-        self._state = np.array(state)
-        self._state[ended] = self._begin(int(ended.sum()))
-        self._elapsed[ended] = 0
-        return self.features[self._state], reward, over, cut, {"final_obs": final}
-
-
 @dataclass(frozen=True)
 class Task:
     """A finite process, what of it can be seen, and how long to learn."""
@@ -108,9 +64,10 @@ class Task:
     hidden: bool = False
     """Whether the policy does not see the whole state; then the best U is that of policies that do."""
 
-    def make(self) -> Table:
-        """Its environments."""
-        return Table(self.mdp, self.features, COMMON["envs"], self.limit)
+    @cached_property
+    def env(self) -> FiniteEnv:
+        """As trainings are compiled for it."""
+        return FiniteEnv(self.mdp, self.features, self.limit)
 
     def judge(self, agent: Any) -> tuple[float, float]:
         """Exact mean and variance of the return of an agent's policy, with its noise."""
@@ -268,22 +225,6 @@ def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
 ARMS = _forms()
 
 
-def learn(task: str, arm: str, psi: float, seed: int, share: float) -> dict[str, float]:
-    """Train one agent and judge it."""
-    from vpac import deep
-
-    begun, where = time.process_time(), get_task(task)
-    kind, settings = ARMS[arm]
-    price = {} if kind == "PPO" else {"psi": psi}
-    common = {name: value for name, value in COMMON.items() if name != "envs"}
-    try:
-        agent = getattr(deep, kind)(where.make(), gamma=where.gamma, seed=seed, **common, **settings, **price)
-        mean, variance = where.judge(agent.learn(int(where.steps * share)))
-    except deep.NotFinite:
-        mean = variance = float("nan")
-    return {"mean": mean, "variance": variance, "seconds": round(time.process_time() - begun, 2)}
-
-
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:
     """What is to be done: for each task PPO, then every arm at every price; PPO has no price."""
     found = []
@@ -306,28 +247,61 @@ def read() -> dict[Key, dict[str, float]]:
     return {(row["task"], row["arm"], row["psi"], row["seed"]): row for row in rows}
 
 
-def _one(job: tuple[Key, float]) -> tuple[Key, dict[str, float]]:
-    key, share = job
-    return key, learn(*key, share)
+def programs(todo: list[Key]) -> list[tuple[str, str, list[float], list[int]]]:
+    """What is to be done as (task, arm, prices, seeds): what one compiled program does with many runs."""
+    seeds: dict[tuple[str, str, float], list[int]] = {}
+    for task, arm, psi, seed in todo:
+        seeds.setdefault((task, arm, psi), []).append(seed)
+    found: dict[tuple[str, str, tuple[int, ...]], list[float]] = {}
+    for (task, arm, psi), which in seeds.items():
+        found.setdefault((task, arm, tuple(which)), []).append(psi)
+    return [(task, arm, prices, list(which)) for (task, arm, which), prices in found.items()]
 
 
-def measure(todo: list[Key], share: float, workers: int) -> dict[Key, dict[str, float]]:
+def learn(
+    task: str, arm: str, prices: list[float], seeds: list[int], share: float, cores: int, keep: Callable[..., object]
+) -> None:
+    """Train agents at these prices from these seeds and judge each; `keep` gets ψ, the seed and what was found."""
+    from vpac import deep
+
+    where, begun = get_task(task), threading.local()
+    kind, settings = ARMS[arm]
+    price = {} if kind == "PPO" else {"psi": prices}
+
+    def judged(agent: Any) -> None:
+        mean, variance = (math.nan, math.nan) if agent.diverged else where.judge(agent)
+        now = time.thread_time()
+        seconds, begun.at = now - getattr(begun, "at", 0.0), now
+        psi = 0.0 if kind == "PPO" else agent.options.psi
+        keep(psi, agent.seed, {"mean": mean, "variance": variance, "seconds": round(seconds, 2)})
+
+    learner = getattr(deep, kind)
+    learner.learn_many(
+        where.env, int(where.steps * share), seeds=seeds, cores=cores, kept=judged, gamma=where.gamma, **COMMON, **settings,
+        **price,
+    )  # fmt: skip
+
+
+def measure(todo: list[Key], share: float, cores: int) -> dict[Key, dict[str, float]]:
     """Do what is to be done; every result of full length is a line in the file as soon as there is one."""
-    begun, measured = time.monotonic(), {}
-    with multiprocessing.get_context("spawn").Pool(workers) as pool, RESULTS.open("a") as file:
-        for done, (key, found) in enumerate(pool.imap(_one, [(key, share) for key in todo], chunksize=10), 1):
-            measured[key] = found
-            if share == 1.0:
-                row = dict(zip(("task", "arm", "psi", "seed"), key, strict=True)) | found
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-            if done % 20 == 0 or done == len(todo):
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                print(
-                    f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({key[0]}, {key[1]})",
-                    file=sys.stderr,
-                    flush=True,
-                )
+    begun, measured, one_at_a_time = time.monotonic(), {}, threading.Lock()
+    with RESULTS.open("a") as file:
+        for task, arm, prices, seeds in programs(todo):
+
+            def keep(psi: float, seed: int, found: dict[str, float], task: str = task, arm: str = arm) -> None:
+                with one_at_a_time:
+                    measured[task, arm, psi, seed] = found
+                    if share == 1.0:
+                        file.write(json.dumps({"task": task, "arm": arm, "psi": psi, "seed": seed} | found) + "\n")
+                        file.flush()
+
+            learn(task, arm, prices, seeds, share, cores, keep)
+            left = (time.monotonic() - begun) / len(measured) * (len(todo) - len(measured))
+            print(
+                f"{len(measured)} of {len(todo)}, {left / 60:.0f} minutes left ({task}, {arm})",
+                file=sys.stderr,
+                flush=True,
+            )
     return measured
 
 
@@ -468,13 +442,12 @@ def main() -> int:
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=float, default=1.0, help="share of each task's steps; below 1 nothing is kept")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cores")
     parser.add_argument("--only-table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     if not asked.only_table:
         done = read() if asked.steps == 1.0 else {}
         todo = [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in done]
-        os.environ |= {"PJRT_NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         done |= measure(todo, asked.steps, asked.jobs)
     else:
         done = read()

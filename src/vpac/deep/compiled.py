@@ -550,6 +550,7 @@ def learn_many(
     *,
     seeds: Iterable[int],
     psi: Iterable[Any] | None = None,
+    cores: int | None = None,
     kept: Callable[[Agent], object] | None = None,
     **settings: Any,
 ) -> list[Agent]:
@@ -564,6 +565,7 @@ def learn_many(
         total_timesteps: of each agent.
         seeds: of the agents.
         psi: prices of variance; None: the one in `settings`.
+        cores: how many agents learn at a time; None: as many as there are cores.
         kept: called with each agent once it has learned, in whatever order they do.
         settings: as the class takes them.
 
@@ -589,7 +591,7 @@ def learn_many(
         if kept is not None:
             kept(agent)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "learn") as pool:
+    with ThreadPoolExecutor(cores or len(os.sched_getaffinity(0)), "learn") as pool:
         try:
             for done in [pool.submit(learned, agent) for agent in agents]:
                 done.result()
