@@ -8,8 +8,8 @@ Every task is a finite process, so the policy that was learned, with its noise, 
 best U of policies that see the whole state. ψ = R / standard deviation of the best risk-neutral policy, R = 0.1, 0.3, 1, 3. All
 learners have the same networks, steps and rates; all seeds and prices of one on a task are trained by one compiled program. The
 share of the possible gain is (U − U_PPO) / (U* − U_PPO), of means over seeds. It is given where caring about variance can pay:
-where U* is above the U of the best risk-neutral policy by more than a hundredth of its standard deviation. Elsewhere U* − U_PPO is
-only what PPO has not learned.
+where U* is above the U of the best risk-neutral policy by more than a hundredth of its standard deviation. Elsewhere U* − U_PPO
+is only what PPO has not learned.
 Results are lines of JSON in docs/data/objective.jsonl, the best U in docs/data/objective-best.json.
 """
 
