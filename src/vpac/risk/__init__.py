@@ -1,55 +1,33 @@
 """Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
 
-from typing import TYPE_CHECKING
-
-from vpac._lazy import lazily
-
-if TYPE_CHECKING:
-    from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
-    from vpac.risk.compare import (
-        Comparison,
-        compare_samples,
-        difference_of_means,
-        first_order_dominates,
-        probability_of_improvement,
-        ratio_of_variances,
-        second_order_dominates,
-    )
-    from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
-    from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
-    from vpac.risk.metrics import (
-        METRICS,
-        cvar,
-        gini_deviation,
-        interquartile_mean,
-        mean,
-        quantile,
-        semivariance,
-        semivariance_below,
-        sharpe,
-        std,
-        value_at_risk,
-        variance,
-    )
-    from vpac.risk.sample import MEASURES, ReturnSample, Row
-    from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
-
-MODULES = {
-    "budget": ("Budget", "BudgetReport", "Multiplier", "PricePath", "as_budget"),
-    "compare": (
-        "Comparison", "compare_samples",
-        "difference_of_means", "first_order_dominates", "probability_of_improvement", "ratio_of_variances",
-        "second_order_dominates",
-    ),
-    "frontier": ("FrontierPoint", "TradeOff", "aversion_of", "psi_of"),
-    "intervals": ("Interval", "bootstrap", "bootstrap_many", "mean_interval", "variance_interval"),
-    "metrics": (
-        "METRICS", "cvar", "gini_deviation", "interquartile_mean", "mean", "quantile", "semivariance", "semivariance_below",
-        "sharpe", "std", "value_at_risk", "variance",
-    ),
-    "sample": ("MEASURES", "ReturnSample", "Row"),
-    "schedules": ("Constant", "Exponential", "Linear", "RobbinsMonro", "Schedule", "WarmUp", "as_schedule"),
-}  # fmt: skip
+from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
+from vpac.risk.compare import (
+    Comparison,
+    compare_samples,
+    difference_of_means,
+    first_order_dominates,
+    probability_of_improvement,
+    ratio_of_variances,
+    second_order_dominates,
+)
+from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
+from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
+from vpac.risk.metrics import (
+    METRICS,
+    cvar,
+    gini_deviation,
+    interquartile_mean,
+    mean,
+    quantile,
+    semivariance,
+    semivariance_below,
+    sharpe,
+    std,
+    value_at_risk,
+    variance,
+)
+from vpac.risk.sample import MEASURES, ReturnSample, Row
+from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 __all__ = [
     "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "FrontierPoint",
@@ -59,7 +37,3 @@ __all__ = [
     "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances", "second_order_dominates",
     "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip
-
-__getattr__, __dir__ = lazily(
-    __name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
-)

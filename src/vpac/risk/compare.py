@@ -54,12 +54,11 @@ def probability_of_improvement(
 
 
 def share_of_wins(x: ArrayLike, y: ArrayLike) -> float:
-    """P(X > Y) + ½ P(X = Y) alone, by sorting: its cost grows as n log n, also for samples of which no table n × m fits."""
-    first, second = one_sample(x), np.sort(one_sample(y))
-    if np.isnan(first).any() or np.isnan(second).any():
-        return float("nan")
-    below, up_to = (int(np.searchsorted(second, first, side=side).sum()) for side in ("left", "right"))
-    return (below + up_to) / (2 * len(first) * len(second))
+    """P(X > Y) + ½ P(X = Y) alone, by ranks: its cost grows as n log n, also for samples of which no table n × m fits."""
+    from scipy.stats import mannwhitneyu
+
+    first, second = one_sample(x), one_sample(y)
+    return float(mannwhitneyu(first, second, method="asymptotic").statistic) / (len(first) * len(second))
 
 
 def share_of_wins_interval(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interval:

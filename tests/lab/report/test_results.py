@@ -6,13 +6,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tiny import little
 from vpac.errors import UserError
 from vpac.lab.kinds.tabular import Training
 from vpac.lab.report import results
-from vpac.lab.report.results import ArmCurve, RunMoments, moments_over_runs, over_runs
+from vpac.lab.report.results import ArmCurve, Results, moments_over_runs, over_runs
 from vpac.lab.report.training import band
 from vpac.lab.store.records import Damaged
 from vpac.lab.store.store import Store, as_parquet, columns_of
@@ -39,10 +40,11 @@ def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeyp
     monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
     found = moments_over_runs(runs_with(contents), 10)
     assert max(asked) <= at_a_time
-    assert (found.count, sum(asked)) == (7, 7)
-    np.testing.assert_allclose(found.mean["mean"], values.mean(axis=0), rtol=1e-13)
-    np.testing.assert_allclose(found.deviation("mean"), values.std(axis=0, ddof=1), rtol=1e-9)
-    assert "word" not in found.mean
+    assert sum(asked) == 7
+    mean, squares = found["mean"]
+    np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(squares, 7 * values.var(axis=0), rtol=1e-9)
+    assert "word" not in found
 
 
 def test_large_tables_are_read_one_by_one(monkeypatch):
@@ -54,10 +56,11 @@ def test_large_tables_are_read_one_by_one(monkeypatch):
 
 
 def test_of_a_single_run_there_is_no_deviation():
-    (content,), values = tables(1)
-    found = moments_over_runs(runs_with([content]), 10)
-    np.testing.assert_array_equal(found.mean["mean"], values[0])
-    assert np.isnan(found.deviation("mean")).all()
+    contents, values = tables(1)
+    made = Results(SimpleNamespace(), {"a": runs_with(contents)}, _first={"a": pl.read_parquet(contents[0])})
+    curve = made.curve("a", "mean")
+    np.testing.assert_array_equal(curve.mean, values[0])
+    assert np.isnan(curve.deviation).all()
 
 
 def test_tables_that_do_not_fit_together_are_refused():
@@ -78,22 +81,18 @@ def test_a_damaged_table_is_named(tmp_path):
         moments_over_runs(records, 10)
 
 
-def test_columns_that_not_all_runs_have_are_left_out():
+def test_columns_that_not_all_runs_have_are_left_out(monkeypatch):
     """Runs of one study may come from two versions, of which one measured more."""
     old, new = (
         as_parquet({"x": [1.0, 2.0], "y": [1.0, 3.0]}),
         as_parquet({"x": [1.0, 2.0], "z": [0.0, 0.0], "y": [3.0, 5.0]}),
     )
     assert set(columns_of([old, new])) == set(columns_of([new, old])) == {"x", "y"}
-    found = RunMoments()
-    for table in (old, new, old):
-        found.add(RunMoments.of(columns_of([table])))
-    assert set(found.mean) == {"x", "y"}
-    np.testing.assert_allclose(found.mean["y"], [5.0 / 3.0, 11.0 / 3.0])
-    found = RunMoments()
-    for table in (new, old):
-        found.add(RunMoments.of(columns_of([table])))
-    assert set(found.mean) == {"x", "y"}
+    monkeypatch.setattr(results, "TABLES", 1)
+    found = moments_over_runs(runs_with([old, new, old]), 4)
+    assert set(found) == {"x", "y"}
+    np.testing.assert_allclose(found["y"][0], [5.0 / 3.0, 11.0 / 3.0])
+    assert set(moments_over_runs(runs_with([new, old]), 4)) == {"x", "y"}
 
 
 APART = np.array([10.0, 12.0, 330.0])

@@ -52,9 +52,7 @@ class Table:
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
             if len(row) != len(self.columns):
-                raise ValueError(
-                    f"row {number} of table {self.title!r} has {len(row)} cells, expected {len(self.columns)}"
-                )
+                raise ValueError(f"row {number} of {self.title!r} has {len(row)} cells, expected {len(self.columns)}")
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> Table:
@@ -82,6 +80,12 @@ class Table:
         writer.writerow(self.columns)
         writer.writerows([["" if _unknown(cell) else cell for cell in row] for row in self.rows])
         return text.getvalue()
+
+    def as_markdown(self) -> str:
+        """The table without its title as Markdown."""
+        rows = [self.columns, ["---"] * len(self.columns), *self.rows]
+        cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+        return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 def shown(cell: Cell, digits: int = 6) -> str:
@@ -141,8 +145,7 @@ class Line:
     style: Style = None
 
     def __post_init__(self) -> None:
-        _keep_numbers(self, self.label, "x", ("y", "low", "high"))
-        _check_pair(self, "low", "high")
+        _keep_numbers(self, "x", "y", "low", "high")
 
     def thinned(self, most: int) -> Line:
         """Keep at most `most` points, evenly spaced, including the first and the last."""
@@ -172,14 +175,10 @@ class Spots:
     style: Style = None
 
     def __post_init__(self) -> None:
-        if self.categorical:
-            object.__setattr__(self, "x", tuple(self.x))
-            if self.x_low is not None or self.x_high is not None:
-                raise ValueError(f"series {self.label!r}: categories have no x_low and x_high")
-        _keep_numbers(self, self.label, "x", ("y", "low", "high", "x_low", "x_high"))
-        _check_pair(self, "low", "high")
-        _check_pair(self, "x_low", "x_high")
-        object.__setattr__(self, "names", tuple(self.names))
+        if self.categorical and (self.x_low is not None or self.x_high is not None):
+            raise ValueError(f"series {self.label!r}: categories have no x_low and x_high")
+        _keep_numbers(self, "x", "y", "low", "high", "x_low", "x_high")
+        _keep_tuples(self, "names")
         if self.names and len(self.names) != len(self.y):
             raise ValueError(f"series {self.label!r} has {len(self.names)} names for {len(self.y)} points")
 
@@ -255,10 +254,9 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Region:
-    """Special cells, drawn with an outline and hatching."""
+    """Special cells, such as "frozen" ones, drawn with an outline and hatching."""
 
     label: str
-    """What they are, such as "frozen"."""
     cells: Any
     """bool[rows, columns], or (row, column) pairs."""
 
@@ -305,16 +303,14 @@ class Grid:
         values[walls] = np.nan
         object.__setattr__(self, "walls", walls)
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "regions", tuple(Region(r.label, self._mask(r)) for r in self.regions))
+        regions = []
+        for region in self.regions:
+            mask = np.zeros(walls.shape, bool)
+            cells = np.asarray(region.cells)
+            mask[cells if cells.shape == walls.shape and cells.dtype == bool else tuple(cells.reshape(-1, 2).T)] = True
+            regions.append(Region(region.label, mask))
+        object.__setattr__(self, "regions", tuple(regions))
         _keep_tuples(self, "arrows", "trajectories")
-
-    def _mask(self, region: Region) -> Any:
-        if np.shape(region.cells) == self.walls.shape and np.asarray(region.cells).dtype == bool:
-            return np.array(region.cells)
-        mask = np.zeros(self.walls.shape, bool)
-        for row, column in region.cells:
-            mask[row, column] = True
-        return mask
 
     def finite(self) -> FloatArray:
         """The known values, in one row."""
@@ -348,10 +344,9 @@ def _move(arrow: Arrow) -> str:
 
 @dataclass(frozen=True)
 class Rectangle:
-    """A special part of the plane, drawn with an outline and hatching."""
+    """A special part of the plane, such as a "puddle", drawn with an outline and hatching."""
 
     label: str
-    """What it is, such as "puddle"."""
     left: float
     bottom: float
     right: float
@@ -469,25 +464,21 @@ def series_of(panel: Panel) -> Sequence[Any]:
     return panel.series if isinstance(panel, Axes) else panel.trajectories
 
 
-def _keep_numbers(series: Any, label: str, first: str, others: Sequence[str]) -> None:
-    """Turn the fields into tuples of floats of one length."""
-    for name in (first, *others):
+def _keep_numbers(series: Any, *names: str) -> None:
+    """Turn fields into tuples of floats of one length, or of words; require both ends of intervals or none, in order."""
+    for name in names:
         value = getattr(series, name)
-        if value is not None and not (name == first and any(isinstance(x, str) for x in value)):
-            object.__setattr__(series, name, tuple(float(x) for x in value))
-        if value is not None and len(value) != len(getattr(series, first)):
-            raise ValueError(
-                f"series {label!r}: {name} has {len(value)} values, {first} has {len(getattr(series, first))}"
-            )
-
-
-def _check_pair(series: Any, low: str, high: str) -> None:
-    """Require both ends or none, and in order where they are known."""
-    below, above = getattr(series, low), getattr(series, high)
-    if (below is None) != (above is None):
-        raise ValueError(f"series {series.label!r} needs {low} and {high}, or neither")
-    if below and any(b > a for b, a in zip(below, above, strict=True) if math.isfinite(a) and math.isfinite(b)):
-        raise ValueError(f"series {series.label!r} has an interval whose {low} is above its {high}")
+        if value is not None:
+            kept = tuple(x if isinstance(x, str) and name == "x" else float(x) for x in value)
+            object.__setattr__(series, name, kept)
+            if len(kept) != len(series.x):
+                raise ValueError(f"series {series.label!r}: {name} has {len(kept)} values, x has {len(series.x)}")
+    for low, high in zip(names[2::2], names[3::2], strict=True):
+        below, above = getattr(series, low), getattr(series, high)
+        if (below is None) != (above is None):
+            raise ValueError(f"series {series.label!r} needs {low} and {high}, or neither")
+        if below and any(b > a for b, a in zip(below, above, strict=True) if math.isfinite(a) and math.isfinite(b)):
+            raise ValueError(f"series {series.label!r} has an interval whose {low} is above its {high}")
 
 
 def _keep_tuples(thing: Any, *names: str) -> None:

@@ -19,21 +19,8 @@ import numpy as np
 
 from vpac.errors import one_of
 from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
+from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory, series_of
-from vpac.lab.report.geometry import (
-    along,
-    arrow_strokes,
-    backgrounds,
-    broken,
-    covered,
-    hatching,
-    more_room_on_the_left,
-    outline,
-    place_labels,
-    positions,
-    rectangle_hatching,
-    sorted_arrows,
-)
 from vpac.lab.report.style import INK, MUTED, Look, look
 
 KINDS = ("pdf", "png", "csv")
@@ -228,7 +215,7 @@ def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
     for label, (panel, position) in chart.legend().items():
         one = series_of(panel)[position]
         style = look(one.style, position)
-        depth = min(covered(panel)[position], default=0) if isinstance(panel, Points) else 0
+        depth = min(shapes.covered(panel)[position], default=0) if isinstance(panel, Points) else 0
         line = style.line if not isinstance(one, Spots) or one.joined else ""
         yield plt.Line2D(
             [], [], color=style.colour, marker=style.marker, label=plain(label), linestyle=line, **_ring(min(depth, 1))
@@ -284,7 +271,7 @@ def _draw_reference(axis: Any, panel: Axes, mark: Reference) -> None:
     colour = MUTED if mark.style is None else look(mark.style).colour
     draw_line = axis.axhline if horizontal else axis.axvline
     draw_line(mark.value, color=colour, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1.5)
-    left = not horizontal or more_room_on_the_left(panel, mark.value)
+    left = not horizontal or shapes.more_room_on_the_left(panel, mark.value)
     at = (0.005 if left else 0.995, mark.value) if horizontal else (mark.value, 0.99)
     axis.annotate(
         plain(mark.label), at, (0, 2) if horizontal else (3, 0), textcoords="offset points", fontsize=7.5,
@@ -296,7 +283,7 @@ def _draw_reference(axis: Any, panel: Axes, mark: Reference) -> None:
 
 def _draw_points(axis: Any, panel: Points) -> None:
     """Everything but the labels, whose positions depend on all the rest."""
-    depths = covered(panel)
+    depths = shapes.covered(panel)
     for number, spots in enumerate(panel.series):
         _draw_spots(axis, panel, number, look(spots.style, number), np.array(depths[number]))
     if panel.x_log and not panel.sideways:
@@ -333,7 +320,7 @@ def _ring(depth: int) -> dict[str, Any]:
 
 def _draw_spots(axis: Any, panel: Points, number: int, style: Look, depths: Any) -> None:
     spots = panel.series[number]
-    x, y = np.array(positions(panel, number)), np.array(spots.y)
+    x, y = np.array(shapes.positions(panel, number)), np.array(spots.y)
     x_ends, y_ends = _distances(x, spots.x_low, spots.x_high), _distances(y, spots.low, spots.high)
     cuts = (("x", panel.x_range, _cut(x, x_ends, panel.x_range)), ("y", panel.y_range, _cut(y, y_ends, panel.y_range)))
     (a, a_ends), (b, b_ends) = ((y, y_ends), (x, x_ends)) if panel.sideways else ((x, x_ends), (y, y_ends))
@@ -379,19 +366,19 @@ def _label_points(figure: Any, axis: Any, panel: Points) -> None:
 
     several = sum(any(spots.names) for spots in panel.series) > 1
     for number, spots in enumerate(panel.series):
-        x, y = np.array(positions(panel, number)), np.array(spots.y)
+        x, y = np.array(shapes.positions(panel, number)), np.array(spots.y)
         seen = on_page(x, y)
         points.append(seen)
         bars = [on_page([x[k]] * 2, [spots.low[k], spots.high[k]]) for k in range(len(x)) if spots.low]
         bars += [on_page([spots.x_low[k], spots.x_high[k]], [y[k]] * 2) for k in range(len(x)) if spots.x_low]
-        lines += [along(bar) for bar in bars + [seen] * spots.joined if np.isfinite(bar).all()]
+        lines += [shapes.along(bar) for bar in bars + [seen] * spots.joined if np.isfinite(bar).all()]
         style = {"fontsize": 7.5, "color": look(spots.style, number).colour if several else INK}
         found += [
             (name, at, style) for name, at in zip(spots.names, seen, strict=False) if name and np.isfinite(at).all()
         ]
     left, bottom, right, top = (end * unit for end in axis.get_window_extent().extents)
     sizes = [tuple(side * unit for side in _text_size(axis, name, style)) for name, _, style in found]
-    boxes = place_labels(
+    boxes = shapes.place_labels(
         [at for _, at, _ in found], sizes, (left, bottom, right, top), np.concatenate(points), np.concatenate(lines)
     )
     for (name, at, style), box in zip(found, boxes, strict=True):
@@ -433,15 +420,15 @@ def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float
     dark = plt.matplotlib.colors.ListedColormap([WALL])  # above the cells, whose edges would overlap the walls
     axis.pcolormesh(*edges, np.ma.masked_where(~grid.walls, np.ones(grid.walls.shape)), cmap=dark, edgecolors="face",
                     linewidth=0.3)  # fmt: skip
-    deep = backgrounds(grid, low, high)["deep"]
+    deep = shapes.backgrounds(grid, low, high)["deep"]
     for region in grid.regions:
         for cells, colour in ((region.cells & ~deep, INK), (region.cells & deep, "white")):
-            axis.plot(*_with_gaps(hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
-        x, y = _with_gaps(outline(region.cells))
+            axis.plot(*_with_gaps(shapes.hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
+        x, y = _with_gaps(shapes.outline(region.cells))
         axis.plot(x, y, color="white", linewidth=2.0)
         axis.plot(x, y, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
-    for background, arrows in sorted_arrows(grid, low, high).items():
-        x, y = _with_gaps([stroke for arrow in arrows for stroke in arrow_strokes(arrow)])
+    for background, arrows in shapes.sorted_arrows(grid, low, high).items():
+        x, y = _with_gaps([stroke for arrow in arrows for stroke in shapes.arrow_strokes(arrow)])
         axis.plot(x, y, color="white" if background == "deep" else INK, linewidth=1.1, solid_capstyle="round")
     for position, path in enumerate(grid.trajectories):
         _draw_path(axis, Trajectory(path.label, [(x, y) for y, x in path.points], path.style), position)
@@ -476,7 +463,7 @@ def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
     axis.set_facecolor(FLOOR)
     for part in plane.regions:
         width, height = part.right - part.left, part.top - part.bottom
-        hatched = rectangle_hatching(part.left, part.bottom, part.right, part.top)
+        hatched = shapes.rectangle_hatching(part.left, part.bottom, part.right, part.top)
         axis.plot(*_with_gaps(hatched), color="#9fb4c9", linewidth=0.8)
         edge = {"facecolor": "none", "edgecolor": MARK, "linestyle": (0, (4, 2))}
         axis.add_patch(plt.Rectangle((part.left, part.bottom), width, height, **edge))
@@ -495,5 +482,5 @@ def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
 
 
 def _with_gaps(strokes: Any) -> tuple[Any, Any]:
-    x, y = broken(strokes)
+    x, y = shapes.broken(strokes)
     return np.array(x, float), np.array(y, float)

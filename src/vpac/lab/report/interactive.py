@@ -14,19 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots, Style, series_of
-from vpac.lab.report.geometry import (
-    Stroke,
-    arrow_strokes,
-    backgrounds,
-    broken,
-    hatching,
-    more_room_on_the_left,
-    outline,
-    positions,
-    rectangle_hatching,
-    sorted_arrows,
-)
 from vpac.lab.report.style import Look, colour_scale, look
 
 Figure = dict[str, Any]
@@ -60,9 +49,9 @@ def _base_layout() -> Figure:
     }  # fmt: skip
 
 
-def _strokes_trace(strokes: Iterable[Stroke], ink: str, width: float, dash: str = "solid") -> Figure:
+def _strokes_trace(strokes: Iterable[shapes.Stroke], ink: str, width: float, dash: str = "solid") -> Figure:
     """Lines that are part of the drawing, not data."""
-    x, y = broken(strokes)
+    x, y = shapes.broken(strokes)
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
             "line": {"color": ink, "width": width, "dash": dash}}  # fmt: skip
 
@@ -150,7 +139,7 @@ def _line_traces(line: Line, style: Look) -> list[dict[str, Any]]:
 
 def _spots_trace(panel: Points, number: int) -> dict[str, Any]:
     spots = panel.series[number]
-    style, x = look(spots.style, number), positions(panel, number)
+    style, x = look(spots.style, number), shapes.positions(panel, number)
     across, up = ("y", "x") if panel.sideways else ("x", "y")
     mode = "lines+markers" if spots.joined else "markers"
     trace: dict[str, Any] = {
@@ -181,7 +170,7 @@ def _far_right(panel: Points) -> float:
     every = [
         place
         for number, spots in enumerate(panel.series)
-        for place in (spots.y if panel.sideways else positions(panel, number))
+        for place in (spots.y if panel.sideways else shapes.positions(panel, number))
     ]
     return min(every) + 0.8 * (max(every) - min(every))
 
@@ -217,7 +206,7 @@ def _add_references(panel: Lines | Points, layout: Figure) -> None:
         log = panel.y_log if mark.axis == "y" else panel.x_log
         at = math.log10(mark.value) if log and mark.value > 0 else mark.value
         along, across = ("x", "y") if horizontal else ("y", "x")
-        left = not horizontal or more_room_on_the_left(panel, mark.value)
+        left = not horizontal or shapes.more_room_on_the_left(panel, mark.value)
         layout["shapes"].append(
             {"type": "line", f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1, f"{across}ref": across,
              f"{across}0": mark.value, f"{across}1": mark.value, "line": {"color": ink, "width": 1.5, "dash": "dot"}}
@@ -240,14 +229,14 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     data = [_cells(grid, limits)] if valued else []
     data.append(_walls(grid))
     for region in grid.regions:
-        for ground, cells in backgrounds(grid, *limits).items():
-            data.append(_strokes_trace(hatching(region.cells & cells), INK[ground], 1))
+        for ground, cells in shapes.backgrounds(grid, *limits).items():
+            data.append(_strokes_trace(shapes.hatching(region.cells & cells), INK[ground], 1))
         data += [
-            _strokes_trace(outline(region.cells), "#ffffff", 3.5),
-            _strokes_trace(outline(region.cells), "#1c2230", 1.8, "5px,3px"),
+            _strokes_trace(shapes.outline(region.cells), "#ffffff", 3.5),
+            _strokes_trace(shapes.outline(region.cells), "#1c2230", 1.8, "5px,3px"),
         ]
-    for ground, arrows in sorted_arrows(grid, *limits).items():
-        data.append(_strokes_trace([s for arrow in arrows for s in arrow_strokes(arrow)], INK[ground], 1.6))
+    for ground, arrows in shapes.sorted_arrows(grid, *limits).items():
+        data.append(_strokes_trace([s for arrow in arrows for s in shapes.arrow_strokes(arrow)], INK[ground], 1.6))
     for position, path in enumerate(grid.trajectories):
         data += _path(path.label, [(x, y) for y, x in path.points], path.style, position)
     layout = _base_layout()
@@ -311,7 +300,9 @@ def _plane_figure(plane: Plane) -> Figure:
     data, layout = [], _base_layout()
     for part in plane.regions:
         data.append(
-            _strokes_trace(rectangle_hatching(part.left, part.bottom, part.right, part.top), "var(--muted) 0.6", 1)
+            _strokes_trace(
+                shapes.rectangle_hatching(part.left, part.bottom, part.right, part.top), "var(--muted) 0.6", 1
+            )
         )
         layout["shapes"].append(
             {"type": "rect", "x0": part.left, "x1": part.right, "y0": part.bottom, "y1": part.top, "fillcolor": "rgba(0,0,0,0)",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report.chart import Table
 from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Verdict
 from vpac.lab.report.results import Results
 from vpac.risk.intervals import Interval, bootstrap_many
@@ -123,20 +124,13 @@ def _error(sample: FloatArray) -> float:
 
 def claims_as_markdown(document: Document) -> str:
     """A table for each group of claims."""
-    lines = []
+    text = ""
     for group in dict.fromkeys(claim.group for claim in document.claims):
-        lines += [
-            f"## {group}",
-            "",
-            "| experiment | claim | paper | ours | 95 % interval | |",
-            "|---|---|---|---|---|---|",
-        ]
-        lines += [_markdown_row(claim) for claim in document.claims if claim.group == group] + [""]
-    return "\n".join(lines)
-
-
-def _markdown_row(claim: ClaimRow) -> str:
-    ours, interval = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
-    name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
-    cells = (name, claim.sentence, claim.paper_number, ours, interval, claim.verdict)
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        rows = []
+        for claim in (claim for claim in document.claims if claim.group == group):
+            ours = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
+            name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
+            rows.append((name, claim.sentence, claim.paper_number, *ours, claim.verdict))
+        columns = ("experiment", "claim", "paper", "ours", "95 % interval", "")
+        text += f"## {group}\n\n{Table.of(columns, rows).as_markdown()}\n"
+    return text

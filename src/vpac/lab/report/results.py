@@ -63,12 +63,10 @@ class ArmCurve:
     """A quantity along the runs of an arm."""
 
     quantity: str
-    """What was measured."""
     x: FloatArray
     mean: FloatArray
-    """Over runs, at each point."""
     deviation: FloatArray
-    """Standard deviation over runs, at each point."""
+    """Mean and standard deviation over runs, at each point."""
     count: int
     x_name: str
     """The column of `x`."""
@@ -97,7 +95,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)
     """Runs that failed, are damaged or are missing."""
     _first: dict[str, Any] = field(default_factory=dict, repr=False)
-    _moments: dict[str, RunMoments] = field(default_factory=dict, repr=False)
+    _moments: dict[str, dict[str, Moments]] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[Arm]:
@@ -127,8 +125,10 @@ class Results:
         first = self.first(label)
         if label not in self._moments:
             self._moments[label] = moments_over_runs(self.records[label], first.width * len(first))
-        found, x = self._moments[label], first.columns[0]
-        return ArmCurve(column, first[x].to_numpy(), found.mean[column], found.deviation(column), found.count, x)
+        mean, squares = self._moments[label][column]
+        x, count = first.columns[0], len(self.records[label])
+        deviation = np.sqrt(squares / (count - 1 if count > 1 else np.nan))
+        return ArmCurve(column, first[x].to_numpy(), mean, deviation, count, x)
 
     def first(self, label: str) -> Any:
         """The metrics of an arm's first run; the first column says where they were measured."""
@@ -206,45 +206,28 @@ def check_named(run: Run) -> None:
         raise UserError(f"{name!r:.80} is an import path, and stored files do not decide what is imported")
 
 
-@dataclass
-class RunMoments:
-    """Mean and variance of columns over runs, at each point."""
-
-    count: int = 0
-    mean: dict[str, FloatArray] = field(default_factory=dict)
-    """Of each column."""
-    squares: dict[str, FloatArray] = field(default_factory=dict)
-    """Sums of squared distances from the mean."""
-
-    @classmethod
-    def of(cls, columns: dict[str, FloatArray]) -> RunMoments:
-        """Of columns [runs, points]."""
-        mean = {name: values.mean(axis=0) for name, values in columns.items()}
-        squares = {name: ((values - mean[name]) ** 2).sum(axis=0) for name, values in columns.items()}
-        return cls(len(next(iter(columns.values()))), mean, squares)
-
-    def add(self, more: RunMoments) -> None:
-        """Merge other runs (Chan, Golub and LeVeque 1983); columns that not all runs have are left out."""
-        if not self.count:
-            self.count, self.mean, self.squares = more.count, more.mean, more.squares
-            return
-        total = self.count + more.count
-        shared = [name for name in self.mean if name in more.mean]
-        gaps = {name: more.mean[name] - self.mean[name] for name in shared}
-        weight = self.count * more.count / total
-        self.squares = {name: more.squares[name] + self.squares[name] + gaps[name] ** 2 * weight for name in shared}
-        self.mean = {name: self.mean[name] + gaps[name] * (more.count / total) for name in shared}
-        self.count = total
-
-    def deviation(self, name: str) -> FloatArray:
-        """Standard deviation over runs; NaN for a single run."""
-        return np.sqrt(self.squares[name] / (self.count - 1 if self.count > 1 else np.nan))
+Moments = tuple[FloatArray, FloatArray]
+"""Of a column at each point: the mean over runs, and the sum of squared distances from it."""
 
 
-def moments_over_runs(records: Sequence[Record], numbers: int) -> RunMoments:
-    """Mean and variance of the runs' metrics, of which one table has so many numbers."""
-    found, step = RunMoments(), max(1, min(TABLES, NUMBERS // max(numbers, 1)))
-    for begin in range(0, len(records), step):
-        contents = [record.file(METRICS) for record in records[begin : begin + step]]
-        found.add(RunMoments.of(columns_of(contents)))
+def moments_over_runs(records: Sequence[Record], numbers: int) -> dict[str, Moments]:
+    """Of the runs' metrics, of which one table has so many numbers; columns that not all runs have are left out.
+
+    Tables are read in pieces, whose moments are merged (Chan, Golub and LeVeque 1983).
+    """
+    found: dict[str, Moments] = {}
+    step = max(1, min(TABLES, NUMBERS // max(numbers, 1)))
+    for before in range(0, len(records), step):
+        contents = [record.file(METRICS) for record in records[before : before + step]]
+        count, merged = len(contents), {}
+        for name, values in columns_of(contents).items():
+            mean = values.mean(axis=0)
+            squares = ((values - mean) ** 2).sum(axis=0)
+            if before and name in found:
+                earlier, apart = found[name], mean - found[name][0]
+                squares = squares + earlier[1] + apart**2 * (before * count / (before + count))
+                mean = earlier[0] + apart * (count / (before + count))
+            if not before or name in found:
+                merged[name] = mean, squares
+        found = merged
     return found

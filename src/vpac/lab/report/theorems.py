@@ -91,12 +91,10 @@ class Theorems:
 
     def as_markdown(self) -> str:
         """The tables as Markdown."""
-        lines = ["# The theorems on trial", "", "Relative error of the variance term, median over policies.", ""]
+        text = "# The theorems on trial\n\nRelative error of the variance term, median over policies.\n\n"
         for formula, table in zip(FORMULAS, self.tables(), strict=True):
-            rows = [table.columns, ("---",) * len(table.columns), *table.rows]
-            lines += [f"## {table.title}", "", f"Claim: {formula.claim}.", ""]
-            lines += [f"| {' | '.join(map(str, row))} |" for row in rows] + [""]
-        return "\n".join(lines)
+            text += f"## {table.title}\n\nClaim: {formula.claim}.\n\n{table.as_markdown()}\n"
+        return text.removesuffix("\n")
 
     def as_csv(self) -> str:
         """One line for each policy."""
