@@ -85,6 +85,9 @@ SPECS = Tests(("tests/lab/test_experiments.py",))
 
 TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("tabular/update.py", BY_HAND): (
+        ("clipped-at-two", "min(1.0, rho)", "min(2.0, rho)"),
+        ("actors-ratio-unclipped", "clipped if settings.clip_actor else rho", "rho"),
+        ("greedy-share", "+= 1.0 - settings.epsilon", "= 1.0 - settings.epsilon"),
         ("x-with-advantage", "psi * 2.0 * trace.x * q", "psi * 2.0 * trace.x * (q - v)"),
         ("baseline-added", "corrected(settings, trace, psi, q - v, sigma)", "corrected(settings, trace, psi, q + v, sigma)"),
         ("vaac-baseline-added", "vaac_published(settings, trace, psi, q - v,", "vaac_published(settings, trace, psi, q + v,"),
@@ -152,11 +155,6 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("tabular/kernel/exponential.py", SOFTMAX): (
         ("short-polynomial", "DEGREE = 13", "DEGREE = 9"),
         ("score-of-four-added", "score = builder.fsub(ones,", "score = builder.fadd(ones,"),
-    ),
-    ("tabular/behaviour.py", BY_HAND): (
-        ("clipped-at-two", "min(1.0, rho)", "min(2.0, rho)"),
-        ("actors-ratio-unclipped", "clipped if settings.clip_actor else rho", "rho"),
-        ("greedy-share", "+= 1.0 - settings.epsilon", "= 1.0 - settings.epsilon"),
     ),
     ("risk/volatility.py", BY_HAND): (
         ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),

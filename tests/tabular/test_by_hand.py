@@ -7,9 +7,9 @@ import pytest
 
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import GOOD, EpisodeBuffer, Rates, Settings, Weights
-from vpac.tabular.behaviour import Choice, fill_behaviour, ratios
 from vpac.tabular.kernel.softmax import add_score, greedy_action, mean_value, value
 from vpac.tabular.update import (
+    Choice,
     StepSizes,
     Trace,
     Transition,
@@ -17,9 +17,11 @@ from vpac.tabular.update import (
     advance,
     augment,
     begin,
+    fill_behaviour,
     learn_from_episode,
     learn_step,
     prices,
+    ratios,
     record,
     step_sizes,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import reference
 from vpac.envs import ContinuousPuddleWorld, FourRooms
 from vpac.tabular import AC, VAAC, VAACTD, VPAC, Diverged, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
-from vpac.tabular.many import learn_many
+from vpac.tabular.agents import learn_many
 from vpac.tabular.options import StepSizeOrder
 
 EVERY = (AC, VPAC, VAAC, VAACTD, OffPolicyAC, OffPolicyVPAC, OffPolicyVAAC, OffPolicyVAACTD)

@@ -14,8 +14,17 @@ import pytest
 from vpac import FiniteMDP, oracle
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import GOOD, EpisodeBuffer, Settings, Weights
-from vpac.tabular.behaviour import Choice, ratios
-from vpac.tabular.update import StepSizes, Transition, begin, learn_from_episode, learn_step, record, td_errors
+from vpac.tabular.update import (
+    Choice,
+    StepSizes,
+    Transition,
+    begin,
+    learn_from_episode,
+    learn_step,
+    ratios,
+    record,
+    td_errors,
+)
 
 GAMMA, PSI, LEVELS = 0.8, 0.7, 3
 SIZES = StepSizes(PSI, 0.0, 1.0, 0.0, 0.0)

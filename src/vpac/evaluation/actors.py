@@ -245,9 +245,7 @@ def restored(saved: SavedAgent, env: Any = None) -> Any:
 
         saved.weights()
         return load_policy(saved.folder)
-    from vpac.tabular.storage import restore
-
-    return restore(saved.algorithm.load(), saved, env)
+    return saved.algorithm.load().restore(saved, env)
 
 
 def _folder(folder: Path) -> Path:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         OffPolicyVAAC,
         OffPolicyVAACTD,
         OffPolicyVPAC,
+        learn_many,
     )
-    from vpac.tabular.many import learn_many
     from vpac.tabular.options import OffPolicyOptions, Options
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "Options", "learn_many",
 ]  # fmt: skip
 
-_ELSEWHERE = {"Diverged": "vpac.errors", "learn_many": "vpac.tabular.many"} | dict.fromkeys(
-    ("OffPolicyOptions", "Options"), "vpac.tabular.options"
-)
+_ELSEWHERE = {"Diverged": "vpac.errors"} | dict.fromkeys(("OffPolicyOptions", "Options"), "vpac.tabular.options")
 
 __getattr__, __dir__ = lazily(__name__, dict.fromkeys(__all__, "vpac.tabular.agents") | _ELSEWHERE)

@@ -6,18 +6,24 @@ mean reward of a step, (1 − γ) · mean return, as a running mean over episode
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
+import gymnasium
 import numpy as np
 
-from vpac.checks import MOST_EPISODES, positive_rows, whole
+from vpac.checks import MOST_EPISODES, positive_rows, seeds_of, whole
+from vpac.envs.make import env_from_record, env_to_record, make_env, remake
 from vpac.errors import Diverged, UserError
 from vpac.oracle.policies import softmax
 from vpac.progress import Bar
-from vpac.risk.budget import PricePath, as_budget
+from vpac.risk.budget import Multiplier, PricePath, as_budget
 from vpac.risk.schedules import Constant, as_schedule
+from vpac.saved import TABULAR_FORMAT, SavedAgent, reading, write_agent
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
 from vpac.tabular.budget import EVERY, WINDOW, BudgetController, with_budget
@@ -278,10 +284,19 @@ class Learner:
         ).export(path)
 
     def save(self, path: str | Path) -> Path:
-        """Write `agent.json` and `weights.safetensors` into the folder `path`."""
-        from vpac.tabular.storage import save
-
-        return save(self, Path(path))
+        """Write `agent.json` and `weights.safetensors` into the folder `path`; what was there can be read until this can."""
+        arrays = self.weights._asdict() | {"words": self._rng.view(np.int64), "eyes": self._rollout_rng.view(np.int64)}
+        arrays["returns"] = self.returns
+        arrays |= {f"history.{name}": column for name, column in self.history._asdict().items()}
+        data = {
+            "format": TABULAR_FORMAT, "algorithm": type(self).__name__,
+            **env_to_record(self.environment.name, self.environment.recipe), "seed": self.seed,
+            "options": self.options.as_dict(), "resets": self._resets.bit_generator.state,
+        }  # fmt: skip
+        if self._controller is not None:
+            arrays |= {f"prices.{name}": column for name, column in self.prices._asdict().items()}
+            data["multiplier"] = self._controller.state._asdict()
+        return write_agent(Path(path), data, arrays, indent=1, default=int)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None) -> Self:
@@ -291,9 +306,46 @@ class Learner:
             path: the folder it was saved to.
             env: the environment; default: a new one with the id and the arguments that were saved.
         """
-        from vpac.tabular.storage import load
+        return cls.restore(SavedAgent.read(Path(path)), env)
 
-        return load(cls, Path(path), env)
+    @classmethod
+    def restore(cls, saved: SavedAgent, env: Any = None) -> Self:
+        """The learner of a folder that was read."""
+        saved.check_class(cls.__name__)
+        data, numbers = saved.data, saved.weights()
+        with reading(saved.folder):
+            made, arguments = env_from_record(data, env, saved.folder, cls.__name__)
+            learner = cls(make_env(made, **arguments) if arguments else made, seed=data["seed"], **data["options"])
+            learner._read(data, numbers, saved.folder)
+        return learner
+
+    def _read(self, data: dict[str, Any], numbers: dict[str, Any], folder: Path) -> None:
+        for name in (*Weights._fields, "words", "eyes", "returns"):
+            if name not in numbers:
+                raise UserError(f"{folder} does not hold an agent: weights.safetensors lacks {name!r}")
+        for name, mine in self.weights._asdict().items():
+            _check_shape(numbers[name], mine.shape, np.float64, f"{folder}: {name}")
+            if not np.isfinite(numbers[name]).all():
+                raise UserError(f"{folder}: {name} holds a number that is not finite")
+            mine[...] = numbers[name]
+        wrong = f"{folder} does not hold an agent"
+        for name, state in (("words", self._rng), ("eyes", self._rollout_rng)):
+            _check_shape(numbers[name], state.shape, np.int64, f"{wrong}: {name}")
+            state[...] = numbers[name].view(np.uint64)
+        self._resets.bit_generator.state = data["resets"]
+        count = numbers["returns"].shape[:1]
+        _check_shape(numbers["returns"], count, np.float64, f"{wrong}: returns")
+        unknown = np.full(count, np.nan)  # what older versions did not record
+        columns = [numbers.get(f"history.{name}", unknown) for name in History._fields]
+        for name, column in zip(History._fields, columns, strict=True):
+            _check_shape(column, count, column.dtype, f"{wrong}: history.{name}")
+        self._past = [(History(*columns), numbers["returns"])]
+        self._episodes = len(numbers["returns"])
+        if self._controller is not None:
+            numbers.setdefault("prices.error", np.full_like(numbers["prices.at"], np.nan))  # likewise
+            path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
+            self._controller.rows = [(float(at), float(psi), float(v), float(e)) for at, psi, v, e in path]
+            self._controller.state = Multiplier.read(data["multiplier"])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.environment.name}, {self.episodes} episodes, seed {self.seed})"
@@ -378,3 +430,73 @@ class OffPolicyVAACTD(OffPolicyAC):
 
     critic, priced = codes.INDIRECT, True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
+
+
+def _check_shape(array: Any, shape: tuple[int, ...], kind: Any, what: str) -> None:
+    """Compiled code asks no questions, so arrays are looked at here."""
+    if array.shape != shape or array.dtype != kind:
+        raise UserError(
+            f"{what} has shape {list(array.shape)} of {array.dtype}, the environment needs {list(shape)} of {np.dtype(kind)}"
+        )
+
+
+L = TypeVar("L", bound=Learner)
+
+
+def learn_many(
+    kind: type[L],
+    env: Any,
+    seeds: Iterable[int],
+    episodes: int,
+    *,
+    threads: int | None = None,
+    callback: Callable[[L], bool | None] | None = None,
+    every: int | None = None,
+    progress: bool = False,
+    diverged: list[Diverged] | None = None,
+    **settings: Any,
+) -> list[L]:
+    """Train one learner for each seed; the result of a run depends on its seed only.
+
+    Compiled code releases the GIL, so threads use all cores.
+
+    Args:
+        kind: the algorithm, e.g. `VPAC`.
+        env: the environment, its id or its specification. Of an environment that is not compiled every run gets its own,
+            made from the specification.
+        seeds: one for each run.
+        episodes: of each run.
+        threads: how many runs at a time; default: one for each core.
+        callback: as for `Learner.learn`, called from the run's own thread.
+        every: as for `Learner.learn`.
+        progress: show a progress bar.
+        diverged: a list to collect the errors of runs that diverge, which are then missing from the result; default: the
+            first such error is raised.
+        settings: of the algorithm.
+    """
+    chosen = seeds_of(seeds)
+    workers = os.cpu_count() if threads is None else whole(threads, "threads", 1)
+
+    def run(learner: L) -> L | Diverged:
+        try:
+            return learner.learn(episodes, callback=callback, every=every, progress=bar or False)
+        except Diverged as error:
+            if diverged is None:
+                raise
+            return error
+
+    def make(seed: int) -> L:
+        advice = ": pass its id or its specification, so that every run has its own"
+        return kind(remake(env.spec, advice) if stepped else env, seed=seed, **settings)
+
+    first = kind(env, seed=chosen[0], **settings)
+    stepped = isinstance(env, gymnasium.Env) and first.environment.world is None and len(chosen) > 1
+    first = make(chosen[0]) if stepped else first
+    bar = Bar(whole(episodes, "episodes") * len(chosen)) if progress else None
+    with bar or nullcontext():
+        found = [run(first)]  # compiles, if need be, before the threads start
+        with ThreadPoolExecutor(workers) as pool:
+            found += pool.map(lambda seed: run(make(seed)), chosen[1:])
+    if diverged is not None:
+        diverged += [result for result in found if isinstance(result, Diverged)]
+    return [result for result in found if not isinstance(result, Diverged)]

@@ -27,14 +27,23 @@ from vpac.tabular.arrays import (
     Weights,
     Workspace,
 )
-from vpac.tabular.behaviour import Choice, choose
 from vpac.tabular.environment import World, as_table, move, observe, reset
 from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.exponential import LANES
 from vpac.tabular.kernel.generator import WORDS, RngState, pick
 from vpac.tabular.kernel.memory import borrow, give_back, on_stack, table_in
 from vpac.tabular.kernel.softmax import fill_policy, greedy_action, policy_at
-from vpac.tabular.update import Transition, augment, begin_episode, learn_from_episode, learn_step, record, step_sizes
+from vpac.tabular.update import (
+    Choice,
+    Transition,
+    augment,
+    begin_episode,
+    choose,
+    learn_from_episode,
+    learn_step,
+    record,
+    step_sizes,
+)
 from vpac.typing import FloatArray
 
 
