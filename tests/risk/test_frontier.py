@@ -5,7 +5,7 @@ import pytest
 
 from vpac.errors import UserError
 from vpac.risk import FrontierPoint, Interval, TradeOff, aversion_of, psi_of
-from vpac.risk.frontier import best_sharpe, dominated, first_prices, knee, next_prices
+from vpac.risk.frontier import first_prices, next_prices
 
 
 def point(psi, mean, std, mean_error=0.0, std_error=0.0):
@@ -14,25 +14,29 @@ def point(psi, mean, std, mean_error=0.0, std_error=0.0):
     )
 
 
+def traced(means, stds):
+    return TradeOff([point(float(k), m, s) for k, (m, s) in enumerate(zip(means, stds, strict=True))])
+
+
 def test_dominated_points():
     means, stds = [10.0, 9.0, 8.0, 9.0, 9.0, 8.5], [5.0, 3.0, 4.0, 3.0, 3.5, 3.0]
-    found = dominated(means, stds).tolist()
+    found = traced(means, stds).dominated.tolist()
     assert found == [False, False, True, False, True, True]  # equal ones do not beat each other
 
 
 def test_the_knee_does_not_depend_on_units():
     means, stds = np.array([10.0, 9.8, 9.0, 5.0, 4.0]), np.array([10.0, 6.0, 3.0, 2.5, 9.0])
-    assert knee(means, stds) == 2
-    assert knee(1000.0 * means - 77.0, 0.01 * stds) == 2
-    assert knee([10.0, 5.0, 0.0], [10.0, 5.0, 0.0]) is None  # straight: no point stands out
-    assert knee([10.0, 4.0, 0.0], [10.0, 5.0, 0.0]) is None  # below the line: worse than a mixture of the ends
-    assert knee([10.0, 5.0], [10.0, 5.0]) is None
+    assert traced(means, stds).knee == 2
+    assert traced(1000.0 * means - 77.0, 0.01 * stds).knee == 2
+    assert traced([10.0, 5.0, 0.0], [10.0, 5.0, 0.0]).knee is None  # straight: no point stands out
+    assert traced([10.0, 4.0, 0.0], [10.0, 5.0, 0.0]).knee is None  # below the line: worse than a mixture of the ends
+    assert traced([10.0, 5.0], [10.0, 5.0]).knee is None
 
 
 def test_the_sharpe_ratio_needs_a_positive_mean():
-    assert best_sharpe([10.0, 9.0], [5.0, 3.0]) == 1
-    assert best_sharpe([-10.0, -9.0], [5.0, 3.0]) is None
-    assert best_sharpe([-1.0, 2.0, 1.0], [0.1, 5.0, 0.0]) == 2  # a certain gain beats all
+    assert traced([10.0, 9.0], [5.0, 3.0]).best_sharpe == 1
+    assert traced([-10.0, -9.0], [5.0, 3.0]).best_sharpe is None
+    assert traced([-1.0, 2.0, 1.0], [0.1, 5.0, 0.0]).best_sharpe == 2  # a certain gain beats all
 
 
 def test_risk_aversion_is_a_price_without_a_unit():

@@ -39,40 +39,6 @@ def aversion_of(psi: float, std: float) -> float:
     return float(psi * std)
 
 
-def dominated(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> BoolArray:
-    """Which points are not worth having: another has no less mean and no more spread, and is not the same."""
-    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
-    as_good = (m[None, :] >= m[:, None]) & (s[None, :] <= s[:, None])
-    better = (m[None, :] > m[:, None]) | (s[None, :] < s[:, None])
-    return np.asarray((as_good & better).any(axis=1), bool)
-
-
-def knee(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> int | None:
-    """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
-
-    Both axes are measured in shares of their range, so units do not matter. None if there are fewer than three such points or
-    none stands out.
-    """
-    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
-    kept = np.flatnonzero(~dominated(m, s))
-    if len(kept) < 3 or np.ptp(m[kept]) == 0.0 or np.ptp(s[kept]) == 0.0:
-        return None
-    across = (s[kept] - s[kept].min()) / np.ptp(s[kept])
-    up = (m[kept] - m[kept].min()) / np.ptp(m[kept])
-    above = (up - across) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
-    best = int(np.argmax(above))
-    return int(kept[best]) if above[best] > LEAST_BEND else None
-
-
-def best_sharpe(means: Sequence[float] | FloatArray, stds: Sequence[float] | FloatArray) -> int | None:
-    """The largest mean / standard deviation; None if no mean is positive: more spread would look better then."""
-    m, s = np.asarray(means, np.float64), np.asarray(stds, np.float64)
-    if not (m > 0.0).any():
-        return None
-    with np.errstate(divide="ignore"):
-        return int(np.argmax(np.where(m > 0.0, np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0), -np.inf)))
-
-
 @dataclass(frozen=True)
 class FrontierPoint:
     """What was reached at one price of variance."""
@@ -121,8 +87,10 @@ class TradeOff:
 
     @property
     def dominated(self) -> BoolArray:
-        """Which points another one beats, by their estimates."""
-        return dominated(self.means, self.stds)
+        """Which points are not worth having: another has no less mean and no more spread, and is not the same."""
+        m, s = self.means, self.stds
+        as_good = (m >= m[:, None]) & (s <= s[:, None])
+        return np.asarray((as_good & ((m > m[:, None]) | (s < s[:, None]))).any(axis=1), bool)
 
     @property
     def surely_dominated(self) -> BoolArray:
@@ -136,13 +104,25 @@ class TradeOff:
 
     @property
     def knee(self) -> int | None:
-        """Where the curve bends."""
-        return knee(self.means, self.stds)
+        """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
+
+        Both axes are measured in shares of their range, so units do not matter. None if there are fewer than three such
+        points or none stands out.
+        """
+        kept = np.flatnonzero(~self.dominated)
+        m, s = self.means[kept], self.stds[kept]
+        if len(kept) < 3 or np.ptp(m) == 0.0 or np.ptp(s) == 0.0:
+            return None
+        above = (_share(m) - _share(s)) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
+        best = int(np.argmax(above))
+        return int(kept[best]) if above[best] > LEAST_BEND else None
 
     @property
     def best_sharpe(self) -> int | None:
-        """Where mean over standard deviation is largest."""
-        return best_sharpe(self.means, self.stds)
+        """Where mean / standard deviation is largest; None if no mean is positive: more spread would look better then."""
+        m, s = self.means, self.stds
+        ratio = np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0)
+        return int(np.argmax(np.where(m > 0.0, ratio, -np.inf))) if (m > 0.0).any() else None
 
     def kept(self, number: int) -> float:
         """The share of the first point's mean that a point keeps; NaN if either mean is not positive."""
