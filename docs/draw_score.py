@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from vpac.lab.report.style import look
+from vpac.lab.report.geometry import look
 
 HERE = Path(__file__).parent
 PANELS = {"mujoco/hopper-today": "γ = 0.99, 1 M steps", "mujoco/hopper-horizon": "γ = 0.999, 500 k steps"}

@@ -51,7 +51,7 @@ class Solve(Verb):
         from vpac.envs.make import make_env
         from vpac.files import make_folder
         from vpac.lab.report.draw import figure_kind, save
-        from vpac.lab.report.solution import Solution
+        from vpac.lab.report.explorer import Solution
         from vpac.oracle import evaluate
 
         if self.plot:

@@ -29,17 +29,21 @@ from vpac.lab.report.chart import (
 from vpac.lab.report.draw import draw, figure_style, static_svg, write
 from vpac.lab.report.explorer import policy_arrows
 from vpac.lab.report.geometry import (
+    DARK,
+    LIGHT,
+    MARKERS,
+    NAMES,
     along,
     arrow_strokes,
     covered,
     hatching,
+    look,
     outline,
     place_labels,
     rectangle_hatching,
     sorted_arrows,
 )
 from vpac.lab.report.interactive import figures, legend
-from vpac.lab.report.style import DARK, LIGHT, MARKERS, NAMES, look
 from vpac.oracle import evaluate
 
 EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)

@@ -156,7 +156,7 @@ def _provenance(results: Results) -> dict[str, Cell]:
     records = [record for arm in results.arms for record in results.records[arm.label]]
     if not records:
         return {"runs": 0}
-    study = results.study
+    study, machines = results.study, [record.about.get("machine", {}) for record in records]
 
     def all_of(values: Iterator[str]) -> str:
         return ", ".join(sorted(set(values)))
@@ -166,17 +166,8 @@ def _provenance(results: Results) -> dict[str, Cell]:
         "seeds": f"spawned from {study.experiment.seed}",
         "scale": study.scale,
         "processor seconds": float(sum({r.run.name: float(r.about.get("seconds", 0.0)) for r in records}.values())),
-        "versions": all_of(_versions(record) for record in records),
-        "machine": all_of(_machine(record) for record in records),
+        "versions": all_of(" ".join(f"{name} {v}" for name, v in r.about.get("versions", {}).items()) for r in records),
+        "machine": all_of(f"{m.get('processor')}, {m.get('cores')} cores, {m.get('system')}" for m in machines),
         "commit": all_of(str(record.about.get("commit") or "installed package") for record in records),
         "carried out": study.time,
     }
-
-
-def _versions(record: Record) -> str:
-    return " ".join(f"{name} {version}" for name, version in record.about.get("versions", {}).items())
-
-
-def _machine(record: Record) -> str:
-    machine = record.about.get("machine", {})
-    return f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}"

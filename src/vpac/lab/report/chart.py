@@ -71,7 +71,7 @@ class Table:
         """Keep at most `most` rows, evenly spaced, including the first and the last."""
         if len(self.rows) <= most:
             return self
-        return replace(self, rows=tuple(self.rows[k] for k in dict.fromkeys(_spaced(len(self.rows), most))))
+        return replace(self, rows=tuple(self.rows[k] for k in dict.fromkeys(spaced(len(self.rows), most))))
 
     def as_csv(self) -> str:
         """Comma-separated values with all digits; unknown numbers are empty."""
@@ -114,7 +114,7 @@ def _unknown(cell: Cell) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
-def _spaced(count: int, most: int) -> list[int]:
+def spaced(count: int, most: int) -> list[int]:
     """Evenly spaced indices, including the first and the last."""
     return [round(k * (count - 1) / (most - 1)) for k in range(most)]
 
@@ -151,7 +151,7 @@ class Line:
         """Keep at most `most` points, evenly spaced, including the first and the last."""
         if len(self.x) <= most:
             return self
-        kept = _spaced(len(self.x), most)
+        kept = spaced(len(self.x), most)
         x, y, low, high = (v and [v[k] for k in kept] for v in (self.x, self.y, self.low, self.high))
         return replace(self, x=x, y=y, low=low, high=high)
 

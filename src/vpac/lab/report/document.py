@@ -33,19 +33,15 @@ class ClaimEstimate:
 
     def text(self) -> str:
         """The number, for readers."""
-        return self._written(self.value) + self._unit()
+        return self._written(self.value)
 
     def interval(self) -> str:
         """The interval, for readers; empty if there is none."""
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            return ""
-        return f"{self._written(self.low)} … {self._written(self.high)}{self._unit()}"
+        return self._written(self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else ""
 
-    def _written(self, number: float) -> str:
-        return "–" if math.isnan(number) else format(number, self.form).replace("-", "−")
-
-    def _unit(self) -> str:
-        return f"\N{NO-BREAK SPACE}{self.unit}" if self.unit else ""
+    def _written(self, *numbers: float) -> str:
+        words = ["–" if math.isnan(number) else format(number, self.form).replace("-", "−") for number in numbers]
+        return " … ".join(words) + (f"\N{NO-BREAK SPACE}{self.unit}" if self.unit else "")
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,6 @@ class ClaimRow:
     """A claim and its verdict."""
 
     experiment: str
-    """The experiment that tests it, for readers."""
     sentence: str
     paper_number: str
     """The paper's number; empty if it gives none."""
@@ -80,9 +75,8 @@ class Section:
     """What was done and what came out; an empty line begins a new paragraph."""
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
-    """Tables that are shown at once, such as final numbers."""
     settings: Table | None = None
-    """The settings, one row for each arm."""
+    """One row for each arm."""
     provenance: Mapping[str, Cell] = field(default_factory=dict)
     """Runs, seeds, versions, machine, commit."""
     wall_seconds: float | None = None
@@ -124,6 +118,5 @@ class Document:
     sections: Sequence[Section] = ()
     failures: Sequence[Failure] = ()
     explorer: Explorer | None = None
-    """The slider over prices, if there is one."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of this package and of its dependencies."""
+    """Of this package and of its dependencies."""

@@ -21,7 +21,7 @@ from vpac.errors import one_of
 from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory, series_of
-from vpac.lab.report.style import INK, MUTED, Look, look
+from vpac.lab.report.geometry import INK, MUTED, Look, look
 
 KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
@@ -423,12 +423,12 @@ def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float
     deep = shapes.backgrounds(grid, low, high)["deep"]
     for region in grid.regions:
         for cells, colour in ((region.cells & ~deep, INK), (region.cells & deep, "white")):
-            axis.plot(*_with_gaps(shapes.hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
-        x, y = _with_gaps(shapes.outline(region.cells))
+            axis.plot(*shapes.broken(shapes.hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
+        x, y = shapes.broken(shapes.outline(region.cells))
         axis.plot(x, y, color="white", linewidth=2.0)
         axis.plot(x, y, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
     for background, arrows in shapes.sorted_arrows(grid, low, high).items():
-        x, y = _with_gaps([stroke for arrow in arrows for stroke in shapes.arrow_strokes(arrow)])
+        x, y = shapes.broken([stroke for arrow in arrows for stroke in shapes.arrow_strokes(arrow)])
         axis.plot(x, y, color="white" if background == "deep" else INK, linewidth=1.1, solid_capstyle="round")
     for position, path in enumerate(grid.trajectories):
         _draw_path(axis, Trajectory(path.label, [(x, y) for y, x in path.points], path.style), position)
@@ -464,7 +464,7 @@ def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
     for part in plane.regions:
         width, height = part.right - part.left, part.top - part.bottom
         hatched = shapes.rectangle_hatching(part.left, part.bottom, part.right, part.top)
-        axis.plot(*_with_gaps(hatched), color="#9fb4c9", linewidth=0.8)
+        axis.plot(*shapes.broken(hatched), color="#9fb4c9", linewidth=0.8)
         edge = {"facecolor": "none", "edgecolor": MARK, "linestyle": (0, (4, 2))}
         axis.add_patch(plt.Rectangle((part.left, part.bottom), width, height, **edge))
         axis.text(part.left + width / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8,
@@ -479,8 +479,3 @@ def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
     ticks = [0, 0.25, 0.5, 0.75, 1]
     axis.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, yticks=ticks, aspect="equal", xlabel="x", ylabel="y")
     axis.spines[:].set(visible=True, color=MUTED)
-
-
-def _with_gaps(strokes: Any) -> tuple[Any, Any]:
-    x, y = shapes.broken(strokes)
-    return np.array(x, float), np.array(y, float)

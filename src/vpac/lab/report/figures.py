@@ -9,17 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table
+from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table, spaced
 from vpac.lab.report.document import Failure, why
+from vpac.lab.report.geometry import LIGHT, NAMES
 from vpac.lab.report.judge import winner
 from vpac.lab.report.policy_maps import map_panels, plane_panels
 from vpac.lab.report.results import Results, label_of, over_runs
-from vpac.lab.report.style import LIGHT, NAMES
 from vpac.lab.store.backend import Unreadable
 from vpac.risk.compare import share_of_wins
 from vpac.risk.intervals import Interval
 from vpac.risk.metrics import interquartile_mean
-from vpac.typing import FloatArray
 
 T = TypeVar("T")
 FEW = 5
@@ -94,21 +93,15 @@ def _final_table(results: Results, title: str, shown: list[str]) -> Table:
                 row[f"{name}, interquartile mean"] = float(interquartile_mean(values)) if len(values) else None
                 row[f"paper's {name}"] = arm.paper.get(quantity)
         if spread is not None:
-            row[f"P(lower variance than {first})"] = _improvement(results, arm.label, first, spread)
+            ours, theirs = results.final(arm.label, spread), results.final(first, spread)
+            wins = share_of_wins(-ours, -theirs) if arm.label != first and len(ours) and len(theirs) else None
+            row[f"P(lower variance than {first})"] = wins
         records.append(row)
     return Table.from_records(records, title)
 
 
 def _ends(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:.4g} … {high:.4g}".replace("-", "−")
-
-
-def _improvement(results: Results, label: str, first: str, spread: str) -> float | None:
-    """P(a run of this arm varies less than one of the first arm)."""
-    ours, theirs = results.final(label, spread), results.final(first, spread)
-    if label == first or not len(ours) or not len(theirs):
-        return None
-    return share_of_wins(-ours, -theirs)
 
 
 def chart_of(results: Results, number: int) -> Chart | None:
@@ -164,13 +157,16 @@ def curves(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
         found = [(arm, results.curve(arm.label, shown)) for arm in measured]
         lines = [curve.line(arm.label, looks[arm.label]) for arm, curve in found]
         x_label = label_of(found[-1][1].x_name) if found else "episodes"
-        paper = [
-            Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in measured if shown in arm.paper
-        ]
+        paper = _paper(measured, shown, looks)
         title = "return of episodes" if shown == "return" else f"{label_of(shown)}, {whose}"
         log_y = figure.log_y and "variance" in shown
-        panels.append(Lines(lines, x_label, label_of(shown), title, figure.log_x, log_y, _merged(paper)))
+        panels.append(Lines(lines, x_label, label_of(shown), title, figure.log_x, log_y, paper))
     return panels, []
+
+
+def _paper(arms: list[Arm], shown: str, looks: dict[str, int | str]) -> list[Reference]:
+    """The paper's final numbers."""
+    return _merged([Reference(a.paper[shown], a.label, style=looks[a.label]) for a in arms if shown in a.paper])
 
 
 def _merged(references: list[Reference]) -> list[Reference]:
@@ -259,32 +255,24 @@ def boxes(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Final numbers of each arm, run by run, beside their median and quartiles; the paper's as dotted lines."""
     panels: list[Panel] = []
     notes: list[str] = []
-    looks = styles(arm.label for arm in arms)
     for shown in figure.shows or ("variance",):
         found = {arm.label: values for arm in arms if len(values := results.final(arm.label, shown))}
         if not found:
             continue
         low, middle, high = np.array([np.quantile(values, (0.25, 0.5, 0.75)) for values in found.values()]).T
-        drawn = {label: _some_of(values, DOTS) for label, values in found.items()}
-        if any(len(drawn[label]) < len(values) for label, values in found.items()):
+        many = {label: len(values) > DOTS for label, values in found.items()}
+        drawn = {k: np.sort(v)[spaced(len(v), DOTS)] if many[k] else v for k, v in found.items()}
+        if any(many.values()):
             notes = [f"Of more than {DOTS} runs of an arm {DOTS} are drawn; medians and quartiles are those of all."]
         labels, dots = [label for label, few in drawn.items() for _ in few], np.concatenate(list(drawn.values()))
         series = [
             Spots("median and quartiles", list(found), middle, low, high, style=0),
             Spots("one run", labels, dots, style=6),
         ]
-        paper = [Reference(arm.paper[shown], arm.label, style=looks[arm.label]) for arm in arms if shown in arm.paper]
         log_y = figure.log_y and all((values > 0.0).all() for values in found.values())
-        panels.append(Points(series, "", label_of(shown), label_of(shown), False, log_y, _merged(paper), sideways=True))
+        paper = _paper(arms, shown, styles(arm.label for arm in arms))
+        panels.append(Points(series, "", label_of(shown), label_of(shown), False, log_y, paper, sideways=True))
     return panels, notes
-
-
-def _some_of(values: FloatArray, most: int) -> FloatArray:
-    """At most `most` of the values, evenly spaced by rank, including the smallest and the largest."""
-    if len(values) <= most:
-        return values
-    chosen = np.linspace(0, len(values) - 1, most).round().astype(int)
-    return np.asarray(np.sort(values)[chosen], np.float64)
 
 
 def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:

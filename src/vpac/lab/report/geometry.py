@@ -1,4 +1,6 @@
-"""Shapes that both renderers draw: outlines, hatching and arrows of maps, and the positions of labels.
+"""What both renderers share: styles of series, shapes of maps, and the positions of labels.
+
+Colour-blind readers can tell the colours apart, and a series never differs by colour alone.
 
 A point is (x, y) with x the column and y the row; the cell in row r and column c reaches from c − ½ to c + ½.
 """
@@ -7,12 +9,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from vpac.errors import one_of
 from vpac.lab.report.chart import Arrow, Axes, Grid, Lines, Points
 from vpac.typing import BoolArray, FloatArray
+
+INK, MUTED = "#1c2230", "#7a8290"
+LIGHT = ("#1f5f99", "#c1440e", "#1b7f5c", "#7b4fa3", "#8f6a00", "#b03a7a", "#4a5160", "#117a9a")
+"""Colours of series on white."""
+DARK = ("#6fb1f0", "#ff9466", "#4fc79a", "#c09bea", "#e3bd4b", "#f08cc0", "#b9c0cc", "#63cbe8")
+"""The same series on a dark background."""
+NAMES = {
+    "AC": 6, "VPAC": 0, "VAAC": 1, "VAAC_TD": 3, "corrected": 0, "published": 1, "oracle": 2, "exact": 2, "paper": 4,
+}  # fmt: skip
+"""Series that have the same style in every figure."""
+MARKERS = (("o", "circle"), ("s", "square"), ("^", "triangle-up"), ("D", "diamond"),
+           ("v", "triangle-down"), ("P", "cross"), ("X", "x"), ("*", "star"))  # fmt: skip
+DASHES = (
+    ("-", "solid"), ((0, (5, 2)), "10px,4px"), ((0, (1, 1.5)), "2px,3px"), ((0, (6, 2, 1, 2)), "12px,4px,2px,4px"),
+    ((0, (9, 3)), "18px,6px"), ((0, (3, 1.5)), "6px,3px"), ((0, (4, 2, 1, 2, 1, 2)), "8px,4px,2px,4px,2px,4px"),
+    ((0, (2, 1)), "4px,2px"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Look:
+    """A series' index in the palettes, its `marker` and `line` for matplotlib, its `symbol` and `dash` for Plotly."""
+
+    number: int
+    marker: str
+    symbol: str
+    line: str | tuple[float, tuple[float, ...]]
+    dash: str
+
+    @property
+    def colour(self) -> str:
+        """Its colour on white."""
+        return LIGHT[self.number]
+
+
+def look(style: int | str | None, position: int = 0) -> Look:
+    """The style with a number or a name; without either, that of the series' position in its panel."""
+    if isinstance(style, str):
+        style = NAMES[one_of(style, NAMES, "style of a series")]
+    number = (position if style is None else style) % len(LIGHT)
+    (marker, symbol), (line, dash) = MARKERS[number], DASHES[number]
+    return Look(number, marker, symbol, line, dash)
+
+
+def colour_scale(name: str) -> list[str]:
+    """Eleven evenly spaced colours of one of matplotlib's colour maps."""
+    import matplotlib as mpl
+    from matplotlib.colors import to_hex
+
+    return [to_hex(mpl.colormaps[name](k / 10)) for k in range(11)]
+
 
 Stroke = list[tuple[float, float]]
 """A line through points."""
@@ -95,13 +150,10 @@ def sorted_arrows(grid: Grid, low: float, high: float) -> dict[str, list[Arrow]]
     }
 
 
-def broken(strokes: Iterable[Stroke]) -> tuple[list[float | None], list[float | None]]:
-    """The strokes as one line with gaps: x and y, None between strokes."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for stroke in strokes:
-        x += [*(round(point[0], 3) for point in stroke), None]
-        y += [*(round(point[1], 3) for point in stroke), None]
+def broken(strokes: Iterable[Stroke]) -> tuple[FloatArray, FloatArray]:
+    """The strokes as one line with gaps: x and y, NaN between strokes."""
+    points = [(round(x, 3), round(y, 3)) for stroke in strokes for x, y in (*stroke, (math.nan, math.nan))]
+    x, y = np.array(points, np.float64).reshape(-1, 2).T
     return x, y
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots, Style, series_of
-from vpac.lab.report.style import Look, colour_scale, look
+from vpac.lab.report.geometry import Look, colour_scale, look
 
 Figure = dict[str, Any]
 """Plotly's data and layout; the figure is `aspect` · width + `extra` pixels high."""
@@ -51,7 +51,7 @@ def _base_layout() -> Figure:
 
 def _strokes_trace(strokes: Iterable[shapes.Stroke], ink: str, width: float, dash: str = "solid") -> Figure:
     """Lines that are part of the drawing, not data."""
-    x, y = shapes.broken(strokes)
+    x, y = map(numbers, shapes.broken(strokes))
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
             "line": {"color": ink, "width": width, "dash": dash}}  # fmt: skip
 

@@ -112,14 +112,11 @@ def winner(results: Results, arms: list[Arm]) -> Arm:
     top = max(arms, key=lambda arm: float(means[arm.label].mean()))
 
     def ties(arm: Arm) -> bool:
-        gap = float(means[top.label].mean() - means[arm.label].mean())
-        return gap <= 2.0 * float(np.sqrt(sum(_error(means[label]) ** 2 for label in {top.label, arm.label})))
+        here, best = means[arm.label], means[top.label]
+        errors = [x.var(ddof=1) / len(x) for x in (best, here) if len(x) > 1]
+        return float(best.mean() - here.mean()) <= 2.0 * float(np.sqrt(sum(errors)))
 
     return min((arm for arm in arms if ties(arm)), key=lambda arm: float(results.final(arm.label, "variance").mean()))
-
-
-def _error(sample: FloatArray) -> float:
-    return float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else 0.0
 
 
 def claims_as_markdown(document: Document) -> str:

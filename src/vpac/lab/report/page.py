@@ -24,8 +24,8 @@ from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Plane, Table, shown
 from vpac.lab.report.document import TAKEN, ClaimRow, Document
 from vpac.lab.report.draw import static_svg
 from vpac.lab.report.explorer import Explorer
+from vpac.lab.report.geometry import DARK, LIGHT, colour_scale
 from vpac.lab.report.interactive import figures, legend, numbers
-from vpac.lab.report.style import DARK, LIGHT, colour_scale
 
 Paint = Callable[[Chart], str]
 """Renders a chart as SVG."""

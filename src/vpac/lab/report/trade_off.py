@@ -103,14 +103,9 @@ def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> 
 
 def marks(curve: TradeOff, number: int) -> list[str]:
     """Remarks on a point: knee, best Sharpe ratio, dominated."""
-    found = []
-    if number == curve.knee:
-        found.append("knee")
-    if number == curve.best_sharpe:
-        found.append("Sharpe")
-    if curve.dominated[number]:
-        found.append("dominated" if curve.surely_dominated[number] else "dominated?")
-    return found
+    lost = "dominated" if curve.surely_dominated[number] else "dominated?"
+    marked = {"knee": number == curve.knee, "Sharpe": number == curve.best_sharpe, lost: curve.dominated[number]}
+    return [words for words, is_so in marked.items() if is_so]
 
 
 def _text(x: Interval) -> str:
@@ -176,16 +171,11 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
             if chosen:
                 style = LOST[number] if gone else STYLES[number]
                 series.append(spots_of(words, chosen, style, _price(name), joined=not gone))
-    for words, at, style in _marks(first):
+    for words, at, style in (("knee", first.knee, 4), ("best Sharpe ratio", first.best_sharpe, 7)):
         if at is not None and first.points[at].mean.estimate >= floor:
             point = first.points[at]
             series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
     return framed(series, STD, title=title)
-
-
-def _marks(curve: TradeOff) -> tuple[tuple[str, int | None, int], ...]:
-    """What is marked in a curve: label, index, style."""
-    return ("knee", curve.knee, 4), ("best Sharpe ratio", curve.best_sharpe, 7)
 
 
 def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
@@ -209,12 +199,7 @@ def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
     for (name, curve), style in zip(curves.items(), STYLES, strict=False):
         points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
         series.append(spots_of(name, points, style, _price(name), steps=True))
-    title = "Spread of single rewards"
-    return framed(series, "standard deviation of a step's reward", title=title)
-
-
-def _across(point: FrontierPoint, steps: bool) -> Interval:
-    return point.volatility if steps and point.volatility is not None else point.std
+    return framed(series, "standard deviation of a step's reward", title="Spread of single rewards")
 
 
 def spots_of(
@@ -226,7 +211,7 @@ def spots_of(
     steps: bool = False,
 ) -> Spots:
     """Points over the spread of the return, or of a step's reward; labels are prices, if they have a name."""
-    across = [_across(p, steps) for p in points]
+    across = [p.volatility if steps and p.volatility is not None else p.std for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
     return Spots(
         name, [x.estimate for x in across], [p.mean.estimate for p in points],
