@@ -140,7 +140,8 @@ def test_an_environment_that_is_only_stepped_is_measured():
         assert report.met == (report.variance.low <= 2.0)
         assert report.smallest.low < report.smallest.estimate < report.smallest.high
     assert covered >= 3  # of five intervals of 95 %; fewer happen once in a thousand times
-    assert bounds(found)[0] < 2.0 < bounds(found)[1] or np.mean(found) == pytest.approx(2.0, rel=0.15)
+    assert bounds(found)[0] < 2.2
+    assert bounds(found)[1] > 1.8
     with pytest.raises(UserError, match="pass it, budget_report"):
         budget_report(learner)
 
