@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
+    from vpac.evaluation.certification import certify
     from vpac.evaluation.play import budget_report, evaluate
     from vpac.risk.budget import Budget
+    from vpac.risk.monitoring import monitor
     from vpac.risk.sample import ReturnSample
     from vpac.tabular import AC, MVPI, VAAC, VAACTD, VPAC, OffPolicyAC, OffPolicyVAAC, OffPolicyVAACTD, OffPolicyVPAC
 
 __all__ = [
     "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
-    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "ReturnSample", "UserError", "__version__", "budget_report", "deep",
-    "envs", "evaluate", "evaluation", "learners", "oracle", "risk", "tabular",
+    "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "ReturnSample", "UserError", "__version__", "budget_report", "certify",
+    "deep", "envs", "evaluate", "evaluation", "learners", "monitor", "oracle", "risk", "tabular",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(
@@ -34,6 +36,8 @@ __getattr__, __dir__ = lazily(
         "ReturnSample": "vpac.risk.sample",
         "UserError": "vpac.errors",
         "budget_report": "vpac.evaluation.play",
+        "certify": "vpac.evaluation.certification",
+        "monitor": "vpac.risk.monitoring",
         "envs": "vpac.envs",
         "evaluate": "vpac.evaluation.play",
         "evaluation": "vpac.evaluation",

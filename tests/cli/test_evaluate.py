@@ -8,7 +8,7 @@ import pytest
 import vpac
 from cli.test_cli import run
 from forging import forge
-from vpac.cli.evaluate import _file_name
+from vpac.cli.evaluate import file_name
 from vpac.evaluation import load_agent
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
@@ -152,9 +152,9 @@ def test_a_comparison_does_not_write_over_an_evaluation(capsys, trained, tmp_pat
 
 
 def test_names_of_files_are_tidy():
-    assert _file_name("cond, ψ = 0.5") == "cond-psi-0.5"
-    assert _file_name("bold/run-0 (2)") == "bold-run-0-2"
-    assert _file_name("..") == "sample"
+    assert file_name("cond, ψ = 0.5") == "cond-psi-0.5"
+    assert file_name("bold/run-0 (2)") == "bold-run-0-2"
+    assert file_name("..") == "sample"
 
 
 @pytest.mark.parametrize(

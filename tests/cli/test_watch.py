@@ -14,6 +14,7 @@ from cli.test_cli import run
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.spaces import Interface
 from vpac.envs.tables import make_env
+from vpac.evaluation.play import seeds_from
 from vpac.lab.report.video import pace
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store
@@ -80,10 +81,9 @@ def test_the_greedy_policy_is_the_most_preferred_action(capsys, tmp_path):
     learner.save(tmp_path / "one")
     command = ("watch", tmp_path / "one", "--out", tmp_path / "x.gif", "--json", "--episodes", 8)
     env = gymnasium.make("vpac/CatchUp-v0")
-    seed = int(np.random.SeedSequence(0).spawn(2)[0].generate_state(1)[0])
     expected = []
-    for episode in range(8):
-        env.reset(seed=seed) if episode == 0 else env.reset()
+    for seed in seeds_from(np.random.SeedSequence(0).spawn(2)[1], 8).tolist():
+        env.reset(seed=seed)
         score, over = 0.0, False
         while not over:
             _, reward, terminated, truncated, _ = env.step(0)

@@ -14,6 +14,7 @@ import tyro
 from vpac._start import end_with
 from vpac._version import __version__
 from vpac.cli.arguments import gather
+from vpac.cli.certify import Certify, Stress
 from vpac.cli.check import Check
 from vpac.cli.evaluate import Evaluate
 from vpac.cli.export import Export
@@ -31,25 +32,10 @@ from vpac.files import Unwritable
 from vpac.interruption import Terminated, handled, stopped_by
 from vpac.lab.store.backend import Unreadable
 
-VERBS: dict[str, type] = {
-    kind.__name__.lower(): kind
-    for kind in (
-        List,
-        Check,
-        Solve,
-        Train,
-        Evaluate,
-        Frontier,
-        Tune,
-        Watch,
-        Export,
-        Reproduce,
-        Sweep,
-        Runs,
-        Report,
-        Doctor,
-    )
-}
+KINDS = (
+    List, Check, Solve, Train, Evaluate, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs, Report, Doctor,
+)  # fmt: skip
+VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
 
 

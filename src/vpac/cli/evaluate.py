@@ -73,7 +73,7 @@ class Evaluate(Verb):
         seeds = [self.seed, *map(int, others[1:])]  # the samples are independent
         for seed, (name, (agent, env)) in zip(seeds, agents.items(), strict=True):
             samples[name] = evaluate(agent, env, self.episodes, seed=seed, **shared)
-            samples[name].save(folder / f"{_file_name(name)}.parquet")
+            samples[name].save(folder / f"{file_name(name)}.parquet")
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
         chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
@@ -96,7 +96,7 @@ class Evaluate(Verb):
         """Named after the runs, so that a comparison does not overwrite the measurement of one of them."""
         from vpac.lab.kinds.agents import short_name
 
-        names = [_file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
+        names = [file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
         return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
@@ -108,7 +108,7 @@ class Evaluate(Verb):
             agents = find_agents(run, self.store, where, note)
             for name, one in self._at_prices(agents):
                 unique, number = name, 2
-                while _file_name(unique) in map(_file_name, found):
+                while file_name(unique) in map(file_name, found):
                     unique, number = f"{name} ({number})", number + 1
                 found[unique] = one
         return found
@@ -138,6 +138,6 @@ def _world(env: Any) -> dict[str, Any]:
     return {"env": spec.id, "arguments": arguments, "max_episode_steps": spec.max_episode_steps, "wrappers": wrappers}
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """A name that is safe as the name of a file."""
     return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"

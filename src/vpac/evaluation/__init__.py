@@ -6,16 +6,22 @@ from vpac._lazy import lazily
 
 if TYPE_CHECKING:
     from vpac.evaluation.actors import load_agent
+    from vpac.evaluation.certification import certify
     from vpac.evaluation.play import budget_report, evaluate
     from vpac.evaluation.sources import Sources, variance_sources
+    from vpac.evaluation.stressing import Axis, StressTest, stress
 
 NAMES = {
     "actors": ("load_agent",),
+    "certification": ("certify",),
     "play": ("budget_report", "evaluate"),
     "sources": ("Sources", "variance_sources"),
+    "stressing": ("Axis", "StressTest", "stress"),
 }
 
-__all__ = ["Sources", "budget_report", "evaluate", "load_agent", "variance_sources"]
+__all__ = [
+    "Axis", "Sources", "StressTest", "budget_report", "certify", "evaluate", "load_agent", "stress", "variance_sources",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazily(
     __name__, {name: f"vpac.evaluation.{module}" for module, names in NAMES.items() for name in names}

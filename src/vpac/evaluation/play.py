@@ -212,6 +212,11 @@ def play_policy(
     return Played(scores, returns, lengths[order].astype(np.float64), squares)
 
 
+def seeds_from(sequence: np.random.SeedSequence, count: int) -> IntArray:
+    """Seeds below 2³¹, as every environment takes them."""
+    return np.random.default_rng(sequence).integers(2**31, size=count)
+
+
 COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
 """Where environments come from whose deep copies are independent of them and keep what a user has changed."""
 
@@ -245,8 +250,8 @@ class Vector:
         return self.env.envs[0] if isinstance(self.env, SyncVectorEnv) else self.env
 
     def seed(self, sequence: np.random.SeedSequence, episodes: int) -> None:
-        """Choose the seeds of so many episodes, below 2³¹, as every environment takes them."""
-        self.seeds = np.random.default_rng(sequence).integers(2**31, size=-(-episodes // self.n) * self.n)
+        """Choose the seeds of so many episodes."""
+        self.seeds = seeds_from(sequence, -(-episodes // self.n) * self.n)
 
     def reset(self) -> Any:
         """Begin the first episodes."""
@@ -394,7 +399,7 @@ def measure(
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
     about = {
-        "agent": _name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.n,
+        "agent": agent_name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.n,
         "deterministic": bool(deterministic),
     }  # fmt: skip
     noise, world = np.random.SeedSequence(seed).spawn(2)
@@ -409,7 +414,50 @@ def measure(
             made.env.close()
 
 
-def _name(agent: Any) -> str:
+def evaluate_each(
+    agent: Any,
+    env: Any,
+    seeds: Sequence[int],
+    *,
+    gamma: float | None = None,
+    deterministic: bool = False,
+    progress: bool | Callable[[int, int], object] = False,
+) -> ReturnSample:
+    """One episode for each seed: the one that `evaluate(agent, env, 1, seed=seed)` plays, so that any of them can be repeated.
+
+    Two policies that are given the same seeds meet the same random numbers.
+    """
+    gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
+    check_first(env, callable(getattr(agent, "act", None)))
+    made = vectorised(as_remembered(env, agent), 1, takes_vectors(agent))
+    found, lengths, terminated = np.zeros((2, len(seeds))), np.zeros(len(seeds), np.int64), np.zeros(len(seeds), bool)
+    try:
+        actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, 1, deterministic)
+        with restore_global_rng(), shown(progress, len(seeds), name_of(env)) as tell:
+            for number, seed in enumerate(seeds):
+                noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
+                made.seed(world, 1)
+                actor.begin(noise)
+                sums, length, ended = play(made, actor.actions, 1, gamma, (discounted, plain))
+                found[:, number], lengths[number], terminated[number] = sums[:, 0], length[0], ended[0]
+                tell(number + 1)
+    finally:
+        if made.ours and not is_users(made.first, env):
+            made.env.close()
+    about = {
+        "agent": agent_name(agent), "env": name_of(env), "episodes": len(seeds), "deterministic": bool(deterministic)
+    }  # fmt: skip
+    return ReturnSample(found[0], found[1], lengths, terminated, gamma=gamma, about=about)
+
+
+def episode_seeds(seed: int, episodes: int) -> list[int]:
+    """Seeds of so many episodes, all from one; the first of more are those of fewer."""
+    count = whole(episodes, "episodes", 1, MOST_EPISODES)
+    return [int(one) for one in seeds_from(np.random.SeedSequence(whole(seed, "seed")), count)]
+
+
+def agent_name(agent: Any) -> str:
+    """What an agent is called: a function by its name, others by their class."""
     plain = getattr(agent, "__name__", None)
     return str(plain) if isinstance(plain, str) else type(agent).__name__
 

@@ -1,6 +1,8 @@
 """Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
 
+from vpac.risk.bounds import clopper_pearson, mean_upper_bound, probability_below, uniform_probability_below
 from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
+from vpac.risk.certificate import PolicyCertificate
 from vpac.risk.compare import (
     Comparison,
     compare_samples,
@@ -12,6 +14,7 @@ from vpac.risk.compare import (
 )
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
 from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
+from vpac.risk.limits import Limit
 from vpac.risk.metrics import (
     METRICS,
     cvar,
@@ -26,14 +29,18 @@ from vpac.risk.metrics import (
     value_at_risk,
     variance,
 )
+from vpac.risk.monitoring import Alarm, Monitor, monitor
+from vpac.risk.paired import PairedComparison, compare_paired
 from vpac.risk.sample import MEASURES, ReturnSample, Row
 from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 
 __all__ = [
-    "MEASURES", "METRICS", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "FrontierPoint",
-    "Interval", "Linear", "Multiplier", "PricePath", "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff",
-    "WarmUp", "as_budget", "as_schedule", "aversion_of", "bootstrap", "bootstrap_many", "compare_samples", "cvar",
-    "difference_of_means", "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval",
-    "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances", "second_order_dominates",
-    "semivariance", "semivariance_below", "sharpe", "std", "value_at_risk", "variance", "variance_interval",
+    "MEASURES", "METRICS", "Alarm", "Budget", "BudgetReport", "Comparison", "Constant", "Exponential", "FrontierPoint",
+    "Interval", "Limit", "Linear", "Monitor", "Multiplier", "PairedComparison", "PolicyCertificate", "PricePath",
+    "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff", "WarmUp", "as_budget", "as_schedule", "aversion_of",
+    "bootstrap", "bootstrap_many", "clopper_pearson", "compare_paired", "compare_samples", "cvar", "difference_of_means",
+    "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval", "mean_upper_bound",
+    "monitor", "probability_below", "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances",
+    "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std", "uniform_probability_below",
+    "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip

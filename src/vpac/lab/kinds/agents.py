@@ -101,6 +101,8 @@ class Trained:
     """Loads it for an environment, made from a recipe."""
     remark: str = ""
     """What is worth saying of it."""
+    facts: Callable[[], dict[str, Any]] = dict
+    """What it is: the algorithm, its seed and options, and checksums of its files."""
 
     def settle(self, wanted: EnvOverrides) -> tuple[EnvRecipe, str]:
         """Where it is to act, and remarks: on it, and on what of that came from its file."""
@@ -239,7 +241,14 @@ def check_training(folder: Path) -> None:
 def _saved(folder: Path, name: str) -> Trained:
     check_training(folder)
     saved = SavedAgent.read(folder)
-    return Trained(name, str(folder), saved.data["env"], saved.recipe, lambda made, recipe: restored(saved, made))
+
+    def facts() -> dict[str, Any]:
+        files = {name: fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()}
+        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": files}
+
+    return Trained(
+        name, str(folder), saved.data["env"], saved.recipe, lambda made, recipe: restored(saved, made), facts=facts
+    )
 
 
 def _stored(name: str, store: Store, root: Path) -> Trained:
@@ -258,4 +267,12 @@ def _stored(name: str, store: Store, root: Path) -> Trained:
         if task["kind"] not in ("training", "deep"):
             raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
         recipe = task_recipe(task)
-    return Trained(name, name, recipe.env, recipe, lambda made, recipe: _load_stored(record, made, recipe))
+    facts = {
+        "algorithm": task["algorithm"],
+        "seed": record.run.seed,
+        "options": task["settings"],
+        "files": record.files,
+    }
+    return Trained(
+        name, name, recipe.env, recipe, lambda made, recipe: _load_stored(record, made, recipe), facts=lambda: facts
+    )

@@ -13,7 +13,8 @@ import numpy as np
 
 from vpac.envs.make import EnvRecipe, name_of
 from vpac.errors import UserError
-from vpac.evaluation.play import walk
+from vpac.evaluation.actors import Actor
+from vpac.evaluation.play import seeds_from, walk
 
 LONGEST = 10_000
 """Steps after which an episode that has no end of its own is left."""
@@ -76,15 +77,19 @@ def _needed() -> str:
 def shots(
     env: gymnasium.Env[Any, Any], agent: Any, episodes: int, seed: int, deterministic: bool, every: int = 1
 ) -> Iterator[Shot]:
-    """Play with an agent of ours; every `every`-th step of an episode has a picture, and its first and last moment, too."""
-    starts, acts = np.random.SeedSequence(seed).spawn(2)
-    generator, first = np.random.default_rng(acts), int(starts.generate_state(1)[0])
+    """Play with an agent; every `every`-th step of an episode has a picture, and its first and last moment, too.
+
+    A single episode is the one that `vpac.evaluate(agent, env, 1, seed=seed)` measures.
+    """
+    noise, world = np.random.SeedSequence(seed).spawn(2)
+    actor = Actor(agent, env.observation_space, env.action_space, 1, deterministic)
+    actor.begin(noise)
 
     def choose(observation: Any) -> Any:
-        return agent.act(np.asarray(observation)[None], generator, deterministic)[0]
+        return actor.actions(np.asarray(observation)[None], np.zeros(1, bool))[0]
 
-    for episode in range(episodes):
-        observation, _ = env.reset(seed=first) if episode == 0 else env.reset()
+    for episode, start in enumerate(seeds_from(world, episodes).tolist()):
+        observation, _ = env.reset(seed=start)
         yield Shot(_picture(env), episode, 0, 0.0, 0.0, "")
         score = 0.0
         for number, step in enumerate(walk(env, observation, choose, name_of(env)), 1):

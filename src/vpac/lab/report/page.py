@@ -57,7 +57,6 @@ def write_page(document: Document, folder: Path, paint: Paint = static_svg) -> P
 
 def render(document: Document, paint: Paint = static_svg) -> str:
     """The page as text: the template `index.html.j2` reads the document itself."""
-    import jinja2
     from markupsafe import Markup
 
     names = Counter([*(c.name for c in _charts(document)), *(section.name for section in document.sections), *TAKEN])
@@ -65,24 +64,35 @@ def render(document: Document, paint: Paint = static_svg) -> str:
         raise ValueError(
             f"names of sections, figures and the page's own parts must differ: {', '.join(twice)} is there twice"
         )
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {
-        "json": lambda value: Markup(as_json(value)), "paragraphs": _paragraphs, "duration": duration, "shown": shown,
-        "cells": _cells, "csv": _csv, "saved": _saved, "picture": lambda chart: _picture(paint(chart)), "live": live,
-        "legend": legend, "words": describe, "panel_words": describe_panel, "explorer_data": explorer_data,
-    }  # fmt: skip
     theme, plotly, ours = _read("theme.js"), _plotly(), "\n".join(_read(name) for name in SCRIPTS)
     groups: dict[str, list[ClaimRow]] = {}
     for claim in document.claims:
         groups.setdefault(claim.group, []).append(claim)
-    return environment.get_template("index.html.j2").render(
+    text: str = template("index.html.j2", paint).render(
         page=document, groups=groups, signs=SIGNS, anchors={section.name for section in document.sections},
-        style=Markup(_read("style.css") + _palette()), policy=_policy([theme, plotly, ours]),
+        policy=_policy([theme, plotly, ours]),
         scripts={name: Markup(text) for name, text in (("theme", theme), ("plotly", plotly), ("ours", ours))},
     )  # fmt: skip
+    return text
+
+
+def template(name: str, paint: Paint) -> Any:
+    """A template, which escapes all text that it is given; `style` is the style sheet. `paint` draws its charts."""
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals["style"] = Markup(_read("style.css") + _palette())
+    environment.filters |= {
+        "json": lambda value: Markup(as_json(value)), "paragraphs": _paragraphs, "duration": duration, "shown": shown,
+        "cells": _cells, "csv": _csv, "saved": _saved, "picture": lambda chart: _picture(paint(chart)), "svg": _picture,
+        "live": live,
+        "legend": legend, "words": describe, "panel_words": describe_panel, "explorer_data": explorer_data,
+    }  # fmt: skip
+    return environment.get_template(name)
 
 
 def _charts(document: Document) -> list[Chart]:

@@ -1,0 +1,355 @@
+"""`vpac certify` and `vpac stress`: what a policy can be relied on for, and what hurts it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vpac.checks import whole
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Verb, Wrappers, at_price, read_value
+from vpac.cli.evaluate import file_name
+from vpac.cli.output import next_step, note, show_summary
+from vpac.errors import UserError
+
+if TYPE_CHECKING:
+    from vpac.lab.kinds.agents import Trained
+    from vpac.risk.limits import Limit
+    from vpac.risk.sample import ReturnSample
+
+Numbers = Annotated[str, tyro.conf.arg(metavar="V,V,…")]
+Fraction = Annotated[float | None, tyro.conf.arg(metavar="X")]
+Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy, ready to act."""
+
+    trained: Trained
+    agent: Any
+    env: Any
+    recipe: Any
+
+    @classmethod
+    def find(cls, run: str, store: Path, elsewhere: Elsewhere, verb: str, psi: float | None) -> Policy:
+        """The one policy under this name."""
+        from vpac.lab.kinds.agents import find_trained
+
+        found = find_trained(run, store)
+        if len(found) > 1:
+            raise UserError(
+                f"{run} holds {len(found)} policies: name one, {', '.join(one.where for one in found[:3])} …"
+            )
+        recipe, remark = found[0].settle(elsewhere.wanted(verb, run))
+        if remark:
+            note(remark)
+        made = recipe.make()
+        return cls(found[0], at_price(found[0].load(made, recipe), psi, found[0].name), made, recipe)
+
+    def identity(self, psi: float | None) -> dict[str, Any]:
+        """What the policy is, as plain data."""
+        return {"name": self.trained.name, "run": self.trained.where, **self.trained.facts()} | (
+            {} if psi is None else {"psi": psi}
+        )
+
+    def world(self) -> dict[str, Any]:
+        """Where it acts, as plain data."""
+        from vpac.envs.make import env_to_record
+
+        return env_to_record(self.recipe.env, self.recipe)
+
+
+def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[], ReturnSample]], ReturnSample]:
+    """Keeps samples in a folder and finds them again if they were measured in the same way: a stopped command goes on."""
+    from vpac.risk.sample import ReturnSample
+
+    def measured(name: str, play: Callable[[], ReturnSample]) -> ReturnSample:
+        path, wanted = folder / f"{file_name(name)}.parquet", {**about, "of": name}
+        if path.is_file():
+            try:
+                found = ReturnSample.load(path)
+            except UserError as error:
+                note(f"measured again: {error}")
+            else:
+                if dict(found.about) == wanted:
+                    return found
+        found = replace(play(), about=wanted)
+        found.save(path)
+        return found
+
+    return measured
+
+
+@dataclass(frozen=True)
+class Certify(Verb):
+    """Certify a policy: what it earns, how often it ends badly, its worst episodes, whether it holds its limits.
+
+    Writes one HTML page and one JSON file; `vpac.monitor` watches the policy at work against it.
+
+    Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0 --baseline results/train/ppo-Shop
+    """
+
+    run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
+    """A folder that `vpac train` wrote, or a run of the store by its name (`vpac runs`)."""
+    episodes: int = 1000
+    """Episodes that are measured."""
+    keep_mean: Fraction = None
+    """Limit: the mean is at least this share of the baseline's."""
+    min_mean: Fraction = None
+    """Limit: the mean is at least this."""
+    max_std: Fraction = None
+    """Limit: the standard deviation is at most this."""
+    max_variance: Fraction = None
+    """Limit: the variance is at most this."""
+    min_cvar: Two = None
+    """Limit: the worst share P of the episodes averages at least C, e.g. 0.1:100."""
+    max_ruin: Two = None
+    """Limit: a return below C is at most this likely, e.g. 0.05:0."""
+    below: Annotated[tuple[float, ...], tyro.conf.arg(metavar="C …")] = ()
+    """Returns C for which P(G < C) is bounded."""
+    baseline: Annotated[str | None, tyro.conf.arg(metavar="RUN|random")] = None
+    """A policy to compare with, on common random numbers; random: one that acts at random."""
+    sources: int = 100
+    """Starts from which the sources of the variance are measured, up to ten episodes each; 0: leave them out."""
+    stress: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """What `vpac stress` wrote of the same policy, to be taken in."""
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
+    """Price of variance of a policy that was trained with --psi conditioned."""
+    seed: int = 0
+    """Random seed."""
+    gamma: Discount = None
+    """Discount factor. Default: the agent's own."""
+    deterministic: bool = False
+    """The most preferred actions instead of drawn ones."""
+    undiscounted: bool = False
+    """Certify the sum of rewards instead of the discounted return."""
+    level: float = 0.95
+    """Confidence of each interval."""
+    levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
+    """Shares of worst episodes that VaR and CVaR look at."""
+    out: Folder = None
+    """Where the certificate is written. Default: results/certify/RUN."""
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where stored runs are."""
+
+    def run(self) -> int:
+        """Load, measure, write, show."""
+        from vpac.evaluation.actors import gamma_of
+        from vpac.evaluation.certification import certify
+        from vpac.files import make_folder
+        from vpac.lab.report.certificate_page import CertificateSummary, write_certificate
+        from vpac.lab.workers.worker import provenance
+
+        limits = self._limits()
+        _check(self)
+        policy = Policy.find(self.run_, self.store, self.elsewhere, "certify", self.psi)
+        identity, world = policy.identity(self.psi), policy.world()
+        folder = self.out or Path("results") / "certify" / file_name(policy.trained.name)
+        make_folder(folder)
+        gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
+        baseline, facts = self._baseline(policy)
+        how = {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic, "episodes": self.episodes}
+        about = {"policy": identity, "environment": world, "baseline": facts, **how}
+        certificate = certify(
+            policy.agent, policy.env, self.episodes, seed=self.seed, gamma=gamma, deterministic=self.deterministic,
+            undiscounted=self.undiscounted, level=self.level, alphas=self.levels, below=self.below, limits=limits,
+            baseline=baseline, baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity,
+            environment=world, stress=self._stress(identity),
+            about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **provenance()},
+            commands=lambda seed: self._commands(seed, gamma, policy, folder),
+            measured=keeper(folder / "episodes", about), progress=not self.json,
+        )  # fmt: skip
+        paths = write_certificate(certificate, folder)
+        show_summary(CertificateSummary(certificate), self.json)
+        for remark in certificate.data["notes"]:
+            self.say(f"note: {remark}")
+        for path in paths:
+            self.say(f"wrote {path}")
+        return 0
+
+    def _limits(self) -> list[Limit]:
+        from vpac.risk.limits import KINDS, Limit
+
+        given = {kind: getattr(self, kind.replace("-", "_")) for kind in KINDS}
+        if self.keep_mean is not None and self.baseline is None:
+            raise UserError("--keep-mean needs a policy to compare with: --baseline RUN")
+        return [Limit.read(kind, text) for kind, text in given.items() if text is not None]
+
+    def _baseline(self, policy: Policy) -> tuple[Any, dict[str, Any]]:
+        """The baseline, which acts where the policy does, and what it is."""
+        if self.baseline in (None, "random"):
+            return self.baseline, {"name": "random actions"} if self.baseline else {}
+        path = policy.recipe.env if ":" in policy.recipe.env else None
+        place = replace(self.elsewhere, env=self.elsewhere.env or path)
+        other = Policy.find(str(self.baseline), self.store, place, "certify", None)
+        return other.agent, other.identity(None)
+
+    def _stress(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+        if self.stress is None:
+            return None
+        from vpac.lab.report.certificate_page import STRESS_FORMAT, STRESS_PARTS
+        from vpac.risk.certificate import read_sealed
+
+        found = read_sealed(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
+        if found["policy"].get("files") != identity.get("files"):
+            raise UserError(
+                f"{self.stress} is of another policy, {found['policy'].get('name')!r:.80}: its files differ"
+            )
+        return found
+
+    def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
+        """How an episode is repeated and, where the environment draws itself, filmed."""
+        place = self.elsewhere
+        flags = ["--seed", str(seed), *(["--deterministic"] if self.deterministic else [])]
+        flags += ["--env", place.env] if place.env else []
+        flags += ["--set", *place.set] if place.set else []
+        flags += ["--wrap", *place.wrap] if place.wrap else []
+        flags += ["--psi", repr(self.psi)] if self.psi is not None else []
+        flags += ["--store", str(self.store)] if not Path(self.run_).is_dir() else []
+        again = ["vpac", "evaluate", self.run_, "--episodes", "1", "--gamma", repr(gamma), *flags]
+        found = {"replay": shlex.join([*again, "--out", str(folder / f"episode-{seed}")])}
+        if "rgb_array" in policy.env.metadata.get("render_modes", ()):
+            found["film"] = shlex.join(
+                ["vpac", "watch", self.run_, *flags, "--out", str(folder / f"episode-{seed}.gif")]
+            )
+        return found
+
+
+def _check(verb: Any) -> None:
+    whole(verb.seed, "--seed")
+    whole(verb.episodes, "--episodes", 10)
+    if not 0.0 < verb.level < 1.0:
+        raise UserError(f"--level must be between 0 and 1, got {verb.level:g}")
+    for alpha in getattr(verb, "levels", ()):
+        if not 0.0 < alpha <= 1.0:
+            raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
+
+
+@dataclass(frozen=True)
+class Stress(Verb):
+    """Measure a policy in worlds that differ from the one it learned in, with the same seeds as a control arm.
+
+    With two things to change, both together, too, as a heat map.
+
+    Example: vpac stress results/train/vpac-ppo-Shop --set demand=4,5,6,7 --noise 0.1,0.3
+    """
+
+    run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
+    """A folder that `vpac train` wrote, or a run of the store by its name (`vpac runs`)."""
+    set: Pairs = ()
+    """Arguments of the environment and the values to try, e.g. --set demand=4,5,6 price=8,10."""
+    noise: Numbers = ""
+    """Noise on observations, in standard deviations of each number; of discrete ones the probability of seeing another."""
+    action_noise: Numbers = ""
+    """Noise on actions, in units of half their range; of discrete ones the probability of doing another."""
+    delay: Numbers = ""
+    """Steps by which observations come late."""
+    drop: Numbers = ""
+    """Share of observations that are lost; the one before is seen again."""
+    first_steps: Numbers = ""
+    """Other starts: up to so many random actions before the policy takes over."""
+    episodes: int = 200
+    """Episodes of each arm."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
+    """The environment, if it was named by an import path, or another one with the same spaces."""
+    wrap: Wrappers = ()
+    """Wrappers instead of those of training, the innermost first; none: without."""
+    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
+    """Price of variance of a policy that was trained with --psi conditioned."""
+    seed: int = 0
+    """Random seed."""
+    gamma: Discount = None
+    """Discount factor. Default: the agent's own."""
+    deterministic: bool = False
+    """The most preferred actions instead of drawn ones."""
+    undiscounted: bool = False
+    """Measure the sum of rewards instead of the discounted return."""
+    level: float = 0.95
+    """Confidence of each interval."""
+    out: Folder = None
+    """Where the result is written. Default: results/stress/RUN."""
+    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where stored runs are."""
+
+    def run(self) -> int:
+        """Load, measure every arm, write, show."""
+        from vpac.evaluation.actors import gamma_of
+        from vpac.evaluation.stressing import arms_of, stress
+        from vpac.files import make_folder, sealed, write_text
+        from vpac.lab.report import draw
+        from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, write_heat_map
+        from vpac.lab.report.chart import finite
+        from vpac.progress import steps
+
+        axes = self._axes()
+        _check(self)
+        place = Elsewhere(self.env, (), self.wrap)
+        policy = Policy.find(self.run_, self.store, place, "stress", self.psi)
+        identity, world = policy.identity(self.psi), policy.world()
+        folder = self.out or Path("results") / "stress" / file_name(policy.trained.name)
+        make_folder(folder)
+        gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
+        how = {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic, "episodes": self.episodes}
+        kept = keeper(folder / "episodes", {"policy": identity, "environment": world, **how})
+        with steps("arms", len(arms_of(axes)), self.json) as tell:
+            found = stress(
+                policy.agent, lambda given: policy.recipe.make(**given), axes, self.episodes, seed=self.seed, gamma=gamma,
+                deterministic=self.deterministic, undiscounted=self.undiscounted, level=self.level, measured=kept, tell=tell,
+            )  # fmt: skip
+        about = {"policy": identity, "environment": world, "measurement": how}
+        data = {"format": STRESS_FORMAT, **finite(replace(found, about=about).as_dict())}
+        path = write_text(folder / "stress.json", sealed(data, indent=1, allow_nan=False) + "\n")
+        summary = StressSummary(data)
+        draw.write(summary.charts()[0], folder)
+        if len(axes) == 2:
+            write_heat_map(data, folder / "heat-map.png")
+        show_summary(summary, self.json)
+        self.say(f"wrote {path}")
+        next_step(self.json, "certify", self.run_, "--stress", path, env=policy.recipe.env)
+        return 0
+
+    def _axes(self) -> list[Any]:
+        from vpac.evaluation.stressing import KINDS, Axis
+
+        found = []
+        for pair in self.set:
+            name, equals, text = pair.partition("=")
+            if not equals or not name.isidentifier() or not text:
+                raise UserError(f"cannot read {pair!r}: expected KEY=VALUE,VALUE,…, for example demand=4,5,6")
+            found.append(Axis(name, tuple(map(read_value, split_values(text)))))
+        for name in KINDS:
+            text = getattr(self, name.replace("-", "_"))
+            if text:
+                found.append(Axis(name, tuple(_number(name, one) for one in text.split(","))))
+        if not found:
+            raise UserError("nothing to change: give --set, --noise, --action-noise, --delay, --drop or --first-steps")
+        return found
+
+
+def split_values(text: str) -> list[str]:
+    """ "4,5,[1,2]" → ["4", "5", "[1,2]"]: commas inside brackets and quotes belong to the value."""
+    found, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0 and not quoted:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
+
+
+def _number(name: str, text: str) -> float | int:
+    value = read_value(text)
+    counted = name in ("delay", "first-steps")
+    if isinstance(value, bool) or not isinstance(value, int if counted else int | float) or value < 0:
+        kind = "whole numbers" if counted else "numbers that are not negative"
+        raise UserError(f"cannot read --{name} {text}: expected {kind} with commas between them, e.g. 1,2")
+    return value

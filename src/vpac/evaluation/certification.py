@@ -1,0 +1,212 @@
+"""`vpac.certify`: measure a policy so that somebody else can check it.
+
+Every episode has a seed of its own and is the one that `vpac.evaluate(agent, env, 1, seed=seed)` plays. So the worst of them
+can be repeated and filmed one by one, and a baseline meets the same random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from vpac.checks import whole
+from vpac.envs.make import name_of
+from vpac.errors import UserError, one_of
+from vpac.evaluation.actors import gamma_of
+from vpac.evaluation.play import agent_name, episode_seeds, evaluate, evaluate_each, is_users, one_environment
+from vpac.evaluation.sources import variance_sources
+from vpac.oracle.moments import check_gamma
+from vpac.risk.bounds import probability_below, uniform_margin, uniform_probability_below
+from vpac.risk.certificate import FORMAT, PolicyCertificate, episodes_of
+from vpac.risk.intervals import Interval
+from vpac.risk.limits import Limit
+from vpac.risk.monitoring import delay_rows, monitor
+from vpac.risk.paired import compare_paired
+from vpac.risk.sample import ReturnSample
+
+WORST = 5
+"""Episodes that are shown and repeated."""
+SHARES = (0.01, 0.05, 0.1, 0.25, 0.5)
+"""Quantiles of the sample at which P(G < c) is bounded, whatever else is asked for."""
+Progress = bool | Callable[[int, int], object]
+
+
+def certify(
+    agent: Any,
+    env: Any,
+    episodes: int = 1000,
+    *,
+    seed: int = 0,
+    gamma: float | None = None,
+    deterministic: bool = False,
+    undiscounted: bool = False,
+    level: float = 0.95,
+    alphas: Sequence[float] = (0.05,),
+    below: Sequence[float] = (),
+    limits: Sequence[Limit] = (),
+    baseline: Any = None,
+    baseline_name: str = "",
+    sources: int = 100,
+    stress: Mapping[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    commands: Callable[[int], Mapping[str, str]] = lambda seed: {},
+    measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
+    progress: Progress = False,
+) -> PolicyCertificate:
+    """Measure a policy and write down what can be relied on.
+
+    Args:
+        agent: as for `evaluate`.
+        env: as for `evaluate`, but not a vector environment.
+        episodes: how many are measured.
+        seed: of everything random.
+        gamma: discount factor; default: the agent's own, or 0.99.
+        deterministic: certify the policy's most preferred actions instead of drawn ones.
+        undiscounted: certify the sum of rewards instead of the discounted return.
+        level: the confidence of each interval.
+        alphas: shares of worst episodes for VaR and CVaR.
+        below: returns c at which P(G < c) is bounded.
+        limits: what the policy has to hold.
+        baseline: another agent, which meets the same random numbers; "random": one that acts at random.
+        baseline_name: what it is called.
+        sources: starts from which the sources of the variance are measured, up to ten episodes each; 0: leave them out.
+        stress: what `vpac.evaluation.stress` found (`StressTest.as_dict`) of the same policy.
+        policy: what it is, for readers: its name, files and hashes.
+        environment: what it is, for readers: its arguments and wrappers.
+        about: versions, machine, time.
+        commands: how to repeat the episode with a seed on the command line, by what they do.
+        measured: called with the name of a sample and what measures it, to keep or to find it.
+        progress: as for `evaluate`.
+    """
+    gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
+    how: dict[str, Any] = {"gamma": gamma, "deterministic": deterministic}
+    seeds, sources = episode_seeds(seed, whole(episodes, "episodes", 10)), whole(sources, "sources")
+
+    def sample_of(name: str, who: Any) -> ReturnSample:
+        found = measured(name, lambda: evaluate_each(who, env, seeds, progress=progress, **how))
+        return found.undiscounted if undiscounted else found
+
+    sample = sample_of("policy", agent)
+    rival, called = baseline, baseline_name
+    if isinstance(baseline, str):
+        one_of(baseline, ("random",), "baseline")
+        rival, called = RandomActions(env), called or "random actions"
+    other = None if rival is None else sample_of("baseline", rival)
+    notes = [*sample.notes()]
+    found_sources = None
+    if sources:
+        try:
+            found = variance_sources(
+                agent, env, sources, seed=seed, level=level, progress=progress, deterministic=deterministic,
+                gamma=1.0 if undiscounted else gamma,
+            )  # fmt: skip
+            found_sources = asdict(found) | {"exact": None if found.exact is None else found.exact._asdict()}
+        except UserError as error:
+            notes.append(f"where the variance comes from was not measured: {error}")
+    worst = [_worst(agent, env, sample, int(number), seeds, how, commands) for number in _order(sample)[:WORST]]
+    if not all(one["repeats"] for one in worst):
+        notes.append("some of the worst episodes did not repeat themselves: the environment does not obey its seed")
+    data = {
+        "format": FORMAT,
+        "about": dict(about or {}),
+        "policy": {"name": agent_name(agent)} | dict(policy or {}),
+        "environment": {"env": name_of(env)} | dict(environment or {}),
+        "measurement": {"episodes": len(sample), "seed": seed, "kind": sample.kind, "level": level, **how},
+        "episodes": {"seed": seeds, **episodes_of(sample)},
+        "metrics": _metrics(sample, level, alphas) | {"unseen": sample.unseen(level)},
+        "below": _below(sample, sorted({*below, *(limit.at for limit in limits if limit.kind == "max-ruin")}), level),
+        "worst": worst,
+        "sources": found_sources,
+        "baseline": None if other is None else _compared(sample, other, called or agent_name(rival), level),
+        "limits": [limit.judge(sample, level, other) for limit in limits],
+        "stress": None if stress is None else dict(stress),
+        "monitor": delay_rows(monitor(sample), trials=100),
+        "notes": notes,
+    }
+    return PolicyCertificate(_plain(data))
+
+
+class RandomActions:
+    """Acts at random, all actions alike.
+
+    Args:
+        env: whose actions it takes, as for `evaluate`.
+    """
+
+    def __init__(self, env: Any) -> None:
+        made = one_environment(env, True)
+        self._space = deepcopy(made.action_space)
+        if not is_users(made, env):
+            made.close()
+
+    def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> Any:
+        """An action for each observation."""
+        self._space.seed(int(generator.integers(2**31)))
+        return np.stack([np.asarray(self._space.sample()) for _ in observations])
+
+
+def _order(sample: ReturnSample) -> Any:
+    return np.argsort(sample.returns, kind="stable")
+
+
+def _worst(
+    agent: Any, env: Any, sample: ReturnSample, number: int, seeds: Sequence[int], how: Mapping[str, Any],
+    commands: Callable[[int], Mapping[str, str]],
+) -> dict[str, Any]:  # fmt: skip
+    again = evaluate(agent, env, 1, seed=seeds[number], **how)
+    same = again.undiscounted_returns[0] == sample.undiscounted_returns[number]
+    return {
+        "episode": number, "seed": seeds[number], "return": sample.discounted_returns[number],
+        "undiscounted": sample.undiscounted_returns[number], "length": sample.lengths[number],
+        "ended": "terminated" if sample.terminated[number] else "truncated", "repeats": same,
+        "commands": dict(commands(seeds[number])),
+    }  # fmt: skip
+
+
+def _metrics(sample: ReturnSample, level: float, alphas: Sequence[float]) -> dict[str, Any]:
+    return {
+        kind: {row.name: asdict(row.interval) for row in getattr(sample, kind).rows(level, alphas)}
+        for kind in ("discounted", "undiscounted")
+    }
+
+
+def _below(sample: ReturnSample, named: Sequence[float], level: float) -> list[dict[str, Any]]:
+    """Bounds of P(G < c): Clopper–Pearson's only for thresholds that were named before the sample was seen."""
+    rows = []
+    chosen = [sample.quantile(share) for share in SHARES]
+    for threshold in sorted({*named, *chosen}):
+        estimate, low, high = uniform_probability_below(sample.returns, threshold, level=level).tolist()
+        row: dict[str, Any] = {
+            "threshold": float(threshold), "named": threshold in named, "uniform": asdict(Interval(estimate, low, high)),
+            "count": int(np.count_nonzero(sample.returns < threshold)), "episodes": len(sample),
+            "margin": uniform_margin(len(sample), level=level),
+        }  # fmt: skip
+        exact = asdict(probability_below(sample.returns, threshold, level=level)) if threshold in named else None
+        rows.append(row | {"clopper_pearson": exact})
+    return rows
+
+
+def _compared(sample: ReturnSample, other: ReturnSample, name: str, level: float) -> dict[str, Any]:
+    return {
+        "name": name,
+        "comparison": compare_paired(sample.returns, other.returns, level=level).as_dict(),
+        "metrics": _metrics(other, level, (0.05,))[sample.kind],
+        "episodes": episodes_of(other),
+    }
+
+
+def _plain(data: Any) -> Any:
+    """Plain data for JSON: NumPy's numbers become Python's, NaN and infinite ones None."""
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    if isinstance(data, np.generic):
+        data = data.item()
+    return None if isinstance(data, float) and not np.isfinite(data) else data

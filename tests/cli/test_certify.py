@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import shlex
+from html import unescape
+
+import numpy as np
+import pytest
+
+import vpac
+from cli.test_cli import run
+from vpac.cli.certify import split_values
+from vpac.files import sealed
+from vpac.risk import PolicyCertificate, ReturnSample
+
+FEW = ("--episodes", 40, "--sources", 0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    for name, psi in (("calm", 1.0), ("bold", 0.0)):
+        vpac.VPAC("vpac/CatchUp-v0", gamma=0.95, psi=psi, seed=1).learn(60).save(folder / name / "run-0")
+    return folder
+
+
+def test_the_commands_of_a_certificate_do_what_they_say(capsys, trained, tmp_path):
+    """Pasted as they are: the same return, and a film of the same episode."""
+    out = tmp_path / "certificate of a policy"
+    code, text, _ = run(
+        capsys, "certify", trained / "calm", *FEW, "--set", "lucky=5", "--out", out, "--max-ruin", "0.5:0"
+    )
+    assert code == 0
+    for words in ("holds", "worst episodes", "Clopper–Pearson", "certificate.html"):
+        assert words in text
+    found = PolicyCertificate.load(out / "certificate.json").data
+    page = unescape((out / "certificate.html").read_text(encoding="utf-8"))
+    for one in found["worst"][:2]:
+        commands = one["commands"]
+        assert set(commands) == {"replay", "film"}
+        assert all(command in page for command in commands.values())
+        vpac_, *words = shlex.split(commands["replay"])
+        code, text, _ = run(capsys, *words, "--json")
+        assert (vpac_, code) == ("vpac", 0)
+        (policy,) = json.loads(text)["policies"].values()
+        assert policy["discounted"]["mean"]["estimate"] == one["return"]
+        code, text, _ = run(capsys, *shlex.split(commands["film"])[1:], "--json")
+        assert code == 0
+        (episode,) = json.loads(text)["episodes"]
+        assert (episode["score"], episode["steps"]) == (pytest.approx(one["undiscounted"]), one["length"])
+        assert (out / f"episode-{one['seed']}.gif").is_file()
+
+
+def test_limits_baseline_and_stress_are_taken_in(capsys, trained, tmp_path):
+    stressed = tmp_path / "stress"
+    code, text, _ = run(
+        capsys, "stress", trained / "calm", "--set", "lucky=2,3", "--drop", "0.3", "--episodes", 20, "--out", stressed
+    )
+    assert code == 0
+    assert "what hurts most" in text
+    assert {"stress.json", "stress.png", "heat-map.png", "episodes"} <= {path.name for path in stressed.iterdir()}
+    code, text, _ = run(
+        capsys, "certify", trained / "calm", *FEW, "--baseline", trained / "bold", "--keep-mean", 0.1, "--min-mean", 1e6,
+        "--stress", stressed / "stress.json", "--out", tmp_path / "out", "--json", "--undiscounted",
+    )  # fmt: skip
+    found = json.loads(text)
+    assert code == 0
+    assert {one["limit"]["kind"]: one["verdict"] for one in found["limits"]}["min-mean"] == "does not hold"
+    assert found["holds"] is False
+    assert found["baseline"]["name"] == "bold"
+    assert found["measurement"]["kind"] == "undiscounted"
+    assert len(found["stress"]["arms"]) == 1 + 2 + 1 + 2
+    assert found["policy"]["files"]["agent.json"]["sha256"]
+    assert "Both together" in (tmp_path / "out" / "certificate.html").read_text(encoding="utf-8")
+    code, _, err = run(capsys, "certify", trained / "bold", *FEW, "--stress", stressed / "stress.json")
+    assert code == 2
+    assert "another policy" in err
+
+
+def test_what_was_measured_is_not_measured_again(capsys, trained, tmp_path, monkeypatch):
+    command = ("certify", trained / "calm", *FEW, "--out", tmp_path, "--json")
+    first = json.loads(run(capsys, *command)[1])
+    kept = tmp_path / "episodes" / "policy.parquet"
+    sample = ReturnSample.load(kept)
+    before = kept.stat().st_mtime_ns
+    again = json.loads(run(capsys, *command)[1])
+    assert kept.stat().st_mtime_ns == before
+    assert again["metrics"] == first["metrics"]
+    run(capsys, *command, "--seed", 1)
+    assert ReturnSample.load(kept).returns.tolist() != sample.returns.tolist()
+    kept.write_bytes(b"damaged")
+    code, _, err = run(capsys, *command)
+    assert code == 0
+    assert "measured again" in err
+    assert ReturnSample.load(kept).returns.tolist() == sample.returns.tolist()
+
+
+def test_a_random_baseline_and_the_most_preferred_actions(capsys, trained, tmp_path):
+    command = (
+        "certify",
+        trained / "calm",
+        *FEW,
+        "--baseline",
+        "random",
+        "--deterministic",
+        "--out",
+        tmp_path,
+        "--json",
+    )
+    found = json.loads(run(capsys, *command)[1])
+    assert found["baseline"]["name"] == "random actions"
+    assert "--deterministic" in found["worst"][0]["commands"]["replay"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("certify", "RUN", "--max-ruin", "1.5:0"), "must be above 0 and at most 1"),
+        (("certify", "RUN", "--max-ruin", "0.05"), "expected PROBABILITY:RETURN"),
+        (("certify", "RUN", "--keep-mean", "0.95"), "--baseline RUN"),
+        (("certify", "RUN", "--episodes", "3"), "from 10 up"),
+        (("certify", "RUN", "--level", "1"), "--level"),
+        (("certify", "RUN", "--levels", "2"), "--levels"),
+        (("certify", "RUN", "--stress", "nothing.json"), "cannot read nothing.json"),
+        (("certify", "nobody"), "there is no agent"),
+        (("stress", "RUN"), "nothing to change"),
+        (("stress", "RUN", "--noise", "much"), "numbers that are not negative"),
+        (("stress", "RUN", "--delay", "1.5"), "whole numbers"),
+        (("stress", "RUN", "--drop", "1.5"), "probability"),
+        (("stress", "RUN", "--set", "lucky"), "KEY=VALUE,VALUE"),
+        (("stress", "RUN", "--set", "lukcy=1,2"), "did you mean 'lucky'"),
+    ],
+    ids=" ".join,
+)
+def test_nonsense_is_named(capsys, trained, tmp_path, words, message):
+    given = [str(trained / "calm") if word == "RUN" else word for word in words]
+    code, _, err = run(capsys, *given, "--out", tmp_path)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_changed_stress_test_is_refused(capsys, trained, tmp_path):
+    run(capsys, "stress", trained / "calm", "--delay", "1", "--episodes", 10, "--out", tmp_path)
+    path = tmp_path / "stress.json"
+    path.write_text(path.read_text().replace('"delay": 1', '"delay": 2'))
+    code, _, err = run(capsys, "certify", trained / "calm", *FEW, "--stress", path, "--out", tmp_path)
+    assert (code, "checksum differs" in err) == (2, True)
+    path.write_text(sealed({"format": 1}))
+    assert run(capsys, "certify", trained / "calm", *FEW, "--stress", path, "--out", tmp_path)[0] == 2
+
+
+def test_several_policies_need_a_name(capsys, trained, tmp_path):
+    vpac.AC("vpac/CatchUp-v0", seed=2).learn(5).save(tmp_path / "run-1")
+    vpac.AC("vpac/CatchUp-v0", seed=3).learn(5).save(tmp_path / "run-0")
+    code, _, err = run(capsys, "certify", tmp_path)
+    assert code == 2
+    assert "run-0" in err
+
+
+def test_values_with_commas_of_their_own():
+    assert split_values('4,5,[1,2],"a,b"') == ["4", "5", "[1,2]", '"a,b"']
+
+
+def test_a_stress_test_of_noise_is_paired(capsys, trained, tmp_path):
+    code, text, _ = run(
+        capsys, "stress", trained / "calm", "--noise", "0.2", "--action-noise", "0.2", "--first-steps", "2", "--episodes", 30,
+        "--out", tmp_path, "--json",
+    )  # fmt: skip
+    assert code == 0
+    arms = json.loads(text)["arms"]
+    assert arms[0]["change"] == {}
+    assert arms[0]["against_control"] is None
+    means = [arm["mean"]["estimate"] for arm in arms[1:]]
+    assert means == sorted(means)
+    assert len(arms) == 4
+    assert all(np.isfinite(arm["against_control"]["correlation"]) for arm in arms[1:])
