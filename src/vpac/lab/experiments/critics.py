@@ -56,6 +56,7 @@ def _premise(case: str, text: str, **more: Any) -> Claim:
     ).model_copy(update=more)  # fmt: skip
 
 
+OURS = {"of": "ours", "where": "ours", "paper": ""}
 PREMISE = Experiment(
     name="critics/direct-and-indirect",
     title="Direct against indirect critics of the variance",
@@ -81,12 +82,10 @@ PREMISE = Experiment(
     ),
     claims=(
         _premise("noisy value, 0.1", "with a slightly wrong value"),
-        _premise("large steps", "with large step sizes"),
         _premise("value with traces, λ = 0.9", "with traces in the value"),
         _premise("off-policy, clipped", "off-policy with clipped ratios"),
-        _premise(
-            "slow variance", "with a variance critic ten times slower than the value's", of="ours", where="ours", paper=""
-        ),
+        _premise("large steps", "with large step sizes", **OURS),
+        _premise("slow variance", "with a variance critic ten times slower than the value's", **OURS),
     ),
 )  # fmt: skip
 
