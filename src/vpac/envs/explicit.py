@@ -307,7 +307,7 @@ def _drn_reward(reader: _Reader, number: int, text: str | None, column: int | No
 
 def from_mdptoolbox(transitions: Any, rewards: Any, start: ArrayLike | None, terminal: ArrayLike | None) -> FiniteMDP:
     """P[a, s, s'] or one matrix for each action, and R[s], R[s, a], R[a, s, s'] or one matrix for each action."""
-    from scipy.sparse import coo_array, issparse
+    from scipy.sparse import coo_array
 
     matrices = [coo_array(matrix) for matrix in transitions]
     if not matrices or any(m.ndim != 2 or m.shape != (matrices[0].shape[1],) * 2 for m in matrices):
@@ -319,7 +319,8 @@ def from_mdptoolbox(transitions: Any, rewards: Any, start: ArrayLike | None, ter
     action = np.repeat(np.arange(count), [m.nnz for m in matrices])
     state, successor = (np.concatenate([m.coords[i] for m in matrices]) for i in (0, 1))
     chance = np.concatenate([m.data for m in matrices])
-    by_matrix: list[Any] = [coo_array(r).toarray() if issparse(r) else np.asarray(r, np.float64) for r in rewards]
+    given: list[Any] = list(rewards)
+    by_matrix = [r.toarray() if hasattr(r, "toarray") else np.asarray(r, np.float64) for r in given]
     table = np.asarray(by_matrix, np.float64)
     if table.shape == (count, n, n):
         paid = table[action, state, successor]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vpac.oracle.linear import Chain, backup
+from vpac.oracle.linear import Chain, OracleError, backup
 from vpac.oracle.moments import Moments, VarianceOf
 from vpac.typing import FloatArray
 
@@ -37,8 +37,8 @@ def single_state_gains(
     value, spread = moments.value, moments.variance
     advantage = moments.action_value - value[:, None]
     chain = Chain(mdp, pi, sparse=False)
-    near = np.linalg.inv(np.eye(mdp.n_states) - gamma * chain.matrix)
-    far = near if gamma == 1.0 else np.linalg.inv(np.eye(mdp.n_states) - gamma**2 * chain.matrix)
+    near = _inverse(np.eye(mdp.n_states) - gamma * chain.matrix)
+    far = near if gamma == 1.0 else _inverse(np.eye(mdp.n_states) - gamma**2 * chain.matrix)
     visits, visits_bar = mdp.start @ near, mdp.start @ far
     tail = mdp.row // mdp.n_actions
     error = mdp.reward + gamma * value[mdp.successor] - value[tail]
@@ -72,6 +72,17 @@ def single_state_gains(
     moved = pi + share * (1.0 - pi)
     allowed = (1.0 - share * kappa > SINGULAR) & (moved >= -1e-12) & (share <= 1.0) & np.isfinite(gains)
     return np.where(allowed & ~mdp.terminal[:, None], gains, -np.inf)
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """By its factors: a quarter less work than solving for the unit matrix."""
+    from scipy.linalg.lapack import dgetrf, dgetri
+
+    factors, pivots, _ = dgetrf(matrix.T, overwrite_a=True)  # the transpose of an array in C order is in LAPACK's
+    found, singular = dgetri(factors, pivots, overwrite_lu=True)
+    if singular:
+        raise OracleError("the linear system is singular: its solution does not exist or is not unique")
+    return np.asarray(found.T, np.float64)
 
 
 def _first_action(

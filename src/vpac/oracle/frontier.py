@@ -43,14 +43,16 @@ MOST_RUNGS = 60
 """How far apart the prices may be, in doublings, for the ladder to reach from one to the other."""
 SOFTENING = 0.05
 """Share of the uniform policy that is mixed in before an ascent: what is never visited has no slope."""
-REFERENCES = 6
+REFERENCES = 5
 """References y for which E[G − ψ (G − y)²] is climbed."""
-MOST_RANDOM, SMALL = 15, 600
+MOST_RANDOM, SMALL = 20, 700
 """Small processes get more random starts: so many times as many, or as often as states · actions go into `SMALL`."""
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
 """Shares of probability that an ascent moves to an action, and shares of its own that it takes from one."""
-ROUGH, FINE = 1e-6, 1e-11
+ROUGH, FINE = 1e-5, 1e-11
 """Gains, relative to 1 + |U|, below which a search from another start and the last ascent stop."""
+MOST_STEPS, FEW_STEPS = 200, 20
+"""Rounds of an ascent, and of those from other starts where there are too many states to invert matrices."""
 CHECKED = 24
 """Changes of single states that are tried where there are too many states to know them all."""
 
@@ -171,6 +173,7 @@ class _Search:
         self.policies: list[FloatArray] = []
         self.means: list[float] = []
         self.variances: list[float] = []
+        self.climbed: set[tuple[float, bytes]] = set()
         self.neutral = optimal_policy(mdp, gamma)
         self._add(evaluate(mdp, self.neutral, gamma))
         self.deterministic = every_deterministic(mdp, gamma, variance_of)
@@ -189,9 +192,13 @@ class _Search:
 
     def climb(self, psi: float, policy: FloatArray, reference: float | None = None) -> FloatArray:
         """Ascend, first with a reference if there is one, and keep what was found."""
+        steps = MOST_STEPS if self.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
         if reference is not None:
             policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference).policy
-        moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH)
+            if (psi, policy.tobytes()) in self.climbed:  # references nearby lead to the same policies
+                return policy
+            self.climbed.add((psi, policy.tobytes()))
+        moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, most_steps=steps)
         self._add(moments)
         return moments.policy
 
@@ -204,14 +211,19 @@ class _Search:
         if self.deterministic is not None:
             actions, means, variances = self.deterministic
             self.climb(psi, self._ending(np.eye(mdp.n_actions)[actions[int(np.argmax(means - psi * variances))]]))
-        if self.variance_of == "return" and psi > 0.0 and not large:
-            low, high, policy = float(self._objectives(psi).max()), max(self.means), self.neutral
-            for share in (np.arange(count)[::-1] + 0.5) / count:
+        low, high, policy = float(self._objectives(psi).max()), max(self.means), self.neutral
+        if references := self.variance_of == "return" and psi > 0.0 and not large:
+            for k, share in enumerate((np.arange(count)[::-1] + 0.5) / count):
                 policy = self.climb(psi, _soft(policy), low + share * (high - low))
-                self.climb(psi, every, low + share * (high - low))
-        for k in range(restarts * int(np.clip(SMALL // self.neutral.size, 1, MOST_RANDOM))):
+                if k % 3 == 1:
+                    self.climb(psi, every, low + share * (high - low))
+        few = min(restarts, 1) if large else restarts * int(np.clip(SMALL // self.neutral.size, 1, MOST_RANDOM))
+        for k in range(few):
             drawn = random.dirichlet(np.ones(mdp.n_actions), mdp.n_states)
-            self.climb(psi, drawn if k % 2 else 0.7 * self.best(psi) + 0.3 * drawn)
+            if k % 2 and references:
+                self.climb(psi, drawn, random.uniform(low, high))
+            else:
+                self.climb(psi, 0.7 * self.best(psi) + 0.3 * drawn)
 
     def finish(self, psi: float) -> Moments:
         """The best policy at this price, brought as near to its local optimum as rounding allows."""
@@ -238,7 +250,7 @@ def ascend(
     psi: float,
     gamma: float,
     variance_of: VarianceOf = "return",
-    most_steps: int = 200,
+    most_steps: int = MOST_STEPS,
 ) -> FloatArray:
     """The local optimum of mean − ψ · variance that changes of single states lead to from a softened `policy`."""
     with one_blas_thread():
@@ -264,7 +276,7 @@ def _ascend(
     variance_of: VarianceOf,
     tolerance: float,
     reference: float | None = None,
-    most_steps: int = 200,
+    most_steps: int = MOST_STEPS,
 ) -> Moments:
     """Change single states, as many at once as gain at least what the best of them gains alone, until none gains."""
     moments, exact = evaluate(mdp, policy, gamma), mdp.n_states <= linear.DENSE_STATES
@@ -272,7 +284,8 @@ def _ascend(
     for _ in range(most_steps):
         least = tolerance * (1.0 + abs(now))
         gain, row = (_exact_moves if exact else _steepest_moves)(moments, psi, variance_of, reference)
-        order = np.argsort(-gain, kind="stable")[: int((gain > least).sum())]
+        worth = least if exact else least / mdp.n_states  # slopes of many states add up
+        order = np.argsort(-gain, kind="stable")[: int((gain > worth).sum())]
         needed = 0.999 * float(gain.max()) if exact else least
         for chosen, share in _trials(order, count, exact):
             trial = moments.policy.copy()
@@ -358,7 +371,7 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
         slope = weights * _slopes(found, psi, variance_of)
         return -_objective(found, psi, variance_of) / scale, -slope[mixed] / scale
 
-    steps = 200 if moments.mdp.n_states <= linear.DENSE_STATES else 30
+    steps = MOST_STEPS if moments.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
     minimize(loss, np.log(policy[mixed]), jac=True, method="L-BFGS-B", bounds=[(-40.0, 10.0)] * int(mixed.sum()),
              options={"maxiter": steps, "ftol": 1e-16, "gtol": 1e-13})  # fmt: skip
     return best
