@@ -9,7 +9,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from vpac.errors import UserError, suggestion
@@ -65,6 +65,14 @@ class Algorithm:
         """Import the dataclass of its options."""
         name = "OffPolicyOptions" if self.off_policy else "Options"
         return getattr(importlib.import_module(f"{self.package}.options"), name)
+
+    def check_settings(self, names: Iterable[str]) -> None:
+        """Refuse names of settings that its learner does not have, before they meet arguments of other functions."""
+        known = [one.name for one in fields(self.load_options())] + (["preset", "backend"] if self.deep else [])
+        for name in names:
+            if name not in known:
+                near = suggestion(name, known) or f": expected {', '.join(known)}"
+                raise UserError(f"{self.name} has no setting {name!r}{near}")
 
 
 ALGORITHMS = {

@@ -72,7 +72,7 @@ class EnvOptions:
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments by name."""
-        return key_values(self.set)
+        return env_arguments(self.set)
 
     @property
     def wrappers(self) -> list[tuple[str, dict[str, Any]]]:
@@ -111,7 +111,7 @@ class Elsewhere:
         from vpac.envs.make import EnvOverrides
 
         around = None if not self.wrap else [] if self.wrap == ("none",) else wrappers(self.wrap)
-        return EnvOverrides(self.env, key_values(self.set), around, f"vpac {verb} {shlex.quote(run)}")
+        return EnvOverrides(self.env, env_arguments(self.set), around, f"vpac {verb} {shlex.quote(run)}")
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,14 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals or not key.isidentifier():
             raise UserError(f"cannot read {pair!r}: expected KEY=VALUE, for example slip=0.1")
         found[key] = read_value(text)
+    return found
+
+
+def env_arguments(pairs: Sequence[str]) -> dict[str, Any]:
+    """Arguments of an environment; `wrap` is none, and would be one of `make_env`."""
+    found = key_values(pairs)
+    if "wrap" in found:
+        raise UserError("--set has no argument 'wrap': wrappers have an option of their own, --wrap RewardNoise std=2")
     return found
 
 

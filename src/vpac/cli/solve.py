@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from vpac.cli.arguments import EnvName, Pairs, Verb, key_values
+from vpac.cli.arguments import EnvName, Pairs, Verb, env_arguments
 from vpac.cli.output import show_summary
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
@@ -57,7 +57,7 @@ class Solve(Verb):
         if self.plot:
             figure_kind(self.plot)
             make_folder(self.plot.parent, self.plot)
-        arguments = key_values(self.set)
+        arguments = env_arguments(self.set)
         if "max_episode_steps" in arguments:
             raise UserError(
                 "a time limit is not part of the process: use --horizon instead of --set max_episode_steps=…"

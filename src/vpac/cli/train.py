@@ -143,7 +143,9 @@ class Train(Verb):
             owner = "the off-policy learners" if owners and all(one.off_policy for one in owners) else owner
             instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
             raise UserError(f"--{name.replace('_', '-')} is an option of {owner}, not of {self.algorithm}{instead}")
-        settings = self._file(algorithm) | learner | self.budget.setting() | key_values(self.option)
+        options = key_values(self.option)
+        algorithm.check_settings(options)
+        settings = self._file(algorithm) | learner | self.budget.setting() | options
         psi = settings.get("psi")
         if algorithm.deep and not algorithm.priced and psi is not None:
             raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {psi}")

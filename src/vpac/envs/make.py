@@ -63,6 +63,8 @@ OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
 }
 """Import paths of the wrappers that have short names."""
 SHORT_NAMES = {path: name for name, path in OWN_WRAPPERS.items()}
+MOST_WRAPPERS = 100
+"""Around one environment: each step passes through all of them."""
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
@@ -255,6 +257,8 @@ def _nearest_stem(name: str) -> str:
 
 def _wrapper_specs(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
     found = []
+    if not isinstance(wrap, str | Sequence) or len(wrap) > MOST_WRAPPERS and not isinstance(wrap, str):
+        raise UserError(f"wrap must hold wrappers, at most {MOST_WRAPPERS}, got {wrap!r:.80}")
     for given in [wrap] if isinstance(wrap, str) else wrap:
         path, arguments = (given, {}) if isinstance(given, str) else given
         found.append(WrapperSpec(path.rpartition(":")[2], _wrapper_path(path), dict(arguments)))
@@ -308,6 +312,12 @@ class EnvRecipe:
     """Of the environment."""
     wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Each a path and its arguments, the innermost first."""
+
+    def __post_init__(self) -> None:
+        if "wrap" in self.arguments:  # of `make_env`
+            raise UserError(
+                f"{self.env} cannot have an argument 'wrap': wrappers are named by themselves, --wrap WRAPPER"
+            )
 
     @classmethod
     def of(cls, env: Any, **arguments: Any) -> Self | None:

@@ -66,6 +66,7 @@ class Question:
                 f"{self.algorithm!r} has no frontier: expected an algorithm with a price of variance, {priced}"
             )
         object.__setattr__(self, "algorithm", found.name)
+        found.check_settings(self.settings)
         if "psi" in self.settings:
             raise UserError("psi is what a frontier varies: name its values with --psi, or their number with --points")
         if not 0.0 <= self.warm_up <= 0.5:

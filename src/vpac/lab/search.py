@@ -57,6 +57,7 @@ class Search:
     def check(self) -> None:
         """Refuse what cannot be searched for."""
         found = algorithms.find(self.algorithm, algorithms.DEEP)
+        found.check_settings(self.settings)
         if (self.psi is None) == (self.risk_aversion is None):
             raise UserError("a search needs either --psi PSI, in units of 1/reward, or --risk-aversion R, e.g. 0.3")
         if not found.priced:

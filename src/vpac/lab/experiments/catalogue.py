@@ -77,12 +77,22 @@ MOST_ARMS = 10_000
 def read_toml(path: Path, hint: str = "") -> dict[str, Any]:
     """A TOML file; `hint` is added where there is none."""
     try:
-        return tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+        found = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+        _check_integers(found)
+        return found
     except OSError as error:
         hint = hint if isinstance(error, FileNotFoundError) else ""
         raise UserError(f"cannot read {path}: {error.strerror or error}{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not TOML: {error}") from None
+
+
+def _check_integers(value: Any) -> None:
+    """Refuse integers beyond 64 bits, which TOML does not promise either: Python may not even be able to print them."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer has more than 64 bits")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_integers(one)
 
 
 def read_experiment(path: Path) -> Experiment:

@@ -73,9 +73,11 @@ def process_of(task: dict[str, Any]) -> FiniteMDP:
 
 def learner_of(task: dict[str, Any], seed: int) -> Learner:
     """A task's learner, before it has learned."""
+    algorithm = algorithms.find(task["algorithm"], algorithms.TABULAR)
+    algorithm.check_settings(task["settings"])
     world, limit = world_of(task)
     settings = ({"max_episode_steps": limit} if limit else {}) | task["settings"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
-        kind: type[Learner] = algorithms.find(task["algorithm"], algorithms.TABULAR).load()
+        kind: type[Learner] = algorithm.load()
         return kind(world, seed=seed, **settings)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from vpac import algorithms
 from vpac.envs.check import check_env
-from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError
 from vpac.files import Unwritable, sealed
@@ -243,12 +242,15 @@ def _check_deep(run: Run, known: bool) -> None:
     """The algorithm, the settings and the spaces of the PPO family."""
     from vpac.deep.options import Options
     from vpac.deep.spaces import Interface
+    from vpac.lab.kinds.task import task_recipe
 
     settings = dict(run.task["settings"])
-    algorithms.find(run.task["algorithm"], algorithms.DEEP).load()
+    algorithm = algorithms.find(run.task["algorithm"], algorithms.DEEP)
+    algorithm.check_settings(settings)
+    settings.pop("backend", None)
     Options.read(settings, settings.pop("preset", "default"))
     if not known:
-        with closing(make_env(run.task["env"], **run.task["env_settings"])) as env:
+        with closing(task_recipe(run.task).make()) as env:
             check_env(env)
             Interface.of(env.observation_space, env.action_space, run.task["env"])
 
