@@ -112,7 +112,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole or not at all."""
-    return write_bytes(path, text.encode())
+    return write_bytes(path, text.encode(errors="replace"))  # "?" for what of a file's name is not UTF-8
 
 
 def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
@@ -279,6 +279,8 @@ def parse(content: bytes | str) -> Any:
 def sealed(data: dict[str, Any], **how: Any) -> str:
     """Data as JSON with a checksum of itself; `how` is for `json.dumps`."""
     blank = json.dumps({**data, CHECKSUM: BLANK}, ensure_ascii=False, **how)
+    if not blank.isascii() and any("\ud800" <= c <= "\udfff" for c in blank):  # of a file's name that is not UTF-8
+        blank = json.dumps({**data, CHECKSUM: BLANK}, **how)
     return blank.replace(BLANK, hashlib.sha256(blank.encode()).hexdigest())
 
 

@@ -11,12 +11,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Terminated(KeyboardInterrupt):
@@ -29,9 +30,22 @@ class _State:
     """The first signal that has arrived."""
     message: str | None = None
     """Printed for the first signal instead of raising it; None: raise."""
+    when: float = 0.0
+    """When it arrived."""
+    checkpoint: float = 0.0
+    """When the last checkpoint was written, or the work began."""
+    longest: float = 0.0
+    """Seconds that work has taken from one checkpoint to the next, at most."""
+    timer: threading.Timer | None = None
+    """Ends the wait for a checkpoint."""
 
 
 STATE = _State()
+EXIT = os._exit
+PATIENCE = 300.0
+"""Seconds that the work may take to its next checkpoint after SIGTERM, or twice its longest time so far if that is more."""
+LAST = 10.0
+"""Seconds after which a process that neither comes to a checkpoint nor can be interrupted is ended."""
 
 
 @contextmanager
@@ -54,15 +68,19 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
 @contextmanager
 def until_checkpoint(message: str = "") -> Iterator[None]:
     """Let the first signal only print `message`: the work calls `stop_if_asked` after each checkpoint."""
-    STATE.message = message
+    STATE.message, STATE.checkpoint, STATE.longest = message, time.monotonic(), 0.0
     try:
         yield
     finally:
         STATE.message = None
+        if STATE.timer is not None:
+            STATE.timer.cancel()
 
 
 def stop_if_asked() -> None:
-    """Raise the signal that has arrived, if any."""
+    """Raise the signal that has arrived, if any; called after each checkpoint."""
+    now = time.monotonic()
+    STATE.longest, STATE.checkpoint = max(STATE.longest, now - STATE.checkpoint), now
     if STATE.asked is not None:
         raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
 
@@ -76,18 +94,62 @@ def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    first, STATE.asked = STATE.asked is None, STATE.asked or number
+    first, now = STATE.asked is None, time.monotonic()
+    if first:
+        STATE.asked, STATE.when = number, now
     if first and STATE.message is not None:
-        with suppress(OSError):
-            os.write(2, f"{STATE.message}\n".encode() if STATE.message else b"")
+        threading.Thread(target=_write, args=(STATE.message,), daemon=True).start()  # who draws a bar may hold its lock
+        if number == signal.SIGTERM:
+            _after(max(PATIENCE, 2.0 * STATE.longest), _hurry)
     elif number == signal.SIGINT:
         raise KeyboardInterrupt
-    elif first:  # schedulers send SIGTERM to every process of a group, and the group's leader may pass it on
+    elif first or now - STATE.when > 1.0:  # a scheduler's SIGTERM may arrive twice, to the group and from its leader
         raise Terminated
+
+
+def _after(seconds: float, what: Callable[[], None]) -> None:
+    STATE.timer = threading.Timer(seconds, what)
+    STATE.timer.daemon = True
+    STATE.timer.start()
+
+
+def _hurry() -> None:
+    """The next checkpoint does not come, perhaps because an environment hangs: interrupt the main thread."""
+    if STATE.message is not None:
+        _write("vpac: no checkpoint was reached in time: stopping at once" if STATE.message else "")
+        _after(LAST, lambda: EXIT(128 + signal.SIGTERM))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _write(text: str) -> None:
+    """A line on standard error, above a progress bar if there is one."""
+    with suppress(OSError, ValueError):
+        print(text, end="\n" if text else "", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
+    """Let `os._exit` and `sys.exit` of other people's code be failures of the command: nothing of what it was to do is done."""
+    mine = os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() == mine:
+            complain(f"something in this process, perhaps the environment, has called os._exit({status!r})")
+            status = status or 1
+        EXIT(status)
+
+    os._exit = leave
+    try:
+        yield
+    except SystemExit as error:
+        complain(f"something in this process, perhaps the environment, has called sys.exit({error.code!r})")
+        raise SystemExit(error.code if isinstance(error.code, int) and error.code else 1) from None
+    finally:
+        os._exit = EXIT
 
 
 def _unraisable(hook: Callable[[Any], object], what: Any) -> None:
     """Exit if a signal was raised in a callback from native code, where exceptions are dropped."""
     if isinstance(what.exc_value, KeyboardInterrupt):
-        os._exit(128 + (STATE.asked or signal.SIGINT))
+        EXIT(128 + (STATE.asked or signal.SIGINT))
     hook(what)

@@ -112,7 +112,7 @@ def test_agents(capsys, tmp_path, change, said):
 
 def test_wrap_in_python():
     with pytest.raises(UserError, match="wrap must hold wrappers"):
-        make_env("CliffWalking-v1", **{"wrap": 1})
+        make_env("CliffWalking-v1", wrap=1)
     with pytest.raises(UserError, match="wrap must hold wrappers"):
         make_env("CliffWalking-v1", ["RewardNoise"] * 101)
     with pytest.raises(UserError, match="cannot have an argument 'wrap'"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -21,15 +22,15 @@ from vpac.cli.export import Export
 from vpac.cli.frontier import Frontier
 from vpac.cli.help import SHELLS, completion, overview, with_hints
 from vpac.cli.list import Doctor, List
-from vpac.cli.output import complain
+from vpac.cli.output import complain, prepare_streams
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
 from vpac.cli.tune import Tune
 from vpac.cli.watch import Watch
 from vpac.errors import UserError, suggestion
-from vpac.files import Unwritable
-from vpac.interruption import Terminated, handled, stopped_by
+from vpac.files import MISTAKES, Unwritable
+from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
 
 KINDS = (
@@ -39,9 +40,27 @@ VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
 
 
+NARROWEST = 20
+"""Columns; with fewer tyro's help finds no end."""
+
+
+def each_once(say: Callable[[str], object]) -> Callable[..., None]:
+    """A `warnings.showwarning` that says each text once, whatever a library does to the filters."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            say(str(message))
+
+    return show
+
+
 def parse(arguments: Sequence[str]) -> Any:
     """The verb with its options. Help and options that cannot be read end the process, with code 0 or 2."""
     verb, *words = arguments
+    if shutil.get_terminal_size().columns < NARROWEST:
+        os.environ["COLUMNS"] = str(NARROWEST)
     if verb not in VERBS:
         near = suggestion(verb, VERBS) or "; vpac --help says what each does"
         raise UserError(f"unknown verb {verb!r}: expected one of {', '.join(VERBS)}{near}")
@@ -73,8 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
     """
+    prepare_streams()
     with handled(), warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: complain(f"note: {message}")
+        warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
         try:
             return end_with(_main(arguments))
         except KeyboardInterrupt as stop:
@@ -85,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(verb: Any) -> int:
     """Run a verb. A library may wrap the exception of Ctrl-C or SIGTERM in its own: raise the original."""
     try:
-        return int(verb.run())
+        with no_silent_exit(complain):
+            return int(verb.run())
     except BaseException as error:
         stop = stopped_by(error)
         if stop is None:
@@ -113,7 +134,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     except (Unreadable, Unwritable) as error:
         complain(error)
         return 1
-    except OSError as error:  # standard output among others, which would fail once more when the process ends
-        complain(f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
+    except UnicodeEncodeError as error:
+        complain(f"{error.object!r:.80} is not UTF-8 and cannot be used here: choose another name")
+        return 2
+    except OSError as error:  # files that are written have said so; the rest are read, or standard output
+        what = f"cannot open {error.filename}" if error.filename else "cannot write"
+        complain(f"{what}: {error.strerror or error}")
+        if error.filename:
+            return 2 if error.errno in MISTAKES else 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

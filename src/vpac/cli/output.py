@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import os
 import shlex
 import sys
 import time
@@ -22,6 +24,33 @@ ESCAPED = dict.fromkeys(HIDDEN) | {code: f"\\u{code:04x}" for code in HIDDEN if 
 del ESCAPED[ord("\n")]
 
 
+_GREEK = "ψ psi γ gamma σ sigma λ lambda α alpha θ theta π pi ρ rho δ delta ε eps κ kappa μ mu τ tau"
+_SIGNS = "− - – - — - · * × x ÷ / … ... → -> ≤ <= ≥ >= ≈ ~ ² ^2 √ sqrt ‘ ' ’ ' “ \" ” \" │ | ┃ | ─ - ━ -"
+_WORDS = f"{_GREEK} {_SIGNS}".split()
+PLAIN = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True)) | {"\xa0": " "}
+"""What is printed for a character that standard output cannot say."""
+
+
+def prepare_streams() -> None:
+    """Standard output and error that can be written, whatever their encoding, also if they were closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="vpac")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of `codecs`: other words for what an encoding lacks; the lines of tables become +, - and |."""
+    assert isinstance(error, UnicodeEncodeError)
+    missing = error.object[error.start : error.end]
+    return "".join(PLAIN.get(c, "+" if "\u2500" <= c <= "\u257f" else "?") for c in missing), error.end
+
+
+codecs.register_error("vpac", _plain)
+
+
 def inert(text: str) -> str:
     """Text that a terminal shows and does not obey."""
     return text.translate(SILENT)
@@ -30,7 +59,8 @@ def inert(text: str) -> str:
 def show(data: Any, *tables: Any) -> None:
     """Print data as JSON, or the tables if there is none."""
     if data is not None:
-        print(json.dumps(data, indent=1, ensure_ascii=False).translate(ESCAPED))
+        ascii_only = not (sys.stdout.encoding or "utf").casefold().startswith("utf")
+        print(json.dumps(data, indent=1, ensure_ascii=ascii_only).translate(ESCAPED))
         return
     from collections.abc import Iterable
 

@@ -257,9 +257,10 @@ def _nearest_stem(name: str) -> str:
 
 def _wrapper_specs(wrap: Sequence[Wrap]) -> list[WrapperSpec]:
     found = []
-    if not isinstance(wrap, str | Sequence) or len(wrap) > MOST_WRAPPERS and not isinstance(wrap, str):
+    each = [wrap] if isinstance(wrap, str) else wrap
+    if not isinstance(each, Sequence) or len(each) > MOST_WRAPPERS:
         raise UserError(f"wrap must hold wrappers, at most {MOST_WRAPPERS}, got {wrap!r:.80}")
-    for given in [wrap] if isinstance(wrap, str) else wrap:
+    for given in each:
         path, arguments = (given, {}) if isinstance(given, str) else given
         found.append(WrapperSpec(path.rpartition(":")[2], _wrapper_path(path), dict(arguments)))
     return found

@@ -14,7 +14,7 @@ import gymnasium
 from vpac.algorithms import BY_CLASS
 from vpac.envs.make import EnvOverrides, EnvRecipe
 from vpac.envs.remember import RememberReturn, memory_of
-from vpac.errors import UserError, suggestion
+from vpac.errors import Newer, UserError, suggestion
 from vpac.evaluation.actors import check_fits, restored
 from vpac.evaluation.play import as_remembered
 from vpac.files import LARGEST_TEXT, check_seal, parse, read_bytes, sealed, write_text
@@ -151,11 +151,19 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
         return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
+    damaged: list[str] = []
     for place in sorted((folder / CHECKPOINTS).glob(f"[0-9]*/{AGENT}"), reverse=True):
         after = f"{int(place.parent.name):,} iterations"
         words = f"{folder} was stopped before its end: this is its checkpoint after {after}"
-        return [replace(_saved(place.parent, folder.resolve().name), remark=words)]
-    raise UserError(f"{folder} holds no policy: expected a folder that `vpac train` wrote")
+        try:
+            restored(SavedAgent.read(place.parent))
+        except Newer:
+            raise
+        except UserError as error:
+            damaged.append(f"passed over a damaged checkpoint: {error}")
+            continue
+        return [replace(_saved(place.parent, folder.resolve().name), remark="; ".join([words, *damaged]))]
+    raise UserError("; ".join([f"{folder} holds no policy: expected a folder that `vpac train` wrote", *damaged]))
 
 
 def short_name(folder: Path) -> str:

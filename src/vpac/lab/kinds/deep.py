@@ -193,6 +193,8 @@ def learn(
             logs.append(stack.enter_context(closing(TensorBoard(folder / "tensorboard", agent))))
         except ModuleNotFoundError:
             remark("no TensorBoard files: pip install 'vpac[tensorboard]'")
+        except UnicodeEncodeError:
+            remark("no TensorBoard files: TensorBoard cannot write into a folder whose name is not UTF-8")
         logs += [stack.enter_context(closing(track(name, agent, folder))) for name in trackers]
         if misses_envpool(agent.environments):
             remark("EnvPool steps MuJoCo tasks many times as fast: pip install 'vpac[envpool]'")

@@ -45,7 +45,7 @@ SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 def write_page(document: Document, folder: Path, paint: Paint = static_svg) -> Path:
     """Write `index.html` into the folder; `paint` draws the static figures, for print and without scripts."""
     text = render(document, paint)
-    size = len(text.encode("utf-8"))
+    size = len(text.encode("utf-8", "replace"))
     if size > MOST_BYTES:
         sizes = {c.name: len(_picture(paint(c)) + _csv(_saved(c)) + as_json(live(c))) for c in _charts(document)}
         largest = ", ".join(f"{name} {sizes[name] / 1e6:.1f} MB" for name in sorted(sizes, key=lambda n: -sizes[n])[:3])
@@ -128,7 +128,7 @@ def _plotly() -> str:
 
 def _policy(scripts: list[str]) -> str:
     """A content security policy that loads nothing and runs only these scripts."""
-    digests = [base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode() for text in scripts]
+    digests = [base64.b64encode(hashlib.sha256(text.encode("utf-8", "replace")).digest()).decode() for text in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "

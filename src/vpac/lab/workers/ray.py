@@ -40,6 +40,8 @@ CONNECT_TIMEOUT = 5.0
 """Seconds for a machine to answer."""
 GRACE = 10.0
 """Seconds to wait for cancelled tasks to end."""
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Where this variable is 0, Ray's processes listen on 127.0.0.1; the name is of the systems on which that is the default."""
 LONGEST_ERROR, MOST_DAMAGED = 4000, 4
 """Characters of an error, and number of damaged checkpoints, that are sent through Ray; the store has the whole error."""
 
@@ -223,6 +225,16 @@ def check_address(address: str | None) -> None:
         ) from None
 
 
+def _stay_local(ray: Any, address: str | None) -> None:
+    """A cluster that is about to be started here listens on the loopback interface alone: it has no password.
+
+    `LOOPBACK=1` in the environment is Ray's own way to say otherwise; or start one with `ray start --head`.
+    """
+    constants = ray._private.ray_constants
+    if ray._private.services.canonicalize_bootstrap_address(address) is None and LOOPBACK not in os.environ:
+        os.environ[LOOPBACK], constants.ENABLE_RAY_CLUSTER = "0", False  # for its processes, and in this one
+
+
 def _connect(address: str | None) -> Any:
     """Ray, connected and silent: the driver has the only display."""
     check_address(address)
@@ -236,6 +248,7 @@ def _connect(address: str | None) -> Any:
     ray._private.worker.print_to_stdstream = lambda *lines, **how: None
     before = signal.getsignal(signal.SIGTERM)
     try:
+        _stay_local(ray, address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # Ray's own would end the driver at once

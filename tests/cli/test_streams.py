@@ -1,0 +1,173 @@
+"""Strange streams, terminals, names and environments: the command line answers in words, with the right exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import vpac
+from cli.test_cli import run
+from vpac.cli import each_once
+from vpac.interruption import no_silent_exit
+
+COMMAND = [sys.executable, "-m", "vpac"]
+ENVIRONMENT = """
+import os, sys, time
+import gymnasium
+from gymnasium import spaces
+
+class Quits(gymnasium.Env):
+    observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+    steps = 0
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+    def end(self): os._exit(0)
+    def step(self, action):
+        Quits.steps += 1
+        if Quits.steps > self.later: self.end()
+        return 1, 1.0, Quits.steps % 4 == 0, False, {}
+    later = 50
+
+class Leaves(Quits):
+    def end(self): sys.exit(0)
+
+class Hangs(Quits):
+    later = 45_000
+    def end(self):
+        open("hangs", "w").close()
+        while True:
+            try: time.sleep(60)
+            except BaseException: pass
+"""
+
+
+def call(*words: str | bytes, folder: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
+    source = str(Path(vpac.__file__).parent.parent)
+    env = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"} | more
+    return subprocess.run([*COMMAND, *words], cwd=folder, env=env, capture_output=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(("encoding", "words"), [("ascii", ["train", "--help"]), ("latin-1", ["list", "algorithms"])])
+def test_other_encodings(tmp_path, encoding, words):
+    found = call(*words, folder=tmp_path, PYTHONIOENCODING=encoding, COLUMNS="5" if "--help" in words else "100")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.decode(encoding).count("?") <= 2
+    assert b"psi" in found.stdout.replace(b"\n", b"").replace(b" ", b"")
+
+
+def test_json_of_another_encoding(tmp_path):
+    listed = call("list", "algorithms", "--json", folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert "ψ" in json.dumps(json.loads(listed.stdout.decode("ascii")), ensure_ascii=False)
+
+
+def test_closed_streams(tmp_path):
+    line = f"{sys.executable} -m vpac list algorithms >&-"
+    found = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    words = ["train", "ppo", "CartPole-v1", "--steps", "8", "--envs", "1", "--option", "steps=8", "hidden=[4]", "--out"]
+    found = call(*words, folder, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert (Path(os.fsdecode(folder)) / "agent.json").is_file()
+    study = 'name = "s"\nenv = "CliffWalking-v1"\nalgorithm = "vpac"\nepisodes = 4\nruns = 1\n[[arms]]\nlabel = "a"\n'
+    (tmp_path / "s.toml").write_text(study)
+    found = call("sweep", "s.toml", "--executor", "serial", "--store", folder, "--json", folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["experiments"]["s"]["done"] == 1
+
+
+@pytest.mark.parametrize(("name", "said"), [("Quits", b"os._exit(0)"), ("Leaves", b"sys.exit(0)")])
+def test_an_environment_that_ends_the_process(tmp_path, name, said):
+    (tmp_path / "strange.py").write_text(ENVIRONMENT)
+    found = call("check", f"strange:{name}", folder=tmp_path)
+    assert found.returncode == 1
+    assert said in found.stderr
+
+
+def test_children_may_leave():
+    with no_silent_exit(lambda text: None):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_environment_that_hangs_can_be_terminated(tmp_path):
+    (tmp_path / "strange.py").write_text(ENVIRONMENT)
+    start = (
+        "import vpac.interruption as i, sys; i.PATIENCE, i.LAST = 1.5, 1.0; from vpac.cli import main; sys.exit(main())"
+    )
+    words = [
+        "train",
+        "ppo",
+        "strange:Hangs",
+        "--envs",
+        "8",
+        "--option",
+        "steps=512",
+        "hidden=[4]",
+        "checkpoint_every=1000",
+    ]
+    env = os.environ | {"PYTHONPATH": str(Path(vpac.__file__).parent.parent)}
+    with subprocess.Popen(
+        [sys.executable, "-c", start, *words], cwd=tmp_path, env=env, stderr=subprocess.PIPE
+    ) as process:
+        until = time.monotonic() + 100
+        while not (tmp_path / "hangs").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert b"stopping at the next checkpoint" in error
+    assert b"no checkpoint was reached in time" in error
+
+
+def test_a_folder_that_cannot_be_read(capsys, tmp_path, monkeypatch):
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("vpac.lab.kinds.agents.find_trained", refused)
+    code, _, error = run(capsys, "evaluate", tmp_path)
+    assert (code, error) == (2, f"vpac: cannot open {tmp_path}: Permission denied\n")
+
+
+def test_a_damaged_last_checkpoint_is_passed_over(capsys, tmp_path):
+    pytest.importorskip("jax")
+    agent = vpac.PPO("CartPole-v1", envs=1, steps=8, hidden=(4,), epochs=1, minibatch=8, checkpoint_every=1)
+    agent.learn(24, checkpoints=tmp_path / "checkpoints")
+    last = tmp_path / "checkpoints" / "00000003"
+    content = bytearray((last / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (last / "weights.safetensors").write_bytes(content)
+    code, _, error = run(capsys, "evaluate", tmp_path, "--episodes", 2, "--out", tmp_path / "e")
+    assert code == 0
+    assert "checkpoint after 2 iterations" in error
+    assert "passed over a damaged checkpoint" in error
+    shutil.rmtree(tmp_path / "checkpoints" / "00000002")
+    code, _, error = run(capsys, "evaluate", tmp_path, "--episodes", 2, "--out", tmp_path / "e")
+    assert code == 2
+    assert "holds no policy" in error
+    assert "damaged checkpoint" in error
+
+
+def test_warnings_are_shown_once():
+    said: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = each_once(said.append)
+        for text in ("a", "b", "a", "a"):
+            warnings.warn(text, stacklevel=1)
+    assert said == ["a", "b"]
