@@ -65,7 +65,7 @@ OTHER = {
     "entropy": 0.02, "target_kl": 0.05, "max_grad_norm": 1.0, "critic_max_grad_norm": 2.0, "hidden": (4,),
     "critic_hidden": (5,), "closing_layer": True, "activation": "relu", "initialisation": "uniform", "log_std": -0.5,
     "normalise_observations": False, "reward_scale": 0.5, "reward_floor": -5.0, "normalise_advantages": False,
-    "checkpoint_every": 2, "reset_every_iteration": True,
+    "checkpoint_every": 2, "reset_every_iteration": True, "encoder": "small", "action_masks": False,
 }  # fmt: skip
 """A value for every setting that is not its default; budgets and ranges of prices exclude others and have their own tests."""
 

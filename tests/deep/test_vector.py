@@ -97,10 +97,9 @@ def test_play_counts_each_episode_once_and_does_not_prefer_short_ones():
     np.testing.assert_array_equal(played.scores, played.lengths)
 
 
-def test_a_vector_environment_that_shows_images_is_refused():
+def test_small_matrices_are_numbers_and_others_images():
     for image in (spaces.Box(0, 255, (8, 8), np.uint8), spaces.Box(0, 1, (84, 84))):
-        with pytest.raises(UserError, match="shows images"):
-            Interface.of(image, spaces.Discrete(2), "x")
+        assert Interface.of(image, spaces.Discrete(2), "x").image == image.shape
     assert Interface.of(spaces.Box(0, 1, (8, 8)), spaces.Discrete(2), "x").inputs == 64
 
 

@@ -82,11 +82,11 @@ DICT = spaces.Dict(a=spaces.Discrete(2), b=BOX)
     ("env", "message"),
     [
         (object(), r"it is a builtins.object: derive its class from gymnasium.Env"),
-        (Right(acts=spaces.MultiDiscrete([2, 2])), "use Discrete .number the combinations. or Box"),
+        (Right(acts=spaces.Tuple((spaces.Discrete(2),))), "use MultiDiscrete for several choices at once"),
         (Right(acts=spaces.Box(-1, 1, (0,))), "without a number"),
         (Right(acts=spaces.Box(1, 1, (1,))), "every lower bound must be below its upper bound"),
         (Right(acts=7), "action_space is 7: set self.action_space in __init__"),
-        (Right(seen=spaces.Box(0, 255, (32, 32, 3), np.uint8)), "is an image"),
+        (Right(seen=spaces.Tuple((spaces.Box(0, 255, (32, 32, 3), np.uint8),) * 2)), r"observation \[1\] is a second image"),
         (Old(), r"reset takes no seed and no options: write def reset\(self, \*, seed=None, options=None\)"),
         (Right(reset=np.zeros(2)), "reset returned array.*: return two things, observation and a dictionary"),
         (Right(reset=(np.zeros(2), None)), "reset returned a tuple of 2: return two things"),
@@ -227,10 +227,10 @@ def test_wrappers_that_mend_something_are_judged():
 
 
 def test_all_mistakes_that_can_be_seen_at_once_are_listed():
-    found = look_over(Right(seen=spaces.Text(3), acts=spaces.MultiBinary(2)))
+    found = look_over(Right(seen=spaces.Text(3), acts=spaces.Text(2)))
     assert len(found.errors) == 2
     with pytest.raises(UserError, match=r"Right cannot be learned from yet:\n  1\. .*\n  2\. "):
-        check_env(Right(seen=spaces.Text(3), acts=spaces.MultiBinary(2)))
+        check_env(Right(seen=spaces.Text(3), acts=spaces.Text(2)))
 
 
 class AlwaysTheSame(Right):

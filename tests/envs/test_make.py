@@ -158,7 +158,7 @@ def test_what_becomes_a_vector(space, size):
         (spaces.Box(0, 255, (4, 84, 84), np.int32), "the observation is an image"),
         (spaces.Box(-np.inf, np.inf, (32, 32, 3)), "the observation is an image"),
         (spaces.Dict(eye=spaces.Box(0, 1, (3, 64, 64))), r"observation \['eye'\] is an image .* numbers that matter"),
-        (spaces.Tuple((spaces.Text(5),)), r"observation \[0\] is a Text space, whose size varies: use Box"),
+        (spaces.Tuple((spaces.Text(5),)), r"observation \[0\] is text .Text., which no network here reads: remove it"),
         (None, "observation_space is None: set self.observation_space in __init__"),
     ],
 )

@@ -73,14 +73,14 @@ def test_an_unknown_object_is_used_itself_and_left_open():
     env.lengths = (2,)
     env.close = lambda: pytest.fail("the user's environment was closed")
     assert set(vpac.evaluate(first, env, 9).lengths) == {2}
-    assert play.vectorised(env, 8, flat=False).env.num_envs == 1
+    assert play.vectorised(env, 8, agent=None).env.num_envs == 1
 
 
 @pytest.mark.parametrize("name", ["vpac/FourRooms-v0", "CartPole-v1", "FrozenLake-v1"])
 def test_copies_of_an_object_are_independent_and_keep_what_was_changed(name):
     env = gymnasium.make(name)
     env.unwrapped.changed = 3
-    made = play.vectorised(env, 4, flat=False).env
+    made = play.vectorised(env, 4, agent=None).env
     assert made.num_envs == 4
     assert made.get_attr("changed") == (3,) * 4
     by_object, by_id = (vpac.evaluate(lambda x: 0, one, 8, gamma=0.9, envs=4) for one in (env, name))

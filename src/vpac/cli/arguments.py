@@ -81,9 +81,9 @@ class EnvOptions:
 
     def make(self, env: str, **more: Any) -> Any:
         """Make an environment of this name; `more` are arguments that --set may override."""
-        from vpac.envs.make import make_env
+        from vpac.envs.make import make_unflattened
 
-        return make_env(env, self.wrappers, **{**more, **self.arguments})
+        return make_unflattened(env, self.wrappers, **{**more, **self.arguments})
 
     def check(self, env: str, **more: Any) -> Any:
         """Make an environment and test it, with remarks on standard error; returns its action space."""

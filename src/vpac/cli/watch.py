@@ -40,7 +40,7 @@ class Watch(Verb):
 
     def run(self) -> int:
         """Load, play, film."""
-        from vpac.evaluation.play import as_remembered
+        from vpac.evaluation.actors import as_seen
         from vpac.lab.kinds.agents import find_trained
         from vpac.lab.kinds.watching import make_watched, shots
         from vpac.lab.report.video import film_kind, pace, write_film
@@ -57,7 +57,7 @@ class Watch(Verb):
         played: list[dict[str, Any]] = []
         try:
             agent = at_price(trained.load(made, recipe), self.psi, trained.name)
-            moments = shots(as_remembered(made, agent), agent, self.episodes, self.seed, self.deterministic, every)
+            moments = shots(as_seen(made, agent), agent, self.episodes, self.seed, self.deterministic, every)
             frames = write_film(path, _noting(moments, played), fps)
         finally:
             made.close()

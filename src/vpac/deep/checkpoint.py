@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="PPO")
 
-EARLIER_DEFAULTS = {"time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0}
-"""Settings that agents of formats 1 and 2 do not name, as they were then."""
+EARLIER_DEFAULTS = {
+    "time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0, "action_masks": False,
+}  # fmt: skip
+"""Settings that agents of earlier versions do not name, as they were then."""
 KEPT = 2
 """Checkpoints that are kept: should the last be damaged, there is one before it."""
 
@@ -66,6 +68,7 @@ def _arrays(agent: PPO) -> dict[str, Any]:
     found |= agent.observation_moments.as_arrays("seen")
     found |= agent.reward_scale.moments.as_arrays("rewards")
     found |= agent.context.moments.as_arrays("context")
+    found |= agent.pixel_moments.as_arrays("pixels") if agent.interface.image else {}
     return found | {"rewards.sums": agent.reward_scale.sums, "drift": agent.drift.sums, "ledger": agent.window.sums}
 
 
@@ -98,6 +101,8 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
     first = agent.trace._asdict()  # earlier versions carried less
     agent.trace = type(agent.trace)(**{n: jnp.asarray(arrays.get(f"trace.{n}", x)) for n, x in first.items()})
     agent.observation_moments = RunningMoments.read(arrays, "seen")
+    if agent.interface.image:
+        agent.pixel_moments = RunningMoments.read(arrays, "pixels")
     agent.reward_scale.moments = RunningMoments.read(arrays, "rewards")
     agent.reward_scale.sums = np.array(arrays["rewards.sums"])
     if "drift" in arrays:

@@ -12,7 +12,7 @@ import numpy as np
 from vpac.deep.diagnostics import NotFinite
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import EpisodePrices
-from vpac.deep.spaces import Interface
+from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.vector import Environments
 from vpac.risk.volatility import augmented
 from vpac.typing import BoolArray, Numbers, namespace
@@ -22,7 +22,7 @@ class Rollout(NamedTuple):
     """An iteration's steps, [time, environment, …], of NumPy or JAX. What is seen has one row more than there are steps."""
 
     observations: Any
-    """Normalised, float32, of a conditioned policy with the price behind them."""
+    """Normalised rows (`Interface.row_type`), of a conditioned policy with the price behind their numbers."""
     successors: Any
     """Where each step led, if that is not the next row of `observations`."""
     actions: Any
@@ -49,8 +49,8 @@ class Rollout(NamedTuple):
     def blank(cls, steps: int, envs: Environments, interface: Interface, priced: bool) -> Rollout:
         """Room for so many steps."""
         n, extras = envs.n, envs.critic_inputs
-        seen = np.empty((steps + 1, n, interface.inputs + priced), np.float32)
-        choice = np.empty((steps, n), np.int64)
+        seen = np.empty((steps + 1, n), interface.row_type(priced))
+        choice = np.empty((steps, n, *([len(interface.choices)] if interface.choices else [])), np.int64)
         return cls(
             observations=seen,
             successors=np.empty_like(seen[1:]) if envs.same_step else None,
@@ -59,7 +59,7 @@ class Rollout(NamedTuple):
             continues=np.empty((steps, n), np.float32),
             running=np.empty((steps, n), np.float32),
             valid=np.empty((steps, n), np.float32),
-            raw=np.empty((steps + 1, n, interface.inputs), np.float32),
+            raw=np.empty((steps + 1, n), interface.row_type()),
             prices=np.empty((steps, n)) if priced else None,
             elapsed=np.empty((steps + 1, n)),
             extras=np.empty((steps + 1, n, extras)) if extras else None,
@@ -170,7 +170,7 @@ class Collector:
     ) -> None:
         self.envs, self.interface, self.prices = envs, interface, prices
         self.episodes = EpisodeTracker.of(envs.n, gamma, variance_gamma)
-        self._rows = np.zeros((envs.n, interface.inputs), np.float32)
+        self._rows = np.zeros(envs.n, interface.row_type())
         self._over = np.zeros(envs.n, bool)
         self._extras = np.zeros((envs.n, envs.critic_inputs))
 
@@ -215,7 +215,7 @@ class Collector:
             self.episodes.add(rollout.rewards[t], rollout.running[t] == 0.0, rollout.valid[t])
         return rollout
 
-    def _view(self, policy: NumpyPolicy, rows: Numbers, group: slice) -> Numbers:
+    def _view(self, policy: NumpyPolicy, rows: Any, group: slice) -> Any:
         """Rows as the networks see them, with the price of each episode."""
         seen = policy.normalise(rows)
         return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now[group])
@@ -244,12 +244,13 @@ class Collector:
             begun[group] = over if self.envs.same_step else ~valid
             self.prices.draw(begun)
 
-    def _check_finite(self, observations: Numbers, rewards: Numbers, group: slice, step: int) -> None:
+    def _check_finite(self, rows: Any, rewards: Numbers, group: slice, step: int) -> None:
         """Stop if something is not finite, and name it."""
+        observations = numbers_of(rows)
         if math.isfinite(float(rewards.sum()) + float(observations.sum())):
             return
-        for name, rows in (("observation", observations), ("reward", rewards[:, None])):
-            bad = ~np.isfinite(rows).all(axis=1)
+        for name, found in (("observation", observations), ("reward", rewards[:, None])):
+            bad = ~np.isfinite(found).all(axis=1)
             if bad.any():
                 env = int(np.flatnonzero(bad)[0]) + (group.start or 0)
                 raise NotFinite(f"the {name} of environment {env} of {self.envs.name} is not finite at step {step}")

@@ -65,6 +65,10 @@ class Plan:
     @classmethod
     def of(cls, agent: PPO) -> Plan:
         """Of an agent, whatever its price is."""
+        if not agent.interface.plain or agent.interface.choices:
+            raise UserError(
+                f"{agent.environments.name}: compiled trainings take Box or Discrete actions, and no images yet"
+            )
         o = agent.options
         options = o if o.conditioned else replace(o, psi=0.0)
         return cls(agent.environments.env, agent.interface, options, agent.spread, agent.volatility)  # type: ignore[attr-defined]

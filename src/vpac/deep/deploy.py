@@ -34,6 +34,11 @@ def export(policy: NumpyPolicy, path: Path | str) -> Path:
     path = Path(path)
     if path.suffix not in (".onnx", ".h"):
         raise UserError(f"cannot export to {path.name!r}: expected a name that ends in .onnx or .h")
+    if not policy.interface.plain or policy.interface.choices:
+        raise UserError(
+            "only policies of Box or Discrete observations and actions, without images and masks, can be exported: others act "
+            "with NumPy alone, policy.save(folder) and vpac.deep.load_policy(folder)"
+        )
     return write_bytes(path, onnx_bytes(policy) if path.suffix == ".onnx" else c_header(policy, path.stem).encode())
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from vpac.deep import estimators, penalties
 from vpac.deep.collect import Rollout
 from vpac.deep.estimators import Trace
-from vpac.deep.networks import Critic
+from vpac.deep.networks import Critic, Input, on_device, part
 from vpac.deep.options import Options
 from vpac.typing import Numbers
 
@@ -26,8 +26,8 @@ Array = jax.Array
 class Batch(NamedTuple):
     """A rollout on the device, [time, environment, …], with scaled rewards; see `collect.Rollout`."""
 
-    observations: Array
-    successors: Array | None
+    observations: Input
+    successors: Input | None
     rewards: Array
     continues: Array
     running: Array
@@ -39,8 +39,8 @@ class Batch(NamedTuple):
         with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is reported later
             rewards = (rewards * rollout.valid).astype(np.float32)
         return Batch(
-            jnp.asarray(rollout.observations),
-            None if rollout.successors is None else jnp.asarray(rollout.successors),
+            on_device(rollout.observations),
+            None if rollout.successors is None else on_device(rollout.successors),
             *(jnp.asarray(x) for x in (rewards, rollout.continues, rollout.running, rollout.valid)),
         )
 
@@ -49,7 +49,12 @@ class Batch(NamedTuple):
         if self.successors is None:
             both = critic(self.observations)
             return both[:-1], both[1:]
-        return critic(self.observations[:-1]), critic(self.successors)
+        return critic(self.begun), critic(self.successors)
+
+    @property
+    def begun(self) -> Input:
+        """Where each step began."""
+        return part(self.observations, slice(None, -1))
 
     def advantages(self, error: Array, discount: float, lam: float) -> Array:
         """GAE of these errors."""
@@ -238,7 +243,7 @@ def estimate_spread(
         variance_advantage = penalties.variance_advantage(spread_advantage, value, values.advantage)
     target = batch.advantages(error, gamma**2, target_lam) + spread
 
-    used = luck if luck_critic is None else luck_critic(batch.observations[:-1])
+    used = luck if luck_critic is None else luck_critic(batch.begun)
     if form == "corrected":
         penalty = penalties.corrected(values.advantage, variance_advantage, used, share)
     elif direct:

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from vpac.deep.estimate import Batch
-from vpac.deep.networks import Critic, Policy, make_critic, make_policy
+from vpac.deep.networks import Critic, Input, Policy, first_numbers, make_critic, make_policy, part
 from vpac.deep.options import Options
 from vpac.deep.spaces import Interface
 
@@ -70,7 +70,7 @@ class Optimiser(NamedTuple):
 class Samples(NamedTuple):
     """What the policy learns from, one row for each step."""
 
-    observations: Array
+    observations: Input
     actions: Array
     log_probs: Array
     weights: Array
@@ -145,7 +145,7 @@ def improve_policy(
 def fit_critic(
     critic: Critic,
     state: Any,
-    observations: Array,
+    observations: Input,
     targets: Array,
     valid: Array,
     rows: Array,
@@ -157,7 +157,7 @@ def fit_critic(
 
     def loss(critic: Critic, which: Array) -> Array:
         weight = valid[which]
-        error = (critic(observations[which]) - targets[which]) ** 2
+        error = (critic(part(observations, which)) - targets[which]) ** 2
         return (weight * error).sum() / jnp.maximum(weight.sum(), 1.0)
 
     def step(carry: tuple[Critic, Any], which: Array) -> tuple[Any, tuple[Array, Array]]:
@@ -208,10 +208,10 @@ class UpdateRules(NamedTuple):
         )  # fmt: skip
 
 
-def learned_from(batch: Batch, actions: Any, weights: Any, columns: int) -> tuple[Array, Samples]:
+def learned_from(batch: Batch, actions: Any, weights: Any, columns: int) -> tuple[Input, Samples]:
     """What critics see at each step, and what the policy learns from: it sees the first `columns` of that."""
-    observations, valid = flat(batch.observations[:-1]), flat(batch.valid)
-    seen = observations[:, :columns]
+    observations, valid = jax.tree.map(flat, batch.begun), flat(batch.valid)
+    seen = first_numbers(observations, columns)
     return observations, Samples(seen, flat(jnp.asarray(actions)), jnp.zeros_like(valid), flat(weights), valid)
 
 
@@ -244,7 +244,7 @@ class Updater:
         self.options, self._generators = options, generators
         self.rules = UpdateRules.of(options, interface)
         policy = make_policy(generators["policy weights"], interface, options)
-        self._columns = policy.net.weights[0].shape[0]
+        self._columns = interface.inputs + options.conditioned
         made: dict[str, Any] = {"spread": None, "spread_state": None}
         for name in ("value", *critics):
             critic = make_critic(generators[f"{name} weights"], interface, options, name == "spread", context)
@@ -267,11 +267,11 @@ class Updater:
         for name, target in targets.items():
             self._learning[name] = self._thread.submit(
                 fit_critic, getattr(old, name), getattr(old, f"{name}_state"), observations=observations,
-                targets=flat(target), valid=samples.valid, rows=self._minibatches(name, len(observations)),
+                targets=flat(target), valid=samples.valid, rows=self._minibatches(name, len(samples.valid)),
                 rate=critic_rate, optimiser=rules.critics,
             )  # fmt: skip
         policy, policy_state, metrics = improve_policy(
-            old.policy, old.policy_state, samples, self._minibatches("policy", len(observations)), rate,
+            old.policy, old.policy_state, samples, self._minibatches("policy", len(samples.valid)), rate,
             jnp.float32(rules.entropy * share**2), optimiser=rules.actor, clip=o.clip, target_kl=o.target_kl,
             normalise=o.normalise_advantages,
         )  # fmt: skip

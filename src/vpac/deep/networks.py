@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -13,24 +13,76 @@ import jax.numpy as jnp
 import numpy as np
 
 from vpac.deep.options import Options
-from vpac.deep.spaces import Interface
+from vpac.deep.policy import BOUND, patches
+from vpac.deep.spaces import NEVER, Interface, Seen
 from vpac.typing import FloatArray
 
 Array = jax.Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu, "silu": jax.nn.silu}
+ENCODERS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "small": (((16, 3, 1), (32, 3, 2)), 128),
+}
+"""Layers that read an image, each as filters, side and stride, and how many features they end in. "nature" is the network of
+Mnih et al. (2015)."""
+LARGE = 36
+"""Images with this many rows and columns are read by "nature", which cannot read smaller ones, unless another is asked for."""
+
+Input = Array | Seen
+"""What networks read: numbers along the last axis, or numbers with an image or a mask beside them."""
+
+
+def part(seen: Input, which: Any) -> Input:
+    """The rows of what networks read that an index along the first axes means."""
+    found: Input = jax.tree.map(lambda x: x[which], seen)
+    return found
+
+
+def on_device(rows: Any) -> Any:
+    """Rows of `Interface.rows` as networks read them."""
+    names = rows.dtype.names
+    return Seen(**{name: jnp.asarray(rows[name]) for name in names}) if names else jnp.asarray(rows)
+
+
+def first_numbers(seen: Input, count: int) -> Input:
+    """What networks read, with the first numbers of it alone."""
+    return seen._replace(numbers=seen.numbers[:, :count]) if isinstance(seen, Seen) else seen[:, :count]
+
+
+class Encoder(eqx.Module):
+    """Convolutions without padding, each followed by max(0, ·); the last covers all that the one before it gives."""
+
+    kernels: list[Array]
+    """[height, width, input, output]."""
+    biases: list[Array]
+    strides: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, pixels: Array, levels: Array) -> Array:
+        """The features of images [..., height, width, channel], normalised with `levels` of each channel."""
+        if pixels.ndim > 4:  # a rollout: one time after the other, for layers are larger than images
+            each: Array = jax.lax.map(lambda both: self(*both), (pixels, levels))
+            return each
+        mean, scale = jnp.split(levels[:, None, None], 2, axis=-1)
+        x = jnp.clip((pixels - mean) * scale, -BOUND, BOUND)
+        for W, b, stride in zip(self.kernels, self.biases, self.strides, strict=True):
+            x = jax.nn.relu(patches(x, W, stride) @ W.reshape(-1, W.shape[3]) + b)  # XLA's own is slow within a scan
+        return x.reshape(len(x), -1)
 
 
 class MLP(eqx.Module):
-    """Layers x W + b with an activation between them."""
+    """Layers x W + b with an activation between them; before them an image's features are put in front of the numbers."""
 
     weights: list[Array]
     biases: list[Array]
     activation: str = eqx.field(static=True)
+    encoder: Encoder | None = None
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, seen: Input) -> Array:
         """The outputs for a batch of inputs, along the last axis."""
-        f = ACTIVATIONS[self.activation]
+        f, x = ACTIVATIONS[self.activation], seen.numbers if isinstance(seen, Seen) else seen
+        if self.encoder is not None and isinstance(seen, Seen):
+            x = jnp.concatenate([self.encoder(seen.pixels, seen.levels), x], axis=-1)
         for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = f(x @ W + b)
         return x @ self.weights[-1] + self.biases[-1]
@@ -42,23 +94,54 @@ def make_mlp(
     activation: str,
     initialisation: Literal["orthogonal", "uniform"],
     last_gain: float,
+    encoder: Encoder | None = None,
 ) -> MLP:
-    """A network with the given layer sizes.
+    """A network with the given layer sizes, behind the encoder of an image.
 
     "orthogonal": orthogonal weights with gain √2, `last_gain` in the last layer, biases zero. "uniform": weights and
     biases uniform within ±1/√(inputs), as the paper's framework makes them.
     """
+    if encoder is not None:
+        sizes = (sizes[0] + encoder.biases[-1].size, *sizes[1:])
     weights, biases = [], []
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
-        if initialisation == "orthogonal":
-            gain = last_gain if layer == len(sizes) - 2 else math.sqrt(2.0)
-            W, b = gain * orthogonal(rng, inputs, outputs), np.zeros(outputs)
-        else:
-            bound = 1.0 / math.sqrt(inputs)
-            W, b = rng.uniform(-bound, bound, (inputs, outputs)), rng.uniform(-bound, bound, outputs)
-        weights.append(jnp.asarray(W, jnp.float32))
-        biases.append(jnp.asarray(b, jnp.float32))
-    return MLP(weights, biases, activation)
+        gain = last_gain if layer == len(sizes) - 2 else math.sqrt(2.0)
+        W, b = _layer(rng, inputs, outputs, initialisation, gain)
+        weights.append(W)
+        biases.append(b)
+    return MLP(weights, biases, activation, encoder)
+
+
+def _layer(
+    rng: np.random.Generator, inputs: int, outputs: int, initialisation: str, gain: float
+) -> tuple[Array, Array]:
+    """Weights and biases of one layer, as `make_mlp` describes them."""
+    if initialisation == "orthogonal":
+        W, b = gain * orthogonal(rng, inputs, outputs), np.zeros(outputs)
+    else:
+        bound = 1.0 / math.sqrt(inputs)
+        W, b = rng.uniform(-bound, bound, (inputs, outputs)), rng.uniform(-bound, bound, outputs)
+    return jnp.asarray(W, jnp.float32), jnp.asarray(b, jnp.float32)
+
+
+def make_encoder(rng: np.random.Generator, interface: Interface, options: Options) -> Encoder | None:
+    """The encoder of the image in observations, if there is one; kernels are no larger than what they read."""
+    if not interface.image:
+        return None
+    height, width, channels = interface.sides
+    name = options.encoder
+    if name == "auto":
+        name = "nature" if min(height, width) >= LARGE else "small"
+    layers, features = ENCODERS[name]
+    kernels, biases, strides = [], [], []
+    for filters, side, stride in (*layers, (features, max(height, width), 1)):
+        shape = min(side, height), min(side, width), channels
+        W, b = _layer(rng, math.prod(shape), filters, options.initialisation, math.sqrt(2.0))
+        kernels.append(W.reshape(*shape, filters))
+        biases.append(b)
+        strides.append(stride)
+        height, width, channels = (height - shape[0]) // stride + 1, (width - shape[1]) // stride + 1, filters
+    return Encoder(kernels, biases, tuple(strides))
 
 
 def orthogonal(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
@@ -74,31 +157,45 @@ class Gaussian(eqx.Module):
     net: MLP
     log_std: Array
 
-    def log_prob(self, observation: Array, action: Array) -> Array:
+    def log_prob(self, observation: Input, action: Array) -> Array:
         """log π(a|s)."""
         z = (action - self.net(observation)) * jnp.exp(-self.log_std)
         return -0.5 * (z**2).sum(-1) - self.log_std.sum() - 0.5 * self.log_std.size * math.log(2.0 * math.pi)
 
-    def entropy(self, observation: Array) -> Array:
+    def entropy(self, observation: Input) -> Array:
         """Of the action, at each state."""
         entropy = self.log_std.sum() + 0.5 * self.log_std.size * (1.0 + math.log(2.0 * math.pi))
-        return jnp.broadcast_to(entropy, observation.shape[:-1])
+        numbers = observation.numbers if isinstance(observation, Seen) else observation
+        return jnp.broadcast_to(entropy, numbers.shape[:-1])
 
 
 class Categorical(eqx.Module):
-    """A softmax over actions."""
+    """A softmax over the actions that are allowed; of actions with several parts a product of one for each part."""
 
     net: MLP
+    table: tuple[tuple[int, ...], ...] = eqx.field(static=True, default=())
+    """Where the values of each part are among the outputs, see `Interface.table`; empty: an action has no parts."""
 
-    def log_prob(self, observation: Array, action: Array) -> Array:
+    def log_probs(self, observation: Input) -> Array:
+        """log π of every action, or of every value of every part, [..., part, value]."""
+        logits = self.net(observation)
+        if isinstance(observation, Seen) and observation.allowed is not None:
+            logits = jnp.where(observation.allowed, logits, NEVER)
+        if self.table:
+            table = np.array(self.table)
+            logits = jnp.where(table < 0, NEVER, logits[..., table])
+        return jax.nn.log_softmax(logits)
+
+    def log_prob(self, observation: Input, action: Array) -> Array:
         """log π(a|s)."""
-        logits = jax.nn.log_softmax(self.net(observation))
-        return jnp.take_along_axis(logits, action[..., None], axis=-1)[..., 0]
+        chosen = jnp.take_along_axis(self.log_probs(observation), action[..., None], axis=-1)[..., 0]
+        return chosen.sum(-1) if self.table else chosen
 
-    def entropy(self, observation: Array) -> Array:
+    def entropy(self, observation: Input) -> Array:
         """Of the action, at each state."""
-        logits = jax.nn.log_softmax(self.net(observation))
-        return -(jnp.exp(logits) * logits).sum(-1)
+        logits = self.log_probs(observation)
+        entropy = -(jnp.exp(logits) * logits).sum(-1)
+        return entropy.sum(-1) if self.table else entropy
 
 
 Policy = Gaussian | Categorical
@@ -114,7 +211,7 @@ class Critic(eqx.Module):
     net: MLP
     positive: bool = eqx.field(static=True)
 
-    def __call__(self, observation: Array) -> Array:
+    def __call__(self, observation: Input) -> Array:
         """Its number for each state."""
         out = self.net(observation)[..., 0]
         return jax.nn.softplus(out) if self.positive else out
@@ -126,12 +223,13 @@ def _sizes(inputs: int, hidden: tuple[int, ...], outputs: int, d: int, options: 
 
 
 def make_policy(rng: np.random.Generator, interface: Interface, options: Options) -> Policy:
-    """Gaussian for Box actions, categorical for Discrete ones."""
+    """Gaussian for Box actions, categorical for those that are counted."""
     inputs = interface.inputs + options.conditioned
     sizes = _sizes(inputs, options.hidden, interface.actions, interface.actions, options)
-    net = make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=0.01)
+    encoder = make_encoder(rng, interface, options)
+    net = make_mlp(rng, sizes, options.activation, options.initialisation, 0.01, encoder)
     if interface.discrete_actions:
-        return Categorical(net)
+        return Categorical(net, tuple(map(tuple, interface.table.tolist())) if interface.choices else ())
     return Gaussian(net, jnp.full(interface.actions, options.log_std, jnp.float32))
 
 
@@ -141,4 +239,5 @@ def make_critic(
     """A critic of the value, or of something that cannot be negative; it sees `context` numbers more than the policy."""
     inputs = interface.inputs + options.conditioned + context
     sizes = _sizes(inputs, options.critic_hidden or options.hidden, 1, interface.inputs, options)
-    return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, last_gain=1.0), positive)
+    encoder = make_encoder(rng, interface, options)
+    return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, 1.0, encoder), positive)

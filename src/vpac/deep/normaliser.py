@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vpac.deep.policy import BOUND
+from vpac.deep.spaces import beside
 from vpac.typing import FloatArray, Numbers, namespace
 
 if TYPE_CHECKING:
@@ -126,13 +127,11 @@ class CriticContext:
         """A rollout whose observations and successors have these columns behind those of the policy."""
         if not self.columns:
             return rollout
-        xp = namespace(rollout.elapsed)
         seen, after = self._scaled(self._stacked(rollout.elapsed, rollout.extras)), rollout.successors
         if after is not None:
             shown = self._scaled(self._stacked(rollout.elapsed[:-1] + 1.0, rollout.successor_extras))
-            after = xp.concatenate([after, shown], axis=-1, dtype=np.float32)
-        seen = xp.concatenate([rollout.observations, seen], axis=-1, dtype=np.float32)
-        return rollout._replace(observations=seen, successors=after)
+            after = beside(after, shown)
+        return rollout._replace(observations=beside(rollout.observations, seen), successors=after)
 
     def add(self, rollout: Rollout) -> None:
         """Take a rollout into account."""

@@ -109,6 +109,12 @@ class Options:
     """Those of each critic; None: as the policy's."""
     closing_layer: bool = False
     """One more hidden layer of √(128·d) units, d the size of the action (policy) or of the observation (critics)."""
+    encoder: Literal["auto", "nature", "small"] = "auto"
+    """What reads an image: "nature", the network of Mnih et al. (2015), for at least 36 × 36 pixels, or "small", for grids;
+    "auto": by size."""
+    action_masks: bool | None = None
+    """Whether only actions are taken that the environment allows, by an "action_mask" in a Dict observation, a method
+    `action_masks()`, or an "action_mask" in `info`; None: if it says so."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
     """Between the layers."""
     initialisation: Literal["orthogonal", "uniform"] = "orthogonal"

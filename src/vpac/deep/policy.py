@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from vpac.deep.price import PriceRange
-from vpac.deep.spaces import Interface
+from vpac.deep.spaces import NEVER, Interface, numbers_of
 from vpac.errors import UserError
 from vpac.files import LARGEST_TEXT, check_format, make_folder, parse, read_bytes, read_pair, sealed, write_pair
 from vpac.saved import reading, remove_record
 from vpac.typing import Numbers
 
-FORMAT, OLDER = 3, (1, 2)
-"""Since the second, both files are checked when they are read; since the third, a policy says what it remembers."""
+FORMAT, OLDER = 4, (1, 2, 3)
+"""Since the second, both files are checked when they are read; since the third, a policy says what it remembers. Only a policy
+of images, masks or actions of several parts is written in the fourth: earlier versions can read all others."""
 NOTE, NUMBERS = "policy.json", "policy.safetensors"
 BOUND = 10.0
 """Normalised observations are kept within ± this."""
@@ -32,6 +33,16 @@ ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
 }
 
 
+def patches(x: Any, kernel: Any, stride: int) -> Any:
+    """The patches of images [row, height, width, channel] that a kernel meets, as rows: to convolve is to multiply them."""
+    first, second = (
+        stride * np.arange((side - size) // stride + 1)[:, None] + np.arange(size)
+        for side, size in zip(x.shape[1:3], kernel.shape[:2], strict=True)
+    )
+    found = x[:, first[:, None, :, None], second[None, :, None, :]]
+    return found.reshape(*found.shape[:3], -1)
+
+
 @dataclass(frozen=True)
 class NumpyPolicy:
     """A policy in plain arrays. Call it with one observation, or `act` on many."""
@@ -42,9 +53,9 @@ class NumpyPolicy:
     activation: str
     log_std: Numbers | None
     mean: Numbers
-    """Of observations, float32, for normalising."""
+    """Of observations, float32, for normalising; behind them of each channel of an image."""
     scale: Numbers
-    """1 / standard deviation of observations."""
+    """1 / standard deviation, likewise."""
     normalised: bool
     gamma: float
     """The discount that it was learned with."""
@@ -54,6 +65,10 @@ class NumpyPolicy:
     """The one of them that it acts for; None: `at` says which."""
     memory: dict[str, Any] | None = None
     """Arguments of the `RememberReturn` around the environments that it learned in, if it remembers its return."""
+    kernels: list[Numbers] = field(default_factory=list)
+    """Of the layers that read an image, [height, width, input, output]; the last covers all that the one before it gives."""
+    kernel_biases: list[Numbers] = field(default_factory=list)
+    strides: tuple[int, ...] = ()
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for this price of variance, in units of 1/reward; of one that was learned for a range of them."""
@@ -63,7 +78,7 @@ class NumpyPolicy:
             )
         return replace(self, psi=self.prices.check(psi))
 
-    def view(self, rows: Numbers) -> Any:
+    def view(self, rows: Any) -> Any:
         """Rows as the network takes them: normalised and, of a conditioned policy, with the price beside them."""
         if self.prices is None:
             return self.normalise(rows)
@@ -74,33 +89,54 @@ class NumpyPolicy:
             )
         return self.prices.beside(self.normalise(rows), self.psi)
 
-    def __call__(self, observation: Any) -> Any:
-        """The most likely action."""
-        return self.act(np.asarray(observation)[None], None, True)[0]
+    def __call__(self, observation: Any, action_masks: Any = None) -> Any:
+        """The most likely action; `action_masks` says which are allowed, if the policy learned with masks."""
+        if self.interface.plain and action_masks is None:
+            return self.act(np.asarray(observation)[None], None, True)[0]
+        return self.act(self.interface.batch(observation, (), action_masks)[0], None, True)[0]
 
-    def normalise(self, rows: Numbers) -> Numbers:
+    def normalise(self, rows: Any) -> Any:
         """Rows as the networks see them, but for a price."""
-        if not self.normalised:
-            return rows
-        seen = rows - self.mean
-        seen *= self.scale
+        if self.interface.plain:
+            return self._normalise(rows) if self.normalised else rows
+        seen, n = rows.copy(), self.interface.inputs
+        if self.normalised:
+            seen["numbers"] = self._normalise(rows["numbers"])
+        if self.interface.image:
+            seen["levels"] = np.concatenate([self.mean[n:], self.scale[n:]])
+        return seen
+
+    def _normalise(self, rows: Numbers) -> Numbers:
+        n = self.interface.inputs
+        seen = rows - self.mean[:n]
+        seen *= self.scale[:n]
         return np.minimum(np.maximum(seen, -BOUND, out=seen), BOUND, out=seen)  # np.clip takes three times as long
 
-    def outputs(self, x: Numbers) -> Numbers:
-        """The network's outputs for normalised rows: means or logits."""
-        f = ACTIVATIONS[self.activation]
+    def outputs(self, rows: Any) -> Any:
+        """The network's outputs for normalised rows: means or logits, very low ones of actions that are not allowed."""
+        f, x = ACTIVATIONS[self.activation], numbers_of(rows)
+        if self.kernels:
+            x = np.concatenate([self._features(rows["pixels"], rows["levels"]), x], axis=-1)
         for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = x @ W
             x += b
             x = f(x)
         x = x @ self.weights[-1]
         x += self.biases[-1]
-        return x
+        return np.where(rows["allowed"], x, np.float32(NEVER)) if self.interface.masked else x
+
+    def _features(self, pixels: Any, levels: Numbers) -> Any:
+        """What the layers that read images make of them."""
+        mean, scale = np.split(levels[:, None, None], 2, axis=-1)
+        x = np.clip((pixels - mean) * scale, -BOUND, BOUND)
+        for W, b, stride in zip(self.kernels, self.kernel_biases, self.strides, strict=True):
+            x = np.maximum(patches(x, W, stride) @ W.reshape(-1, W.shape[3]) + b, 0.0)
+        return x.reshape(len(x), -1)
 
     def sample(self, outputs: Numbers, noise: Numbers) -> Any:
         """Actions from outputs: the mean with its noise, or the largest logit with its noise."""
         noisy = outputs + noise
-        return noisy.argmax(axis=-1) if self.log_std is None else noisy
+        return self.interface.choose(noisy) if self.log_std is None else noisy
 
     def noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
         """What `sample` adds, for the given batch shape: Gumbel noise to logits, spread · normal noise to means."""
@@ -113,7 +149,7 @@ class NumpyPolicy:
         """Actions for a batch of observations, as the environment takes them."""
         outputs = self.outputs(self.view(self.interface.rows(observations)))
         if deterministic or generator is None:
-            chosen = outputs.argmax(axis=-1) if self.log_std is None else outputs
+            chosen = self.interface.choose(outputs) if self.log_std is None else outputs
         else:
             chosen = self.sample(outputs, self.noise(generator, (len(outputs),)))
         return self.interface.commands(chosen)
@@ -124,16 +160,15 @@ class NumpyPolicy:
 
         folder = Path(folder)
         make_folder(folder)
-        arrays = {"mean": self.mean, "scale": self.scale}
-        arrays |= {f"weight.{i}": W for i, W in enumerate(self.weights)}
-        arrays |= {f"bias.{i}": b for i, b in enumerate(self.biases)}
-        arrays |= {} if self.log_std is None else {"log_std": self.log_std}
-        content = as_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        content = as_bytes({name: np.ascontiguousarray(array) for name, array in self.arrays().items()})
+        earlier = self.interface.plain and not self.interface.choices
         about = {
-            "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
+            "format": OLDER[-1] if earlier else FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
             "interface": self.interface.fields(), "layers": len(self.weights),
             "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
+        if self.kernels:
+            about["strides"] = self.strides
         if self.prices is not None:
             about |= {"psi_range": [self.prices.low, self.prices.high], "psi": self.psi}
         if self.memory is not None:
@@ -147,6 +182,20 @@ class NumpyPolicy:
         from vpac.deep.deploy import export
 
         return export(self, path)
+
+    def arrays(self) -> dict[str, Numbers]:
+        """Its numbers by name, for files; `layers_of` takes them back."""
+        found = {"mean": self.mean, "scale": self.scale}
+        lists = {
+            "weight": self.weights, "bias": self.biases, "kernel": self.kernels, "kernel_bias": self.kernel_biases
+        }  # fmt: skip
+        found |= {f"{name}.{i}": array for name, arrays in lists.items() for i, array in enumerate(arrays)}
+        return found if self.log_std is None else found | {"log_std": self.log_std}
+
+
+def layers_of(arrays: dict[str, Any], name: str) -> list[Numbers]:
+    """The arrays of all layers under a name, as `NumpyPolicy.arrays` writes them."""
+    return [arrays[f"{name}.{i}"] for i in range(sum(key.rpartition(".")[0] == name for key in arrays))]
 
 
 def load_policy(folder: Path | str) -> NumpyPolicy:
@@ -169,7 +218,8 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
             about["activation"], arrays.get("log_std"), arrays["mean"], arrays["scale"],
             bool(about["normalised"]), float(about["gamma"]),
             PriceRange.read(about["psi_range"]) if "psi_range" in about else None, about.get("psi"),
-            _memory(about.get("memory")),
+            _memory(about.get("memory")), layers_of(arrays, "kernel"), layers_of(arrays, "kernel_bias"),
+            tuple(about.get("strides", ())),
         )  # fmt: skip
         _check(found, arrays)
     return found
@@ -205,8 +255,10 @@ def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
     for name, array in arrays.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise ValueError(f"{name} is not made of finite numbers of 32 bits")
-    widths = [interface.inputs + (policy.prices is not None), *(W.shape[-1] for W in policy.weights)]
-    shapes: dict[str, tuple[int, ...]] = {"mean": (interface.inputs,), "scale": (interface.inputs,)}
+    features, shapes = _image_layers(policy)
+    widths = [features + interface.inputs + (policy.prices is not None), *(W.shape[-1] for W in policy.weights)]
+    levels = interface.inputs + (interface.sides[-1] if interface.image else 0)
+    shapes |= {"mean": (levels,), "scale": (levels,)}
     shapes |= {"log_std": (interface.actions,)} | {f"bias.{i}": (width,) for i, width in enumerate(widths[1:])}
     shapes |= {f"weight.{i}": pair for i, pair in enumerate(pairwise(widths))}
     if widths[-1] != interface.actions or any(
@@ -215,3 +267,21 @@ def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
         raise ValueError("its layers do not fit together")
     if (interface.first_action is None) != (policy.log_std is not None):
         raise ValueError("its actions are neither numbers nor one of a few")
+
+
+def _image_layers(policy: NumpyPolicy) -> tuple[int, dict[str, tuple[int, ...]]]:
+    """How many numbers the layers that read images end in, and the shapes that their arrays must have."""
+    counts = {len(policy.kernels), len(policy.kernel_biases), len(policy.strides)}
+    if len(counts) != 1 or bool(policy.kernels) != bool(policy.interface.image):
+        raise ValueError("its layers for images are not as many as there should be")
+    if not policy.kernels:
+        return 0, {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    height, width, channels = policy.interface.sides
+    for i, (W, stride) in enumerate(zip(policy.kernels, policy.strides, strict=True)):
+        small = W.ndim == 4 and 1 <= W.shape[0] <= height and 1 <= W.shape[1] <= width
+        if not small or type(stride) is not int or stride < 1:
+            raise ValueError("its layers for images do not fit together")
+        shapes |= {f"kernel.{i}": (*W.shape[:2], channels, W.shape[3]), f"kernel_bias.{i}": W.shape[3:]}
+        height, width, channels = (height - W.shape[0]) // stride + 1, (width - W.shape[1]) // stride + 1, W.shape[3]
+    return height * width * channels, shapes

@@ -33,7 +33,7 @@ from vpac.deep.normaliser import CriticContext, RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, price_path
-from vpac.deep.spaces import Interface
+from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.functional import FunctionalEnvironments
 from vpac.envs.vector import Backend, environments, remembering
 from vpac.errors import UserError
@@ -46,6 +46,8 @@ STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy",
 START_STREAM, PRICE_STREAM = 8, 9
 CRITIC_STREAMS = {"score weights": 10, "score": 11, "luck weights": 12, "luck": 13}
 """Streams of critics that not every agent has."""
+FRAMES = 256
+"""Images of an iteration that their normaliser learns from."""
 RECENT = 100
 """Episodes that the statistics of recent episodes are of."""
 
@@ -86,7 +88,7 @@ class PPO:
 
     Args:
         env: a Gymnasium id, an import path, an environment, its class, a function that makes one, a `FiniteMDP`, or a vector
-            environment; with Box or Discrete observations and actions.
+            environment; observations may be or have an image, actions be of several parts or masked (docs/your-environment.md).
         seed: of everything random in it; the same seed gives the same result.
         preset: "default" (today's good practice) or "paper".
         backend: "envpool" steps the MuJoCo tasks many times as fast as "gymnasium"; "auto" takes it where it can.
@@ -117,7 +119,7 @@ class PPO:
         """Arguments of the `RememberReturn` around its environments, if it remembers."""
         if o.remember == "return":
             env, arguments, self.memory = remembering(env, arguments, o.envs, self.variance_gamma)
-        self.environments = envs = environments(env, o.envs, backend, arguments)
+        self.environments = envs = environments(env, o.envs, backend, arguments, o.action_masks)
         self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """What critics see and the policy does not."""
@@ -134,6 +136,8 @@ class PPO:
         self.generators |= streams(self.seed, critics)
         self.updater = Updater(self.interface, o, self.generators, critics, self.context.columns)
         self.observation_moments = RunningMoments.of((self.interface.inputs,))
+        self.pixel_moments = RunningMoments.of((self.interface.sides[-1] if self.interface.image else 0,))
+        """Of each channel of an image."""
         self.reward_scale = RewardScale.of(o.reward_scale, o.gamma, envs.n)
         self.trace = Trace.first(envs.n)
         self.drift, self.window = LuckDriftMonitor(), EpisodeWindow()
@@ -308,7 +312,12 @@ class PPO:
         self.reward_scale.add(inputs.rewards, rollout.running, rollout.valid)
         self.context.add(rollout)
         if not self.interface.discrete_observations:
-            self.observation_moments = self.observation_moments.joined(rollout.raw[:-1][rollout.valid > 0.0])
+            numbers = numbers_of(rollout.raw)[:-1][rollout.valid > 0.0]
+            self.observation_moments = self.observation_moments.joined(numbers)
+        if self.interface.image:
+            seen = rollout.raw["pixels"][:-1][rollout.valid > 0.0]
+            few = seen[:: max(1, len(seen) // FRAMES)].reshape(-1, seen.shape[-1])
+            self.pixel_moments = self.pixel_moments.joined(few)
 
     def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
         """Wait for the critics of the last update and write its metrics down; returns whether to go on."""
@@ -435,21 +444,36 @@ class PPO:
 
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
-        net, moments = self.networks.policy.net, self.observation_moments
-        log_std = getattr(self.networks.policy, "log_std", None)
+        net, log_std = self.networks.policy.net, getattr(self.networks.policy, "log_std", None)
+        mean, scale = self._levels()
+        encoder = net.encoder
         return NumpyPolicy(
             self.interface,
             weights=[np.asarray(W) for W in net.weights],
             biases=[np.asarray(b) for b in net.biases],
             activation=net.activation,
             log_std=None if log_std is None else np.asarray(log_std),
-            mean=moments.mean.astype(np.float32),
-            scale=moments.per_std.astype(np.float32),
+            mean=mean,
+            scale=scale,
             normalised=self.options.normalise_observations,
             gamma=self.options.gamma,
             prices=None if self.episode_prices is None else self.episode_prices.within,
             memory=self.memory,
+            kernels=[] if encoder is None else [np.asarray(W) for W in encoder.kernels],
+            kernel_biases=[] if encoder is None else [np.asarray(b) for b in encoder.biases],
+            strides=() if encoder is None else encoder.strides,
         )
+
+    def _levels(self) -> tuple[Any, Any]:
+        """Mean and 1 / standard deviation of observations, and behind them of each channel of an image."""
+        moments, pixels = self.observation_moments, self.pixel_moments
+        mean, scale = moments.mean, moments.per_std
+        if self.options.normalise_observations and pixels.count:
+            shown = pixels.mean, pixels.per_std
+        else:
+            bright = 255.0 if self.interface.pixels == "uint8" else 1.0
+            shown = np.zeros_like(pixels.mean), np.full_like(pixels.mean, 1.0 / bright)
+        return np.append(mean, shown[0]).astype(np.float32), np.append(scale, shown[1]).astype(np.float32)
 
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
@@ -459,9 +483,10 @@ class PPO:
         """Actions for a batch of observations; the generator is all that is random."""
         return self.policy().act(observations, generator, deterministic)
 
-    def predict(self, observation: Any, deterministic: bool = True) -> Any:
-        """The action for an observation, or the actions for a batch of them."""
-        found, batch = self.interface.batch(observation, self.environments.observation_space.shape or ())
+    def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
+        """The action for an observation, or the actions for a batch of them; `action_masks` if they are not in it."""
+        shape = self.environments.observation_space.shape or ()
+        found, batch = self.interface.batch(observation, shape, action_masks)
         actions = self.act(found, self.generators["predict"], deterministic)
         return actions if batch else actions[0]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vpac.deep.spaces import beside
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, Multiplier, PricePath, measured
 from vpac.typing import BoolArray, FloatArray, namespace
@@ -69,7 +70,7 @@ class PriceRange:
         xp = namespace(rows)
         share = (xp.sqrt(psi) - self.low**0.5) / (self.high**0.5 - self.low**0.5)
         column = xp.broadcast_to(xp.asarray(2.0 * share - 1.0, np.float32), (len(rows),))
-        return xp.concatenate([rows, column[:, None]], axis=1, dtype=np.float32)
+        return beside(rows, column[:, None])
 
 
 class EpisodePrices:

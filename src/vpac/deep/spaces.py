@@ -6,16 +6,49 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from vpac.envs.observations import is_image
+from vpac.envs.observations import MASK, choices, is_image, mask_row
 from vpac.errors import UserError
-from vpac.typing import Numbers
+from vpac.typing import IntArray, Numbers, namespace
 
 INTEGERS = ("", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+LATER = ("integers", "image", "pixels", "masked")
+"""Fields that are written into files only if they say something: earlier versions do not know them."""
+NEVER = -1e9
+"""The logit of an action that is not allowed: its probability is 0 exactly, in 32 bits, and so is its part in any gradient."""
+
+
+class Seen(NamedTuple):
+    """What networks see of states where that is more than numbers, [..., …]; fields of the rows of `Interface.rows`."""
+
+    numbers: Any
+    pixels: Any = None
+    """[..., height, width, channel], as the environment gives them."""
+    levels: Any = None
+    """Of each channel the mean and 1 / standard deviation that pixels are normalised with."""
+    allowed: Any = None
+    """Which actions are."""
+
+
+def numbers_of(rows: Any) -> Any:
+    """The numbers in rows, which may have an image or a mask beside them."""
+    return rows["numbers"] if rows.dtype.names else rows
+
+
+def beside(rows: Any, columns: Numbers) -> Any:
+    """Rows with more numbers behind theirs."""
+    numbers = namespace(columns).concatenate([numbers_of(rows), columns], axis=-1, dtype=np.float32)
+    if not rows.dtype.names:
+        return numbers
+    kinds = [(name, *rows.dtype[name].subdtype) for name in rows.dtype.names]
+    found = np.empty(rows.shape, [("numbers", np.float32, numbers.shape[-1:]), *kinds[1:]])
+    for name in rows.dtype.names:
+        found[name] = numbers if name == "numbers" else rows[name]
+    return found
 
 
 @dataclass(frozen=True)
@@ -23,64 +56,94 @@ class Interface:
     """How an environment's observations and actions are written as numbers. Plain data: it is stored with a policy."""
 
     inputs: int
-    """Numbers of an observation; a Discrete one is one-hot."""
+    """Numbers of an observation, without its image; a Discrete one is one-hot."""
     first_observation: int | None
     """The smallest Discrete observation; None: a Box."""
     actions: int
-    """Numbers of a Box action, or how many Discrete actions there are."""
+    """Numbers of a Box action, how many Discrete actions there are, or how many values all parts of an action have."""
     first_action: int | None
-    """The smallest Discrete action; None: a Box."""
+    """The smallest Discrete action, 0 if an action has several parts; None: a Box."""
     shape: tuple[int, ...]
-    """Of a Box action."""
+    """Of a Box action, or of one with several parts."""
     low: tuple[float, ...]
-    """Smallest Box action, flattened."""
+    """Smallest Box action, flattened, or the smallest value of each part."""
     high: tuple[float, ...]
-    """Largest Box action, flattened."""
+    """Largest Box action, flattened, or the largest value of each part."""
     integers: str = ""
-    """The type of a Box action's numbers if they are whole; the nearest is taken."""
+    """The type of an action's numbers if they are whole; of a Box the nearest is taken."""
+    image: tuple[int, ...] = ()
+    """The shape of an image beside the numbers."""
+    pixels: str = ""
+    """The type of its numbers: uint8, or float32 for all others."""
+    masked: bool = False
+    """Whether an observation says which actions are allowed."""
 
     @classmethod
     def of(cls, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> Interface:
-        """From an environment's two spaces."""
-        if isinstance(seen, spaces.Box):
-            if is_image(seen):
+        """From an environment's two spaces, as `vpac.envs.arranged` makes them."""
+        parts: Mapping[str, Any] = seen.spaces if isinstance(seen, spaces.Dict) else {"vector": seen}
+        if isinstance(seen, spaces.Box) and is_image(seen):
+            parts = {"image": seen}
+        vector: Any
+        vector, image, known = parts.get("vector"), parts.get("image"), {"image", "vector", MASK}
+        if not parts.keys() <= known or not isinstance(vector, spaces.Box | spaces.Discrete | None):
+            raise UserError(
+                f"{name} has {type(seen).__name__} observations: PPO needs Box or Discrete observations, or what "
+                "vpac.envs.arranged(env) makes of them"
+            )
+        size, first = 0 if vector is None else max(1, math.prod(vector.shape or ())), None
+        if isinstance(vector, spaces.Discrete):
+            size, first = int(vector.n), int(vector.start)
+        more: dict[str, Any] = {"masked": MASK in parts}
+        if image is not None:
+            more |= {"image": tuple(image.shape), "pixels": "uint8" if image.dtype == np.uint8 else "float32"}
+            if len(image.shape) > 4 or 0 in image.shape:
                 raise UserError(
-                    f"{name} shows images {list(seen.shape)}: these networks read vectors; wrap it so that it does"
+                    f"{name} shows {image}: expected [height, width], with channels, with frames before them"
                 )
-            inputs, first_observation = max(1, math.prod(seen.shape)), None
-        elif isinstance(seen, spaces.Discrete):
-            inputs, first_observation = int(seen.n), int(seen.start)
-        else:
-            raise UserError(f"{name} has {type(seen).__name__} observations: PPO needs Box or Discrete observations")
         if isinstance(acts, spaces.Discrete):
-            return cls(inputs, first_observation, int(acts.n), int(acts.start), (), (), ())
+            return cls(size, first, int(acts.n), int(acts.start), (), (), (), **more)
+        kind, shape = str(acts.dtype), tuple(acts.shape or ())
+        if each := choices(acts):
+            low = tuple(int(x) for x in np.ravel(getattr(acts, "start", np.zeros(shape))))
+            high = tuple(x + n - 1 for x, n in zip(low, each, strict=True))
+            return cls(size, first, sum(each), 0, shape, low, high, kind, **more)
         if not isinstance(acts, spaces.Box):
-            raise UserError(f"{name} has {type(acts).__name__} actions: PPO needs Box or Discrete actions")
-        low, high = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
-        integers = str(acts.dtype) if np.issubdtype(acts.dtype, np.integer) else ""
-        size, shape = max(1, math.prod(acts.shape)), tuple(acts.shape)
-        return cls(inputs, first_observation, size, None, shape, low, high, integers)
+            raise UserError(
+                f"{name} has {type(acts).__name__} actions: PPO needs Box, Discrete, MultiDiscrete or MultiBinary actions"
+            )
+        least, most = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
+        integers = kind if np.issubdtype(acts.dtype, np.integer) else ""
+        return cls(size, first, max(1, math.prod(shape)), None, shape, least, most, integers, **more)
 
     def fields(self) -> dict[str, Any]:
         """As it is written into a file."""
-        return {name: value for name, value in asdict(self).items() if name != "integers" or value}
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value}
 
     def check(self) -> None:
         """Raise a `ValueError` if it was read from a file and is none that `of` makes."""
-        counts, firsts = (self.inputs, self.actions), (self.first_observation, self.first_action)
+        counts, firsts = (self.inputs + bool(self.image), self.actions), (self.first_observation, self.first_action)
         whole = [*counts, *(first for first in firsts if first is not None)]
         shape, bounds = self.shape, (self.low, self.high)
         if not all(type(n) is int and abs(n) < 2**31 for n in whole) or min(counts) < 1:
             raise ValueError("observations and actions must be counted in whole numbers")
-        if not (isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)):
-            raise ValueError("the shape of an action must consist of whole numbers")
+        if not all(isinstance(x, tuple) and all(type(n) is int and n >= 0 for n in x) for x in (shape, self.image)):
+            raise ValueError("the shapes of an action and of an image must consist of whole numbers")
         if not all(isinstance(side, tuple) and all(type(x) in (int, float) for x in side) for side in bounds):
             raise ValueError("the bounds of actions must be numbers")
         if self.integers not in INTEGERS:
             raise ValueError("the type of actions must be one of whole numbers")
-        size = self.actions if self.first_action is None else 0
+        if self.pixels not in (("uint8", "float32") if self.image else ("",)) or type(self.masked) is not bool:
+            raise ValueError("an image must have 8 or 32 bits, and masks must be there or not")
+        size = self.actions if self.first_action is None else len(self.low)
         if not len(self.low) == len(self.high) == size or (size and max(1, math.prod(shape)) != size):
             raise ValueError("the bounds of actions must be as many as there are numbers in one")
+        if size and self.first_action is not None and not all(type(x) is int for x in (*self.low, *self.high)):
+            raise ValueError("the values of the parts of an action must be whole numbers")
+        if self.choices and (sum(self.choices) != self.actions or min(self.choices) < 1 or not self.integers):
+            raise ValueError("the values of the parts of an action must be as many as there are")
+        if len(self.image) not in (0, 2, 3, 4) or 0 in self.image or (self.masked and self.first_action is None):
+            raise ValueError("an image must have two to four sides, and only actions that are counted can be masked")
 
     @property
     def discrete_observations(self) -> bool:
@@ -92,11 +155,42 @@ class Interface:
         """Whether an action is one of a few."""
         return self.first_action is not None
 
-    def batch(self, observation: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many values each part of an action has; empty if it has no parts."""
+        if self.first_action is None or not self.low:
+            return ()
+        return tuple(int(high - low) + 1 for low, high in zip(self.low, self.high, strict=True))
+
+    @property
+    def plain(self) -> bool:
+        """Whether an observation is numbers alone."""
+        return not (self.image or self.masked)
+
+    @cached_property
+    def sides(self) -> tuple[int, int, int]:
+        """Height, width and channels of the image."""
+        _, height, width, channels = self._channels_last(np.empty((1, *self.image), bool)).shape
+        return height, width, channels
+
+    def row_type(self, more: int = 0) -> np.dtype[Any]:
+        """The type of a row with so many numbers `more`: an array of 32 bits, or a record with the fields of `Seen`."""
+        if self.plain:
+            return np.dtype((np.float32, (self.inputs + more,)))
+        fields: list[Any] = [("numbers", np.float32, (self.inputs + more,))]
+        if self.image:
+            fields += [("pixels", self.pixels, self.sides), ("levels", np.float32, (2 * self.sides[-1],))]
+        return np.dtype(fields + ([("allowed", bool, (self.actions,))] if self.masked else []))
+
+    def batch(self, observation: Any, shape: tuple[int, ...], action_masks: Any = None) -> tuple[Any, bool]:
         """An observation as a batch of one, or a batch as it is, and which it was; `shape` is that of what was learned from.
 
-        A matrix was flattened before it was learned from, and may come as it was.
+        A matrix was flattened before it was learned from, and may come as it was. Masks may come apart from the observation.
         """
+        if not self.plain:
+            return self._parts(observation, action_masks)
+        if action_masks is not None:
+            raise UserError("this policy learned without masks of actions: leave out action_masks")
         try:
             found = np.asarray(None if isinstance(observation, Mapping) else observation)
         except ValueError:  # parts of different lengths
@@ -125,16 +219,85 @@ class Interface:
             rows = rows.astype(np.int64)
         return rows, several
 
-    def rows(self, observations: Any) -> Numbers:
-        """A batch of observations as float32 rows."""
+    def _parts(self, observation: Any, action_masks: Any) -> tuple[dict[str, Any], bool]:
+        """`batch` of an observation with an image or a mask."""
+        vector = () if self.discrete_observations else (self.inputs,)
+        shapes = {"image": self.image} if self.image else {}
+        shapes |= ({"vector": vector} if self.inputs else {}) | ({MASK: (self.actions,)} if self.masked else {})
+        alone = "vector" if self.inputs else "image"
+        parts = dict(observation) if isinstance(observation, Mapping) else {alone: observation}
+        if action_masks is not None:
+            parts[MASK] = action_masks
+        if parts.keys() != shapes.keys():
+            missing = ", and action_masks=… is missing" if self.masked and MASK not in parts else ""
+            raise UserError(
+                f"this policy takes {' and '.join(shapes)}, got {' and '.join(map(str, parts))}: vpac.envs.arranged(env) gives "
+                f"what it takes{missing}"
+            )
+        found = {name: np.asarray(part) for name, part in parts.items()}
+        several = found[alone].ndim > len(shapes[alone])
+        found = {name: part if several else part[None] for name, part in found.items()}
+        for name, part in found.items():
+            if part.shape[1:] != shapes[name] or part.dtype.kind not in "biuf":
+                raise UserError(
+                    f"{name} has the shape {list(part.shape[not several :])}: this policy takes {list(shapes[name])}"
+                )
+        for row in found.get(MASK, ()):
+            mask_row(row, self.choices or (self.actions,), "to act")
+        return found, several
+
+    def rows(self, observations: Any) -> Any:
+        """A batch of observations as rows, see `row_type`."""
+        if self.plain:
+            return self._numbers(observations)
+        parts = observations if isinstance(observations, Mapping) else {"image": observations}
+        found = np.zeros(len(next(iter(parts.values()))), self.row_type())
+        if self.inputs:
+            found["numbers"] = self._numbers(parts["vector"])
+        if self.image:
+            found["pixels"] = self._channels_last(np.asarray(parts["image"]))
+        if self.masked:
+            found["allowed"] = parts[MASK]
+        return found
+
+    def _numbers(self, observations: Any) -> Numbers:
+        """A batch of observations without image and mask, as float32 rows."""
         if self.first_observation is None:
             found = np.asarray(observations, np.float32)
             return found.reshape(len(found), -1)
         one_hot: Numbers = self._one_hot[np.asarray(observations) - self.first_observation]
         return one_hot
 
-    def commands(self, actions: Numbers) -> Any:
+    def _channels_last(self, images: Any) -> Any:
+        """A batch of images as [row, height, width, channel]; the frames of a stack are channels, too.
+
+        Channels are last if the two sides before them are equal, first if the two behind are, else where there are fewer.
+        """
+        if images.ndim == 3:
+            return images[..., None]
+        first, middle, last = images.shape[-3:]
+        if first != middle and (middle == last or first < last):
+            images = np.moveaxis(images, -3, -1)
+        if images.ndim == 4:
+            return images
+        return np.moveaxis(images, 1, 3).reshape(len(images), *images.shape[2:4], -1)
+
+    def choose(self, preferences: Numbers) -> Any:
+        """The most preferred action of each row, and of each of its parts."""
+        if not self.choices:
+            return preferences.argmax(axis=-1)
+        return np.where(self.table < 0, -np.inf, preferences[..., self.table]).argmax(axis=-1)
+
+    @cached_property
+    def table(self) -> IntArray:
+        """Where the values of each part of an action are among all, [part, value]; −1 where a part has fewer values."""
+        ends, value = np.cumsum((0, *self.choices)), np.arange(max(self.choices))
+        return np.where(value < np.diff(ends)[:, None], ends[:-1, None] + value, -1)
+
+    def commands(self, actions: Any) -> Any:
         """A batch of the policy's actions as the environment takes them; Box actions within their bounds."""
+        if self.choices:
+            return (actions + np.array(self.low, np.int64)).astype(self.integers).reshape(len(actions), *self.shape)
         if self.first_action is not None:
             return actions + self.first_action
         low, high = self._bounds

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vpac.envs.make import make_env, spec_of
     from vpac.envs.maps import GridMap, enlarge, grid_world
     from vpac.envs.noise import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise
-    from vpac.envs.observations import flattened
+    from vpac.envs.observations import arranged, flattened
     from vpac.envs.registration import register
     from vpac.envs.remember import RememberReturn, remembering
     from vpac.envs.worlds import CatchUp, ContinuousPuddleWorld, FiniteMDPEnv, FourRooms, PuddleWorld, RiskyShortcut
@@ -22,7 +22,7 @@ MODULES = {
     "make": ("make_env", "spec_of"),
     "maps": ("GridMap", "enlarge", "grid_world"),
     "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"),
-    "observations": ("flattened",),
+    "observations": ("arranged", "flattened"),
     "registration": ("register",),
     "remember": ("RememberReturn", "remembering"),
     "worlds": ("CatchUp", "ContinuousPuddleWorld", "FiniteMDPEnv", "FourRooms", "PuddleWorld", "RiskyShortcut"),
@@ -31,7 +31,8 @@ MODULES = {
 __all__ = [
     "ActionNoise", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteMDP", "FiniteMDPEnv", "FourRooms", "GridMap",
     "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise", "RiskyShortcut",
-    "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering", "spec_of",
+    "arranged", "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering",
+    "spec_of",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -32,9 +32,9 @@ from gymnasium import spaces
 from gymnasium.wrappers import PassiveEnvChecker
 
 from vpac.envs.make import name_of, spec_of
-from vpac.envs.observations import Flattened, as_row, tells_time, why_not_flat
+from vpac.envs.observations import ArrangedObservation, Flattened, as_row, choices, read_mask, tells_time, why_not_flat
 from vpac.errors import UserError
-from vpac.typing import FloatArray
+from vpac.typing import BoolArray, FloatArray
 
 EPISODES = (3, 3000), (20, 2000)
 """Episodes that are played, and the steps after which no further one begins; the second only if nothing is wrong."""
@@ -96,7 +96,7 @@ def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = 
 
     `learning`: whether spaces and observations must suit our learners; `ends`: whether it is an error if no episode ends.
     """
-    if isinstance(env, Flattened):
+    if isinstance(env, Flattened | ArrangedObservation):
         env = env.env  # messages name the parts of an observation
     found = Findings(seen_without_a_step(env, learning))
     if found.errors:
@@ -108,7 +108,7 @@ def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = 
         inner = inner.env
     try:
         _Trial(env, found, learning).run(steps, seed, ends)
-    except InvalidAnswer as error:
+    except UserError as error:
         found.errors.append(str(error))
     return found
 
@@ -118,18 +118,19 @@ def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
     if not isinstance(env, gymnasium.Env):
         kind = f"{type(env).__module__}.{type(env).__name__}"
         return [f"it is a {kind}: derive its class from gymnasium.Env (the old gym.Env is another class)"]
-    reasons = (_actions(env), why_not_flat(getattr(env, "observation_space", None))) if learning else ()
+    seen = getattr(env, "observation_space", None)
+    reasons = (_actions(env), why_not_flat(seen, but_one_image=True)) if learning else ()
     return [reason for reason in (*reasons, _reset_signature(env)) if reason]
 
 
 def _actions(env: gymnasium.Env[Any, Any]) -> str:
     space = getattr(env, "action_space", None)
-    if isinstance(space, spaces.Discrete):
+    if choices(space):
         return ""
     if not isinstance(space, spaces.Space):
         return f"action_space is {space!r}: set self.action_space in __init__ to gymnasium.spaces.Discrete(n) or Box(low, high)"
     if not isinstance(space, spaces.Box):
-        return f"action_space is {space}: use Discrete (number the combinations) or Box"
+        return f"action_space is {space}: use MultiDiscrete for several choices at once, MultiBinary, Discrete or Box"
     if math.prod(space.shape) == 0:
         return f"action_space is {space}, without a number: use Box(low, high, (n,)) or Discrete(n)"
     if not (space.low < space.high).all():
@@ -164,6 +165,8 @@ class _Trial:
 
     def __init__(self, env: gymnasium.Env[Any, Any], found: Findings, learning: bool) -> None:
         self.env, self.found, self.learning = env, found, learning
+        self.mask: BoolArray | None = None
+        """Which actions are allowed now, if the environment says so."""
 
     def run(self, steps: int, seed: int, ends: bool) -> None:
         found, space = self.found, self.env.action_space
@@ -225,6 +228,7 @@ class _Trial:
             )
         if self.learning:
             check_observation(answer[0], self.env.observation_space, "reset", self.found)
+        self.mask = read_mask(self.env, *answer, "after reset")
         return answer[0]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
@@ -244,10 +248,16 @@ class _Trial:
                 f"step returned the reward {value}: return a finite number; look for a division by zero or a log of zero"
             )
         over = bool(terminated or truncated)
+        self.mask = read_mask(self.env, observation, info, "after step", over)
         return observation, value, over, over and not terminated
 
     def action(self, rng: np.random.Generator) -> Any:
         space = self.env.action_space
+        if self.mask is not None:
+            allowed = np.split(self.mask, np.cumsum(choices(space))[:-1])
+            chosen = np.array([rng.choice(np.flatnonzero(part)) for part in allowed])
+            chosen = chosen[0] if isinstance(space, spaces.Discrete) else chosen.reshape(space.shape)
+            return (chosen + getattr(space, "start", 0)).astype(space.dtype)
         if isinstance(space, spaces.Discrete):
             return np.int64(space.start + rng.integers(space.n))
         if isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f":

@@ -85,7 +85,7 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
 
 
 def make_unflattened(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
-    """`make_env` with the observations as they are, for policies that are not ours."""
+    """`make_env` with the observations as they are: what acts decides in which form it takes them."""
     if isinstance(env, gymnasium.Env | FiniteMDP):
         if arguments:
             raise UserError(
@@ -331,8 +331,8 @@ class EnvRecipe:
         base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
         before = list(base.additional_wrappers) if base else []
         wrappers = list(spec.additional_wrappers)
-        if wrappers and wrappers[-1].name == "Flattened":
-            del wrappers[-1]  # `make_env` adds it again
+        if wrappers and wrappers[-1].name in ("Flattened", "ArrangedObservation"):
+            del wrappers[-1]  # learners add it again
         if wrappers[: len(before)] != before or any(one.kwargs is None for one in wrappers):
             return None
         limited = spec.max_episode_steps != (base.max_episode_steps if base else None)
@@ -356,8 +356,8 @@ class EnvRecipe:
         return cls(env, arguments, tuple((path, given) for path, given in wrappers))
 
     def make(self, **more: Any) -> gymnasium.Env[Any, Any]:
-        """Make an environment; `more` are additional arguments."""
-        return make_env(self.env, self.wrappers, **{**self.arguments, **more})
+        """Make an environment; `more` are additional arguments. Its observations are as they are."""
+        return make_unflattened(self.env, self.wrappers, **{**self.arguments, **more})
 
     def parts(self) -> tuple[Any, dict[str, Any]]:
         """An environment and its arguments, as learners take them: the name or, with wrappers or an import path, a

@@ -1,21 +1,25 @@
-"""Observations as vectors: dictionaries, tuples and matrices are flattened, what cannot be a vector is refused."""
+"""What learners see: observations as one vector, or for networks as a vector, an image and a mask of actions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import FlattenObservation
 
 from vpac.errors import UserError
-from vpac.typing import FloatArray
+from vpac.typing import BoolArray, FloatArray
 
 FLAT = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 SIDE = 16
 """Pictures have at least so many rows and columns."""
+MASK = "action_mask"
+"""The name of a mask in an observation or an `info`, as PettingZoo has it."""
 
 
 class Flattened(FlattenObservation):
@@ -36,24 +40,193 @@ def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return env if plain else Flattened(env)
 
 
-def why_not_flat(space: Any) -> str:
-    """Why observations of this space cannot become a vector, and what to do; empty if they can."""
+def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
+    """Why observations of this space cannot become a vector, and what to do; empty if they can.
+
+    `but_one_image`: one part may be an image, for which networks have an encoder.
+    """
     if not isinstance(space, spaces.Space):
         return f"observation_space is {space!r}: set self.observation_space in __init__ to a space of gymnasium.spaces"
+    spare = but_one_image
     for name, part in parts(space):
         where = f"observation {name}" if name else "the observation"
         if is_image(part):
+            if but_one_image and not spare:
+                return f"{where} is a second image ({part}): put images of one size together as the channels of one"
+            if not spare:
+                return (
+                    f"{where} is an image ({part}), and only the PPO family has networks for images: let the environment "
+                    "give the numbers that matter (positions, speeds, counts), or compute them from the image in a wrapper; "
+                    "if it is no image, give its numbers as a vector, a Box of one dimension"
+                )
+            spare = False
+        elif isinstance(part, spaces.Text):
             return (
-                f"{where} is an image ({part}), and there are no networks for images here: let the environment give the "
-                "numbers that matter (positions, speeds, counts), or compute them from the image in a wrapper; if it is no "
-                "image, give its numbers as a vector, a Box of one dimension"
+                f"{where} is text ({type(part).__name__}), which no network here reads: remove it in a wrapper "
+                "(--wrap gymnasium.wrappers:FilterObservation filter_keys='[…]' keeps the named keys of a Dict; minigrid has "
+                "--wrap minigrid.wrappers:ImgObsWrapper), or give numbers that say the same, a Discrete for a few sentences"
             )
-        if not isinstance(part, FLAT):
+        elif not isinstance(part, FLAT):
             return (
                 f"{where} is a {type(part).__name__} space, whose size varies: use Box, Discrete, MultiDiscrete, "
                 "MultiBinary, or a Dict or Tuple of them"
             )
     return ""
+
+
+def arranged(env: gymnasium.Env[Any, Any], masked: bool | None = None) -> gymnasium.Env[Any, Any]:
+    """The environment with observations as the networks of the PPO family take them.
+
+    Without an image and a mask of actions that is `flattened(env)`. Otherwise it is the image, or a Dict of "image", as it is,
+    "vector", everything else in a row or one whole number, and "action_mask", whichever of them there are.
+
+    Args:
+        env: the environment.
+        masked: whether it says which actions are allowed, as `has_masks` describes; None: if it does without a reset.
+    """
+    if isinstance(env, ArrangedObservation):
+        return env
+    space: Any = getattr(env, "observation_space", None)
+    if reason := why_not_flat(space, but_one_image=True):
+        raise UserError(f"{env.spec.id if env.spec else env}: {reason}")
+    masked = has_masks(env) if masked is None else masked
+    if not masked and not any(is_image(part) for _, part in parts(space)):
+        return flattened(env)
+    return env if not masked and isinstance(space, spaces.Box) else ArrangedObservation(env, masked)
+
+
+class ArrangedObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Observations as `arranged` describes them; masks are checked.
+
+    Args:
+        env: the environment.
+        masked: whether there is a mask.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], masked: bool = False) -> None:
+        RecordConstructorArgs.__init__(self, masked=masked)
+        gymnasium.Wrapper.__init__(self, env)
+        self._masked, self._actions = masked, sum(choices(env.action_space))
+        self._seen: Any = without_mask(env.observation_space) if masked else env.observation_space
+        every = [part for _, part in parts(self._seen)]
+        found: dict[str, Any] = dict(zip(("image",), filter(is_image, every), strict=False))
+        rest = [part for part in every if not is_image(part)]
+        self._number = len(rest) == 1 and isinstance(rest[0], spaces.Discrete)
+        if rest:
+            flat: Any = spaces.flatten_space(spaces.Tuple(rest))
+            found["vector"] = rest[0] if self._number else spaces.Box(flat.low, flat.high, dtype=flat.dtype)
+        if masked:
+            found[MASK] = spaces.MultiBinary(self._actions)
+        self.observation_space = spaces.Dict(found) if len(found) > 1 else found["image"]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._arrange(observation, info, "reset", False), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take an action."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return (
+            self._arrange(observation, info, "step", bool(terminated or truncated)),
+            reward,
+            terminated,
+            truncated,
+            info,
+        )
+
+    def _arrange(self, observation: Any, info: Any, by: str, over: bool) -> Any:
+        """An observation as networks take it."""
+        found, rest = dict[str, Any](), list[Any]()
+        for part, value in _values(self._seen, observation):
+            if is_image(part):
+                found["image"] = value
+            else:
+                rest.append(value if self._number else spaces.flatten(part, value))
+        if rest:
+            found["vector"] = rest[0] if self._number else np.concatenate(rest)
+        if self._masked:
+            mask = read_mask(self.env, observation, info, f"{self.env}: after {by}", over)
+            if mask is None and not over:
+                raise UserError(f"{self.env}: after {by} there is no mask of actions: give one every time")
+            found[MASK] = np.ones(self._actions, bool) if mask is None else mask
+        return found if len(found) > 1 else found["image"]
+
+
+def without_mask(space: Any) -> Any:
+    """A space of observations without a mask of actions."""
+    masked = isinstance(space, spaces.Dict) and MASK in space.spaces
+    return spaces.Dict({key: part for key, part in space.items() if key != MASK}) if masked else space
+
+
+def _values(space: spaces.Space[Any], value: Any) -> Iterator[tuple[spaces.Space[Any], Any]]:
+    """The parts of an observation with their spaces, in the order of `parts`."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            yield from _values(part, value[key])
+    elif isinstance(space, spaces.Tuple):
+        for part, one in zip(space, value, strict=True):
+            yield from _values(part, one)
+    else:
+        yield space, value
+
+
+def choices(space: Any) -> tuple[int, ...]:
+    """How many values each part of an action has, of spaces whose actions can be masked; else nothing."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * math.prod(space.shape)
+    return tuple(int(n) for n in space.nvec.ravel()) if isinstance(space, spaces.MultiDiscrete) else ()
+
+
+def has_masks(env: gymnasium.Env[Any, Any], reset: bool = False) -> bool:
+    """Whether an environment says which of its actions are allowed, in one of three ways.
+
+    A Dict observation has the key "action_mask", the environment or a wrapper has a method `action_masks()`, or `info` has the
+    key "action_mask", which only a reset can show.
+    """
+    space = env.observation_space
+    if not choices(env.action_space):
+        return False
+    if (isinstance(space, spaces.Dict) and MASK in space.spaces) or env.has_wrapper_attr("action_masks"):
+        return True
+    return reset and MASK in env.reset(seed=0)[1]
+
+
+def read_mask(
+    env: gymnasium.Env[Any, Any], observation: Any, info: Any, where: str, over: bool = False
+) -> BoolArray | None:
+    """Which actions an environment allows after an answer, as `mask_row` writes it; None if it does not say."""
+    if isinstance(observation, dict) and MASK in observation:
+        given = observation[MASK]
+    elif env.has_wrapper_attr("action_masks"):
+        given = env.get_wrapper_attr("action_masks")()
+    else:
+        given = info.get(MASK)
+    each = choices(env.action_space)
+    return None if given is None or not each else mask_row(given, each, where, over)
+
+
+def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = False) -> BoolArray:
+    """A mask as one row of bools: for each part of an action, whether each of its values is allowed.
+
+    Args:
+        given: that row, of bools or of zeros and ones, or a list with one of them for each part.
+        choices: how many values each part of an action has.
+        where: what gave it, for messages.
+        over: whether the episode is: then a mask may allow nothing.
+    """
+    row = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple | list) else np.ravel(given)
+    if row.dtype.kind not in "biuf" or row.shape != (sum(choices),) or not ((row == 0) | (row == 1)).all():
+        each = f" ({' + '.join(map(str, choices))})" if len(choices) > 1 else ""
+        raise UserError(
+            f"{where} the mask of actions is {given!r:.80}: expected {sum(choices)}{each} zeros and ones, 1 for what is allowed"
+        )
+    row = row.astype(bool)
+    if not over and not np.logical_or.reduceat(row, np.cumsum((0, *choices[:-1]))).all():
+        raise UserError(f"{where} the mask allows no action: let the episode end there, or allow one")
+    return row
 
 
 def parts(space: spaces.Space[Any], name: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:

@@ -18,7 +18,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.observations import why_not_flat
+from vpac.envs.observations import MASK, choices, why_not_flat, without_mask
 from vpac.errors import UserError
 from vpac.typing import FloatArray, IntArray
 
@@ -148,6 +148,8 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         RecordConstructorArgs.__init__(self, **self.arguments)
         gymnasium.Wrapper.__init__(self, env)
         seen: Any = env.observation_space
+        self._masked = isinstance(seen, spaces.Dict) and MASK in seen.spaces and bool(choices(env.action_space))
+        seen = without_mask(seen) if self._masked else seen
         if reason := why_not_flat(seen):
             raise UserError(reason)
         limit: Any = env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
@@ -174,14 +176,18 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         """Start an episode with nothing collected."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._step, self._collected = 0, 0.0
-        return self._observe(observation, 0.0), info
+        return self._observe(observation, 0.0), self._with_mask(observation, info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take an action, and remember what it paid."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         paid = self._gamma**self._step * float(reward)
         self._step += 1
-        return self._observe(observation, paid), reward, terminated, truncated, info
+        return self._observe(observation, paid), reward, terminated, truncated, self._with_mask(observation, info)
+
+    def _with_mask(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
+        """The `info` with the mask of actions that was in the observation."""
+        return {**info, MASK: observation[MASK]} if self._masked else info
 
     def _observe(self, observation: Any, paid: float) -> Any:
         """The observation, after collecting what was paid."""

@@ -22,7 +22,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vpac.envs.check import Findings, check_before_use, check_observation, checked_step, reward_array
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import EnvRecipe, make_env, name_of, remake, spec_of
+from vpac.envs.make import EnvRecipe, make_unflattened, name_of, remake, spec_of
+from vpac.envs.observations import arranged, has_masks
 from vpac.envs.registration import NOISY_TASKS, NoisyTask
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
@@ -89,8 +90,13 @@ class Environments(ABC):
         return self.step(self._actions)
 
 
-def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None) -> Environments:
-    """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n."""
+def environments(
+    env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None, masks: bool | None = None
+) -> Environments:
+    """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n.
+
+    `masks`: whether they say which actions are allowed; None: look. An object is not reset for that.
+    """
     one_of(backend, get_args(Backend), "backend")
     if isinstance(env, Environments):
         return env
@@ -116,14 +122,17 @@ def environments(env: Any, n: int, backend: Backend = "auto", arguments: dict[st
             f"EnvPool cannot make {env!r:.80}: it is the fast way for the MuJoCo tasks (pip install 'vpac[envpool]'); use "
             "backend='gymnasium'"
         )
-    first = make_env(env, **given)
-    check_before_use(env, lambda: make_env(env, **given), arguments=given)
+    first = make_unflattened(env, **given)
+    check_before_use(env, lambda: make_unflattened(env, **given), arguments=given)
     if isinstance(env, gymnasium.Env):
         why = ": pass envs=1, or its id, its class or a function that makes one"
-        others = [make_env(remake(env.spec, why)) for _ in range(n - 1)]
+        others = [remake(env.spec, why) for _ in range(n - 1)]
     else:
-        others = [make_env(env, **given) for _ in range(n - 1)]
-    return SerialEnvironments([first, *others], name_of(first), EnvRecipe.of(env, **given))
+        others = [make_unflattened(env, **given) for _ in range(n - 1)]
+    made = [first, *others]
+    if masks is None:
+        masks = has_masks(made[-1], reset=len(made) > 1 or not isinstance(env, gymnasium.Env))
+    return SerialEnvironments([arranged(one, masks) for one in made], name_of(first), EnvRecipe.of(env, **given))
 
 
 def has_envpool(name: str) -> bool:
@@ -169,7 +178,7 @@ def remembering(
         if found is None:
             raise UserError('environments that are made already do not remember: pass remember="nothing"')
         return env, arguments, found
-    made = make_env(env, **(arguments or {}))
+    made = make_unflattened(env, **(arguments or {}))
     found = memory_of(made)
     if isinstance(env, gymnasium.Env):
         return (env, None, found) if found is not None else (RememberReturn(made, **memory), None, memory)
@@ -186,9 +195,9 @@ class SerialEnvironments(Environments):
         self.envs, self.name, self.n, self.recipe = envs, name, len(envs), recipe
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
         self._over = np.zeros(self.n, bool)
-        box = isinstance(self.observation_space, spaces.Box)
-        self._shape = (self.observation_space.shape if box else ()) or ()
-        self._seen = np.zeros((self.n, *self._shape), self.observation_space.dtype)
+        seen = self.observation_space
+        self._parts: dict[str, Any] = dict(seen.spaces) if isinstance(seen, spaces.Dict) else {"": seen}
+        self._seen = {name: np.zeros((self.n, *part.shape), part.dtype) for name, part in self._parts.items()}
         self.limit = envs[0].spec.max_episode_steps if envs[0].spec else None
         self.critic_inputs = self._critic_inputs()
         self._extras = np.zeros((self.n, self.critic_inputs))
@@ -199,7 +208,7 @@ class SerialEnvironments(Environments):
         for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
             seen, info = env.reset(seed=int(seed))
             self._keep(i, seen, info, by="reset")
-        return self._seen.copy()
+        return self._copy()
 
     def step(self, actions: Any) -> VectorStep:
         """Step each once; those whose episode is over start the next."""
@@ -211,7 +220,7 @@ class SerialEnvironments(Environments):
                 seen, rewards[i], terminated[i], truncated[i], info = checked_step(env, actions[i], self.name)
                 self._keep(i, seen, info, by="step")
         self._over = terminated | truncated
-        found, extras = self._seen.copy(), self._extras.copy() if self.critic_inputs else None
+        found, extras = self._copy(), self._extras.copy() if self.critic_inputs else None
         return VectorStep(found, rewards, terminated, truncated, found, extras, extras)
 
     def first_extras(self) -> FloatArray:
@@ -223,16 +232,22 @@ class SerialEnvironments(Environments):
         for env in self.envs:
             env.close()
 
+    def _copy(self) -> Any:
+        """What they show now: an array, or a dictionary of arrays."""
+        copies = {name: part.copy() for name, part in self._seen.items()}
+        return copies if isinstance(self.observation_space, spaces.Dict) else copies[""]
+
     def _keep(self, i: int, seen: Any, info: Any, by: str) -> None:
         """Store an observation; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
-        space = self.observation_space
-        if isinstance(space, spaces.Discrete):
-            fits = isinstance(seen, int | np.integer) and space.start <= seen < space.start + space.n
-        else:
-            fits = type(seen) is np.ndarray and seen.shape == self._shape and seen.dtype.kind in "fiub"
-        if not fits and not (self._shape and np.shape(seen) == self._shape and np.asarray(seen).dtype.kind in "fiub"):
-            check_observation(seen, space, f"{self.name}: {by}", Findings())
-        self._seen[i] = seen
+        for name, space in self._parts.items():
+            one = seen[name] if name else seen
+            if isinstance(space, spaces.Discrete):
+                fits = isinstance(one, int | np.integer) and space.start <= one < space.start + space.n
+            else:
+                fits = type(one) is np.ndarray and one.shape == space.shape and one.dtype.kind in "fiub"
+            if not fits and not (space.shape and np.shape(one) == space.shape and np.asarray(one).dtype.kind in "fiub"):
+                check_observation(one, space, f"{self.name}: {by}", Findings())
+            self._seen[name][i] = one
         if self.critic_inputs:
             self._extras[i] = self._critic_row(info)
 

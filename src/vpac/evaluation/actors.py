@@ -20,6 +20,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vpac.deep.spaces import Interface
+from vpac.envs.observations import arranged, flattened
+from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError
 from vpac.saved import AGENT, SavedAgent
 
@@ -167,13 +169,20 @@ def _pair(answer: Any) -> tuple[Any, Any]:
     return answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
 
 
-def takes_vectors(agent: Any) -> bool:
-    """Whether observations are flattened for it: ours learn from vectors, others get what the environment gives, unless they
-    say that they were made for a vector."""
-    if callable(getattr(agent, "act", None)):
-        return True
+def as_seen(env: gymnasium.Env[Any, Any], agent: Any) -> gymnasium.Env[Any, Any]:
+    """The environment with the memory and the observations that an agent learned with.
+
+    Those of the PPO family see what `arranged` gives, other agents of ours vectors. Agents of others get what the environment
+    gives, unless they say that they were made for a vector.
+    """
+    memory = getattr(getattr(agent, "environment", agent), "memory", None)
+    if memory is not None and memory_of(env) is None:
+        env = RememberReturn(env, **memory)
+    if isinstance(interface := getattr(agent, "interface", None), Interface):
+        return arranged(env, interface.masked)
     space = getattr(agent, "observation_space", None)
-    return isinstance(space, spaces.Box) and len(space.shape) == 1
+    vector = isinstance(space, spaces.Box) and len(space.shape) == 1
+    return flattened(env) if vector or callable(getattr(agent, "act", None)) else env
 
 
 def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> None:
@@ -188,12 +197,6 @@ def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], nam
     """
     interface = getattr(agent, "interface", None)
     if isinstance(interface, Interface):
-        weights = getattr(agent, "weights", None)
-        if isinstance(weights, list):
-            prices = getattr(agent, "prices", None) is not None
-            mine = (weights[0].shape[0] - prices, weights[-1].shape[1], agent.log_std is None)
-        else:
-            mine = (interface.inputs, interface.actions, interface.discrete_actions)
         theirs = Interface.of(seen, acts, name)
         if interface.discrete_observations != theirs.discrete_observations:
             kinds = {True: "Discrete", False: "Box"}
@@ -201,11 +204,8 @@ def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], nam
                 f"{name} has {kinds[theirs.discrete_observations]} observations; this policy takes "
                 f"{kinds[interface.discrete_observations]} ones"
             )
-        if mine != (theirs.inputs, theirs.actions, theirs.discrete_actions):
-            raise UserError(
-                f"{name} has {theirs.inputs} numbers to see and {theirs.actions} {_kind(theirs.discrete_actions)}; this policy "
-                f"takes {mine[0]} and {mine[1]} {_kind(mine[2])}"
-            )
+        if _sizes(interface) != _sizes(theirs):
+            raise UserError(f"{name} has {_sizes(theirs)}; this policy takes {_sizes(interface)}")
         return
     for what, ours, expected in (("observations", seen, "observation_space"), ("actions", acts, "action_space")):
         other = getattr(agent, expected, None)
@@ -223,8 +223,13 @@ def _differ(one: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
     return isinstance(one, simple) and isinstance(other, simple)
 
 
-def _kind(discrete: bool) -> str:
-    return "actions to choose from" if discrete else "numbers of an action"
+def _sizes(interface: Interface) -> str:
+    """What is seen and done, in words."""
+    image = f" beside an image {list(interface.image)}" if interface.image else ""
+    of_each = f" in parts {list(interface.choices)}" if interface.choices else ""
+    what = "actions to choose from" if interface.discrete_actions else "numbers of an action"
+    masked = " with masks" if interface.masked else ""
+    return f"{interface.inputs} numbers to see{image} and {interface.actions} {what}{of_each}{masked}"
 
 
 def load_agent(path: str | Path, env: Any = None) -> Any:

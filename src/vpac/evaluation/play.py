@@ -23,10 +23,9 @@ from gymnasium.wrappers import TimeLimit
 from vpac.checks import MOST_EPISODES, whole
 from vpac.envs.check import check_before_use, checked_step, restore_global_rng, reward_array
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import make_env, make_unflattened, name_of
-from vpac.envs.remember import RememberReturn, memory_of
+from vpac.envs.make import make_unflattened, name_of
 from vpac.errors import Diverged, UserError
-from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
+from vpac.evaluation.actors import Actor, as_seen, gamma_of
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport
@@ -274,8 +273,8 @@ class Vector:
         return self.env.reset(seed=seeds if self.ours else None, options={"reset_mask": over})[0]
 
 
-def vectorised(env: Any, count: int, flat: bool) -> Vector:
-    """At most `count` sub-environments, their observations flattened or as they are.
+def vectorised(env: Any, count: int, agent: Any) -> Vector:
+    """At most `count` sub-environments, with observations as the agent takes them.
 
     An object is copied if it comes from a family that is known to survive it; any other object is used itself, alone,
     because a copy might share a simulator with it.
@@ -288,7 +287,7 @@ def vectorised(env: Any, count: int, flat: bool) -> Vector:
                 f"metadata['autoreset_mode'] to be a gymnasium.vector.AutoresetMode, got {mode!r}"
             )
         return Vector(env, mode, ours=False)
-    made = [partial(CheckedSteps, make, name_of(env)) for make in _makers(env, count, flat)]
+    made = [partial(CheckedSteps, make, name_of(env)) for make in _makers(env, count, agent)]
     try:
         vector = SyncVectorEnv(made, autoreset_mode=AutoresetMode.DISABLED)
     except RuntimeError as error:
@@ -311,38 +310,26 @@ class CheckedSteps(gymnasium.Wrapper[Any, Any, Any, Any]):
 def check_first(env: Any, learning: bool) -> None:
     """Look whether something can be measured in an environment, as far as it is not known (`vpac.envs.check`)."""
     if isinstance(env, str | EnvSpec | gymnasium.Env) or (callable(env) and not isinstance(env, FiniteMDP | VectorEnv)):
-        check_before_use(env, lambda: one_environment(env, False), learning=learning)
+        check_before_use(env, lambda: make_unflattened(env), learning=learning)
 
 
-def _makers(env: Any, count: int, flat: bool) -> list[Callable[[], gymnasium.Env[Any, Any]]]:
+def _makers(env: Any, count: int, agent: Any) -> list[Callable[[], gymnasium.Env[Any, Any]]]:
     if isinstance(env, str | EnvSpec | FiniteMDP) or (callable(env) and not isinstance(env, gymnasium.Env)):
-        return [lambda: one_environment(env, flat)] * count
-    first = one_environment(env, flat)
+        return [lambda: one_environment(env, agent)] * count
+    first = one_environment(env, agent)
     if type(first.unwrapped).__module__.startswith(COPIED) and count > 1:
         return [lambda: copy.deepcopy(first)] * count
     return [lambda: first]
 
 
-def one_environment(env: Any, flat: bool) -> gymnasium.Env[Any, Any]:
-    """A single environment, its observations flattened or as they are; an object is used itself, perhaps in a wrapper."""
-    return make_env(env) if flat else make_unflattened(env)
+def one_environment(env: Any, agent: Any) -> gymnasium.Env[Any, Any]:
+    """A single environment, with observations and memory as the agent takes them; an object is used itself, perhaps wrapped."""
+    return as_seen(make_unflattened(env), agent)
 
 
 def is_users(env: gymnasium.Env[Any, Any], given: Any) -> bool:
     """Whether an environment is the user's own object, which is not ours to close."""
     return isinstance(given, gymnasium.Env) and env.unwrapped is given.unwrapped
-
-
-def as_remembered(env: Any, agent: Any) -> Any:
-    """The environment with the memory of a learner that remembers its return; itself if it has one or needs none."""
-    memory = getattr(getattr(agent, "environment", agent), "memory", None)
-    if memory is None or isinstance(env, VectorEnv):
-        return env
-
-    def wrapped(made: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        return made if memory_of(made) is not None else RememberReturn(made, **memory)
-
-    return wrapped(env) if isinstance(env, gymnasium.Env) else lambda: wrapped(make_unflattened(env))
 
 
 def evaluate(
@@ -397,7 +384,7 @@ def measure(
     """Play the episodes of `evaluate` and sum the `terms` over each; returns what `play` does, and what was done in words."""
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     check_first(env, callable(getattr(agent, "act", None)))
-    made = vectorised(as_remembered(env, agent), min(envs, episodes), takes_vectors(agent))
+    made = vectorised(env, min(envs, episodes), agent)
     about = {
         "agent": agent_name(agent), "env": name_of(env), "episodes": episodes, "seed": seed, "envs": made.n,
         "deterministic": bool(deterministic),
@@ -512,4 +499,4 @@ def _limited(env: Any, limit: int | None) -> Any:
         return env
     if isinstance(env, gymnasium.Env):
         return TimeLimit(env, limit)
-    return lambda: TimeLimit(one_environment(env, True), limit)
+    return lambda: TimeLimit(make_unflattened(env), limit)

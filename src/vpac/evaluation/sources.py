@@ -39,8 +39,8 @@ from vpac.envs.check import checked_step, restore_global_rng
 from vpac.envs.make import name_of
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
-from vpac.evaluation.actors import Actor, gamma_of, takes_vectors
-from vpac.evaluation.play import as_remembered, check_first, is_users, one_environment, walk
+from vpac.evaluation.actors import Actor, gamma_of
+from vpac.evaluation.play import check_first, is_users, one_environment, walk
 from vpac.oracle.moments import check_gamma
 from vpac.oracle.policies import greedy
 from vpac.oracle.sources import VarianceSources
@@ -160,7 +160,7 @@ class Walker:
             )
         check_first(env, callable(getattr(agent, "act", None)))
         self.given, self.gamma = env, gamma
-        self.env = one_environment(as_remembered(env, agent), takes_vectors(agent))
+        self.env = one_environment(env, agent)
         self.seen, self.acts = self.env.observation_space, self.env.action_space
         self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
         self._room = create_empty_array(self.seen, 1)

@@ -13,10 +13,10 @@ import gymnasium
 
 from vpac.algorithms import BY_CLASS
 from vpac.envs.make import EnvOverrides, EnvRecipe
+from vpac.envs.observations import arranged
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Newer, UserError, suggestion
-from vpac.evaluation.actors import check_fits, restored
-from vpac.evaluation.play import as_remembered
+from vpac.evaluation.actors import as_seen, check_fits, restored
 from vpac.files import LARGEST_TEXT, check_seal, parse, read_bytes, sealed, write_text
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import Damaged
@@ -64,7 +64,7 @@ def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
 def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
     """The policy of a run of the PPO family: its arrays are stored, the rest follows from its task."""
     from vpac.deep.options import Options
-    from vpac.deep.policy import NumpyPolicy
+    from vpac.deep.policy import NumpyPolicy, layers_of
     from vpac.deep.price import PriceRange
     from vpac.deep.spaces import Interface
 
@@ -76,12 +76,13 @@ def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
         memory = memory_of(made) or {"gamma": float(gamma)}
         made = made if memory_of(made) else RememberReturn(made, **memory)
     arrays = record.policy()
-    layers = range(sum(name.startswith("weight.") for name in arrays))
+    seen = arranged(made, "masked" in arrays)
     return NumpyPolicy(
-        Interface.of(made.observation_space, made.action_space, env), [arrays[f"weight.{i}"] for i in layers],
-        [arrays[f"bias.{i}"] for i in layers], options.activation, arrays.get("log_std"), arrays["mean"], arrays["scale"],
-        options.normalise_observations, options.gamma, PriceRange.read(options.psi_range) if options.conditioned else None,
-        memory=memory,
+        Interface.of(seen.observation_space, seen.action_space, env), layers_of(arrays, "weight"), layers_of(arrays, "bias"),
+        options.activation, arrays.get("log_std"), arrays["mean"], arrays["scale"], options.normalise_observations,
+        options.gamma, PriceRange.read(options.psi_range) if options.conditioned else None, memory=memory,
+        kernels=layers_of(arrays, "kernel"), kernel_biases=layers_of(arrays, "kernel_bias"),
+        strides=tuple(int(stride) for stride in arrays.get("strides", ())),
     )  # fmt: skip
 
 
@@ -112,7 +113,7 @@ class Trained:
     def load(self, made: gymnasium.Env[Any, Any], recipe: EnvRecipe) -> Any:
         """The agent; one that does not fit the environment is refused."""
         agent = self.ready(made, recipe)
-        acts_in = as_remembered(made, agent)
+        acts_in = as_seen(made, agent)
         check_fits(agent, acts_in.observation_space, acts_in.action_space, recipe.env)
         return agent
 

@@ -52,9 +52,9 @@ def perform(run: Run, scratch: Scratch) -> Result:
     agent.environments.close()
     final, samples = measure(agent, task)
     policy = agent.policy()
-    arrays: dict[str, Any] = {f"weight.{i}": W for i, W in enumerate(policy.weights)}
-    arrays |= {f"bias.{i}": b for i, b in enumerate(policy.biases)} | {"mean": policy.mean, "scale": policy.scale}
-    arrays |= {} if policy.log_std is None else {"log_std": policy.log_std}
+    arrays: dict[str, Any] = dict(policy.arrays())
+    arrays |= {"strides": np.array(policy.strides)} if policy.kernels else {}
+    arrays |= {"masked": np.array(1)} if policy.interface.masked else {}
     return Result(curve(agent), arrays | samples, final, damaged)
 
 
@@ -92,13 +92,13 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
         env, given, _ = remembering(env, arguments, PLAYERS, agent.variance_gamma)
         arguments = given or {}
     starts, fixed = np.random.SeedSequence(agent.seed, spawn_key=(1000,)).spawn(2)
-    envs = environments(env, PLAYERS, "auto", arguments)
+    envs = environments(env, PLAYERS, "auto", arguments, agent.interface.masked)
     played = play_policy(agent.policy(), envs, task["episodes"], starts, agent.options.gamma)
     envs.close()
     final = _numbers(played)
     samples: dict[str, Any] = {"scores": played.scores, "returns": played.returns, "lengths": played.lengths}
     if task["fixed_start"]:
-        envs = environments(env, PLAYERS, "auto", {**arguments, **task["fixed_start"]})
+        envs = environments(env, PLAYERS, "auto", {**arguments, **task["fixed_start"]}, agent.interface.masked)
         again = play_policy(agent.policy(), envs, FIXED_EPISODES, fixed, agent.options.gamma)
         envs.close()
         final |= {"fixed_mean": float(again.scores.mean()), "fixed_variance": _variance(again.scores)}

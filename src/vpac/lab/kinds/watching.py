@@ -86,7 +86,9 @@ def shots(
     actor.begin(noise)
 
     def choose(observation: Any) -> Any:
-        return actor.actions(np.asarray(observation)[None], np.zeros(1, bool))[0]
+        parts = observation if isinstance(observation, dict) else {"": observation}
+        one = {name: np.asarray(part)[None] for name, part in parts.items()}
+        return actor.actions(one.get("", one), np.zeros(1, bool))[0]
 
     for episode, start in enumerate(seeds_from(world, episodes).tolist()):
         observation, _ = env.reset(seed=start)

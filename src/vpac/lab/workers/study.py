@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from vpac import algorithms
 from vpac.envs.check import check_env
+from vpac.envs.observations import arranged
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import UserError
 from vpac.files import Unwritable, sealed
@@ -252,7 +253,8 @@ def _check_deep(run: Run, known: bool) -> None:
     if not known:
         with closing(task_recipe(run.task).make()) as env:
             check_env(env)
-            Interface.of(env.observation_space, env.action_space, run.task["env"])
+            seen = arranged(env)
+            Interface.of(seen.observation_space, seen.action_space, run.task["env"])
 
 
 def _check_figure(figure: Figure, learner: Learner, run: Run) -> None:

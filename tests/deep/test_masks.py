@@ -1,0 +1,265 @@
+"""Actions of several parts, and masks: probabilities, gradients and entropies by enumeration, and nothing forbidden is done."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import vpac
+from probes import Probe
+from vpac import FiniteMDP, UserError, oracle
+from vpac.envs import arranged, check_env
+from vpac.evaluation.actors import load_agent
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from vpac.deep import PPO, VPACPPO, load_policy  # noqa: E402
+from vpac.deep.improve import Samples, policy_gradient  # noqa: E402
+from vpac.deep.networks import MLP, Categorical  # noqa: E402
+from vpac.deep.spaces import Interface, Seen  # noqa: E402
+
+SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,)}
+
+
+def table(theta, parts=()) -> Categorical:
+    """A policy with these logits for each of a few states, which are one-hot."""
+    return Categorical(MLP([jnp.asarray(theta, jnp.float32)], [jnp.zeros(np.shape(theta)[1])], "tanh"), parts)
+
+
+def masked_softmax(theta, allowed):
+    weights = np.exp(theta) * allowed
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_a_mask_gives_probability_zero_exactly_and_the_entropy_of_what_is_allowed(rng):
+    theta, allowed = rng.normal(0, 3, (6, 5)), rng.random((6, 5)) < 0.6
+    allowed[:, 2] = True
+    seen, policy = Seen(jnp.eye(6), allowed=jnp.asarray(allowed)), table(theta)
+    found = np.stack([np.exp(policy.log_prob(seen, jnp.full(6, a))) for a in range(5)], axis=1)
+    assert (found[~allowed] == 0.0).all()
+    expected = masked_softmax(theta, allowed)
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    logs = np.log(expected, where=allowed, out=np.zeros_like(expected))
+    np.testing.assert_allclose(policy.entropy(seen), -(expected * logs).sum(1), rtol=1e-4, atol=1e-6)
+    only = Seen(
+        jnp.eye(6), allowed=jnp.asarray(np.eye(6, 5, dtype=bool) | (np.arange(6) == 5)[:, None] * [1, 0, 0, 0, 0])
+    )
+    np.testing.assert_array_equal(policy.entropy(only), np.zeros(6))
+
+
+def test_the_gradient_of_a_masked_policy_is_that_of_its_return(rng):
+    """Over all states and allowed actions, Σ d(s) π(a|s) Q(s,a) ∇log π(a|s) is the finite difference of the exact mean."""
+    S, A, gamma, terminal = 4, 3, 0.9, np.array([False] * 3 + [True])
+    mdp = FiniteMDP(rng.dirichlet(np.ones(S), (S, A)), rng.normal(size=(S, A, S)), 0.0, [1.0, 0.0, 0.0, 0.0], terminal)
+    allowed = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 0]], bool)
+    theta = rng.normal(size=(S, A))
+
+    def mean(theta):
+        return float(oracle.evaluate(mdp, masked_softmax(theta, allowed), gamma).value[0])
+
+    step = 1e-5 * np.eye(S * A).reshape(-1, S, A)
+    expected = np.array([mean(theta + d) - mean(theta - d) for d in step]).reshape(S, A) / 2e-5
+    policy = masked_softmax(theta, allowed)
+    moments = oracle.evaluate(mdp, policy, gamma)
+    moved = np.einsum("sa,sat->st", policy, mdp.transition) * ~terminal[:, None]
+    visits = np.linalg.solve(np.eye(S) - gamma * moved.T, mdp.start) * ~terminal
+    Q = (mdp.transition * (mdp.reward_mean + gamma * (moments.value * ~terminal))).sum(-1)
+    s, a = np.nonzero(allowed & ~terminal[:, None])
+    weights = len(s) * visits[s] * policy[s, a] * Q[s, a]
+    seen, net = Seen(jnp.eye(S)[s], allowed=jnp.asarray(allowed[s])), table(theta)
+    samples = Samples(
+        seen, jnp.asarray(a), net.log_prob(seen, jnp.asarray(a)), jnp.asarray(weights, jnp.float32), jnp.ones(len(s))
+    )
+    found = np.asarray(policy_gradient(net, samples).net.weights[0])
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert (found[~allowed] == 0.0).all()
+
+
+@pytest.mark.parametrize("acts", [spaces.MultiDiscrete([3, 2, 4], start=[5, 0, -1]), spaces.MultiBinary((2, 2))])
+@pytest.mark.parametrize("masked", [False, True])
+def test_actions_of_several_parts_are_products(acts, masked, rng):
+    interface = Interface.of(spaces.Box(-1, 1, (2,)), acts, "x")
+    sizes = interface.choices
+    theta = rng.normal(size=(2, sum(sizes)))
+    policy = table(theta, tuple(map(tuple, interface.table.tolist())))
+    allowed = rng.random((2, sum(sizes))) < 0.7 if masked else np.ones((2, sum(sizes)), bool)
+    allowed[:, np.cumsum((0, *sizes[:-1]))] = True
+    seen = Seen(jnp.eye(2), allowed=jnp.asarray(allowed)) if masked else jnp.eye(2)
+    every = np.array(list(product(*map(range, sizes))))
+    found = np.array([np.exp(policy.log_prob(seen, jnp.tile(a, (2, 1)))) for a in every], np.float64).T
+    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-5)
+    ends = np.cumsum((0, *sizes))
+    each = [masked_softmax(theta[:, i:j], allowed[:, i:j]) for i, j in pairwise(ends)]
+    joint = np.prod([part[:, every[:, k]] for k, part in enumerate(each)], axis=0)
+    np.testing.assert_allclose(found, joint, rtol=1e-4)
+    assert (found[joint == 0.0] == 0.0).all()
+    logs = np.log(joint, where=joint > 0, out=np.zeros_like(joint))
+    np.testing.assert_allclose(policy.entropy(seen), -(joint * logs).sum(1), rtol=1e-4)
+    drawn = interface.choose(theta[:1] + np.where(allowed[:1], 0, -1e9) + rng.gumbel(size=(20_000, sum(sizes))))
+    share = np.array([(drawn == a).all(1).mean() for a in every])
+    error = np.sqrt(joint[0] * (1 - joint[0]) / len(drawn)) + 1e-9
+    assert (np.abs(share - joint[0]) < 5 * error).all()
+    commands = interface.commands(drawn[:50])
+    assert all(acts.contains(one) for one in commands)
+    assert commands.dtype == acts.dtype
+
+
+NEXT = np.eye(4)[np.array([[1, 0, 3], [2, 0, 3], [3, 1, 0], [3, 3, 3]])]
+"""Action 0 goes on, 1 back, and 2 is a short cut to the end, but in state 2 one to the start."""
+PAID = np.array([[-1.0, -1.0, 50.0], [-1.0, -1.0, 50.0], [10.0, -1.0, 50.0], [0.0, 0.0, 0.0]])
+ALLOWED = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]], bool)
+"""The short cut to the end is forbidden, and so is the step to the end in state 2: the best is to go round and round."""
+
+
+class Forbidding(gymnasium.Env):
+    """A finite process that stops the test at a forbidden action. The mask is in `info`, a method or the observation."""
+
+    def __init__(self, place: str = "info"):
+        mdp = FiniteMDP(NEXT, PAID, 0.0, [1.0, 0.0, 0.0, 0.0], np.arange(4) == 3)
+        self.env, self.place = mdp.to_gymnasium(max_episode_steps=12), place
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        if place == "dict":
+            self.observation_space = spaces.Dict(action_mask=spaces.MultiBinary(3), state=self.observation_space)
+        if place == "method":
+            self.action_masks = lambda: ALLOWED[self.state]
+
+    def _show(self, state, info):
+        self.state, mask = int(state), ALLOWED[int(state)].astype(np.int8)
+        seen = {"action_mask": mask, "state": state} if self.place == "dict" else state
+        return seen, info | ({"action_mask": mask} if self.place == "info" else {})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._show(*self.env.reset(seed=seed, options=options))
+
+    def step(self, action):
+        assert ALLOWED[self.state, action], f"action {action} is forbidden in state {self.state}"
+        state, reward, terminated, truncated, info = self.env.step(action)
+        seen, info = self._show(state, info)
+        return seen, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("place", ["info", "method", "dict"])
+def test_masks_are_found_in_three_places_and_nothing_forbidden_is_done(tmp_path, place):
+    def make():
+        return Forbidding(place)
+
+    assert set(check_env(make()).lengths) == {12}
+    agent = VPACPPO(make, psi=0.01, **SMALL).learn(256)
+    assert agent.interface.masked
+    assert agent.interface.discrete_observations
+    agent.save(tmp_path / "agent")
+    policy, again = load_policy(tmp_path / "agent"), VPACPPO.load(tmp_path / "agent", make)
+    found = [vpac.evaluate(each, make, 6, seed=3).returns for each in (agent, policy, again)]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(agent.learn(64).policy().weights[0], again.learn(64).policy().weights[0])
+    same = VPACPPO(lambda: Forbidding("info"), psi=0.01, **SMALL).learn(256)
+    np.testing.assert_array_equal(same.policy().weights[0], policy.weights[0])
+    for state in range(3):
+        assert ALLOWED[state, agent.predict(state, action_masks=ALLOWED[state])]
+        assert ALLOWED[state, policy(state, ALLOWED[state])]
+        drawn = agent.predict(np.full(200, state), deterministic=False, action_masks=np.tile(ALLOWED[state], (200, 1)))
+        assert ALLOWED[state, drawn].all()
+    seen, _ = arranged(make(), masked=True).reset(seed=0)
+    assert policy(seen) == agent.predict(seen)
+
+
+def test_masks_matter():
+    """The best that is allowed is to go round, four times for 50 − 2; without masks a short cut would pay 50 and end."""
+    scores = []
+    for seed in range(5):
+        settings = {"steps": 64, "envs": 8, "gamma": 0.99, "time_aware": True, "hidden": (16,), "seed": seed}
+        agent = PPO(Forbidding, **settings).learn(6_000)
+        scores.append(vpac.evaluate(agent, Forbidding, 4, gamma=1.0, deterministic=True).mean)
+    assert min(scores) == max(scores) == 4 * 48.0
+
+
+def test_a_policy_that_remembers_keeps_its_masks(tmp_path):
+    agent = PPO(lambda: Forbidding("dict"), remember="return", **SMALL).learn(128)
+    assert agent.interface.masked
+    assert agent.interface.inputs == 4 + 2
+    agent.save(tmp_path / "agent")
+    assert len(vpac.evaluate(load_agent(tmp_path / "agent"), lambda: Forbidding("dict"), 3)) == 3
+
+
+def test_masks_can_be_ignored_and_older_agents_do_not_know_them():
+    agent = PPO(lambda: Forbidding("dict"), action_masks=False, **SMALL)
+    assert not agent.interface.masked
+    assert agent.interface.inputs == 4 + 3
+    from vpac.deep.checkpoint import EARLIER_DEFAULTS
+
+    assert EARLIER_DEFAULTS["action_masks"] is False
+    with pytest.raises(UserError, match="learned without masks"):
+        agent.predict(np.zeros(7), action_masks=[1, 1, 1])
+
+
+def test_what_is_wrong_with_a_mask_is_said(monkeypatch):
+    agent = PPO(Forbidding, **SMALL)
+    with pytest.raises(UserError, match=r"takes vector and action_mask, got vector.*action_masks=… is missing"):
+        agent.predict(0)
+    with pytest.raises(UserError, match="the mask allows no action"):
+        agent.predict(0, action_masks=[0, 0, 0])
+    with pytest.raises(UserError, match=r"action_mask has the shape \[2\]: this policy takes \[3\]"):
+        agent.predict(0, action_masks=[1, 1])
+    for mask, message in (
+        ([1, 1], "expected 3 zeros and ones"),
+        ([2, 0, 1], "expected 3"),
+        ([0, 0, 0], "allows no action"),
+    ):
+        monkeypatch.setitem(Forbidding.__dict__["step"].__globals__, "ALLOWED", np.tile(np.array(mask), (4, 1)))
+        with pytest.raises(UserError, match=message):
+            check_env(Forbidding())
+        with pytest.raises(UserError, match=message):
+            PPO(Forbidding(), envs=1, action_masks=True, steps=4, minibatch=4).learn(4)
+    with pytest.raises(UserError, match="after reset there is no mask of actions"):
+        PPO(Probe(), envs=1, action_masks=True, steps=4, minibatch=4).learn(4)
+
+
+class Lights(gymnasium.Env):
+    """Ten steps; each pays 1 for every switch that is set as its light shows; the third has three settings."""
+
+    observation_space = spaces.Dict(a=spaces.MultiBinary(2), b=spaces.Discrete(3))
+
+    def __init__(self, binary=False):
+        self.action_space = spaces.MultiBinary(2) if binary else spaces.MultiDiscrete([2, 2, 3])
+
+    def _show(self):
+        self.light = [*self.np_random.integers(2, size=2), self.np_random.integers(3)]
+        return {"a": np.array(self.light[:2], np.int8), "b": np.int64(self.light[2])}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._show(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        reward, self.t = float(np.sum(action == np.array(self.light[: len(action)]))), self.t + 1
+        return self._show(), reward, self.t == 10, False, {}
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_several_switches_at_once_are_learned(tmp_path, binary):
+    def make():
+        return Lights(binary)
+
+    check_env(make())
+    best = 20.0 if binary else 30.0
+    agents = [
+        PPO(make, gamma=0.5, seed=seed, learning_rate=3e-3, entropy=0.0, envs=8, steps=32, hidden=(16,))
+        for seed in range(5)
+    ]
+    scores = [vpac.evaluate(agent.learn(6_000), make, 5, gamma=1.0, deterministic=True).mean for agent in agents]
+    assert min(scores) == best
+    agents[0].save(tmp_path / "agent")
+    policy = load_agent(tmp_path / "agent")
+    seen, _ = arranged(make()).reset(seed=1)
+    np.testing.assert_array_equal(policy(seen), agents[0].predict(seen))
+    assert vpac.evaluate(policy, make, 5, gamma=1.0, deterministic=True).mean == best
