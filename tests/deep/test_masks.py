@@ -263,3 +263,31 @@ def test_several_switches_at_once_are_learned(tmp_path, binary):
     seen, _ = arranged(make()).reset(seed=1)
     np.testing.assert_array_equal(policy(seen), agents[0].predict(seen))
     assert vpac.evaluate(policy, make, 5, gamma=1.0, deterministic=True).mean == best
+
+
+class JobShop(gymnasium.Env):
+    """The job shop of JSSEnv, whose `reset` is that of the old gym. A forbidden job stops the test."""
+
+    def __init__(self):
+        from JSSEnv.envs import JssEnv
+
+        self.shop = JssEnv()
+        self.observation_space, self.action_space = self.shop.observation_space, self.shop.action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.shop.reset(), {}
+
+    def step(self, action):
+        assert self.shop.get_legal_actions()[action]
+        seen, reward, over, cut, info = self.shop.step(int(action))
+        return seen, float(reward), bool(over), cut, info
+
+
+def test_a_job_shop_from_the_package_index_is_scheduled_as_its_masks_allow(tmp_path):
+    pytest.importorskip("JSSEnv")
+    check_env(JobShop())
+    agent = PPO(JobShop, envs=2, steps=256, epochs=2, minibatch=128).learn(1024)
+    assert agent.interface.masked
+    agent.save(tmp_path / "agent")
+    assert len(vpac.evaluate(load_agent(tmp_path / "agent"), JobShop, 2)) == 2
