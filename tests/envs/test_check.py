@@ -220,7 +220,7 @@ def test_wrappers_that_mend_something_are_judged():
         found = look_over(gymnasium.wrappers.OrderEnforcing(Mended(env)))
         assert found.errors == []
     image = Right(seen=spaces.Box(0, 255, (20, 20), np.uint8), observation=np.zeros((20, 20), np.uint8))
-    assert "is an image" in look_over(image).errors[0]
+    assert look_over(image).errors == []
     flat = gymnasium.wrappers.FlattenObservation(image)
     assert look_over(flat).errors == look_over(make_env(flat)).errors == []
     assert make_env(flat).observation_space.shape == (400,)

@@ -229,6 +229,10 @@ class _Trial:
         if self.learning:
             check_observation(answer[0], self.env.observation_space, "reset", self.found)
         self.mask = read_mask(self.env, *answer, "after reset")
+        if self.mask is not None and self.learning:
+            self.found.remark(
+                "it says which actions are allowed: the PPO family takes no others; other learners do not look"
+            )
         return answer[0]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:

@@ -60,7 +60,7 @@ def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
                     "if it is no image, give its numbers as a vector, a Box of one dimension"
                 )
             spare = False
-        elif isinstance(part, spaces.Text):
+        elif isinstance(part, spaces.Text) or (part.dtype is not None and part.dtype.kind == "U"):
             return (
                 f"{where} is text ({type(part).__name__}), which no network here reads: remove it in a wrapper "
                 "(--wrap gymnasium.wrappers:FilterObservation filter_keys='[…]' keeps the named keys of a Dict; minigrid has "
