@@ -416,7 +416,7 @@ def evaluate_each(
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
-    made = vectorised(as_remembered(env, agent), 1, takes_vectors(agent))
+    made = vectorised(env, 1, agent)
     found, lengths, terminated = np.zeros((2, len(seeds))), np.zeros(len(seeds), np.int64), np.zeros(len(seeds), bool)
     try:
         actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, 1, deterministic)
