@@ -12,7 +12,9 @@ import pytest
 from seeds import bounds, seeds
 from shop import shop as shop_process
 from vpac.envs import check_env, make_env
+from vpac.evaluation import certify
 from vpac.oracle import evaluate, optimal_policy, softmax
+from vpac.risk import Limit, PolicyCertificate
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
 
@@ -35,7 +37,7 @@ def example():
         sys.modules.pop(name)
 
 
-@pytest.mark.parametrize("path", ["inventory:Inventory", "portfolio:Portfolio"])
+@pytest.mark.parametrize("path", ["inventory:Inventory", "portfolio:Portfolio", "dependable:Battery"])
 def test_they_can_be_learned_from(example, path):
     example(path.partition(":")[0])
     assert check_env(make_env(path)).remarks == []
@@ -197,3 +199,47 @@ def test_the_estimators_of_the_one_file_are_those_of_vpac_deep(example):
     rows, _ = estimators.traces(Trace.first(3), *map(jnp.asarray, (delta, delta, value, running, valid)), 0.97)
     assert np.allclose(discounts, rows.discount, atol=1e-6)
     assert np.allclose(lucks + np.mean(luck.returns), rows.luck + rows.start_value, atol=1e-4)
+
+
+def test_a_battery_loses_money_as_often_as_it_should(example):
+    """Exact moments, and the limit P(G < 0) ≤ 5 %: broken by trading on every day, held by reserve on wild days."""
+    world = example("dependable").Battery()
+    bold, calm = np.zeros((61, 2)), np.zeros((61, 2))
+    bold[:, 1] = 1.0
+    calm[np.arange(61), 1 - np.arange(61) % 2] = 1.0
+    moments = [evaluate(world.mdp, policy, 1.0) for policy in (bold, calm)]
+    kinds = np.array([0.6, 0.4])
+    for found, means, variances in zip(
+        moments, ([14.0, 20.0], [14.0, 10.0]), ([100.0, 4900.0], [100.0, 0.0]), strict=True
+    ):
+        mean = kinds @ means
+        assert found.mean == pytest.approx(30 * mean - 250.0)
+        assert found.total_variance == pytest.approx(30 * (kinds @ variances + kinds @ (np.array(means) - mean) ** 2))
+    limit = [Limit("max-ruin", 0.05, 0.0)]
+    verdicts = [
+        certify(lambda state, policy=policy: int(np.argmax(policy[state])), "dependable:Battery", 300, gamma=1.0, limits=limit,
+                sources=0).data["limits"][0]["verdict"]
+        for policy in (bold, calm)
+    ]  # fmt: skip
+    assert verdicts == ["does not hold", "holds"]
+
+
+@pytest.mark.parametrize("story", ["warehouse", "battery"])
+def test_stories_end_with_a_certificate(example, story, tmp_path, capsys):
+    example("inventory")
+    (folder,) = example("dependable").main([story, "--scale", "0.02", "--out", str(tmp_path)])
+    found = PolicyCertificate.load(folder / "certificate.json")
+    assert (folder / "certificate.html").is_file()
+    assert found.data["stress"]["arms"]
+    assert found.data["baseline"]["name"] == "bold"
+    assert "$ vpac certify" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_robot_is_certified(example, tmp_path):
+    pytest.importorskip("jax")
+    pytest.importorskip("mujoco")
+    (folder,) = example("dependable").main(["robot", "--scale", "0.01", "--out", str(tmp_path)])
+    found = PolicyCertificate.load(folder / "certificate.json")
+    assert set(found.sample.returns) <= {0.0, -1.0}
+    assert found.data["limits"][0]["words"] == "P(G < 0) is at most 2 %"

@@ -1,0 +1,179 @@
+"""Three policies that have to be dependable, each from its environment to its certificate.
+
+    warehouse   keep 95 % of the profit, with less spread
+    battery     lose money in at most 5 % of the months
+    robot       fall in at most 2 % of the episodes (needs the extras deep and mujoco, and ten minutes)
+
+Run
+
+    python dependable.py warehouse battery
+
+in this folder; certificates are written to results/dependable. Everything is done by commands, which are printed and can be
+repeated with other numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vpac import FiniteMDP, monitor
+from vpac.cli import main as vpac
+from vpac.envs import FiniteMDPEnv
+
+
+class Battery(FiniteMDPEnv):
+    """A battery that earns its lease in a month: each day it is held as reserve for the grid, or trades on the spot market.
+
+    Reserve is paid a fixed price. The spot market pays more on average, and on some days varies wildly; the forecast says what
+    kind of day it is. The state is 2 · day + (1 on wild days), and one terminal state.
+
+    Args:
+        days: of a month.
+        wild: share of wild days.
+        reserve: what a day as reserve is paid.
+        lease: what the battery costs in a month.
+        spread: standard deviation of a wild day on the market.
+        render_mode: "ansi" or "rgb_array".
+    """
+
+    def __init__(
+        self,
+        days: int = 30,
+        wild: float = 0.4,
+        reserve: float = 10.0,
+        lease: float = 250.0,
+        spread: float = 70.0,
+        render_mode: str | None = None,
+    ) -> None:
+        spot = ((14.0, 10.0), (20.0, spread))
+        size, rows = 2 * days + 1, []
+        for day in range(days):
+            for kind, (mean, std) in enumerate(spot):
+                for action, (paid, varies) in enumerate(((reserve, 0.0), (mean, std**2))):
+                    after = [(2 * day + 2, 1.0 - wild), (2 * day + 3, wild)] if day < days - 1 else [(size - 1, 1.0)]
+                    rows += [(2 * day + kind, action, s, p, paid - lease / days, varies) for s, p in after]
+        columns = (np.array(column) for column in zip(*rows, strict=True))
+        start = np.zeros(size)
+        start[:2] = 1.0 - wild, wild
+        mdp = FiniteMDP.from_transitions(
+            size, 2, *columns, start=start, terminal=np.arange(size) == size - 1, action_names=("reserve", "spot")
+        )
+        super().__init__(mdp, render_mode)
+
+
+class Falls(gymnasium.Wrapper):
+    """Pays −1 for a fall and nothing else, so that P(G < 0) is the probability of a fall."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action."""
+        observation, _, terminated, truncated, info = self.env.step(action)
+        return observation, -float(terminated), terminated, truncated, info
+
+
+def run(*words: object) -> None:
+    """Print a command and carry it out."""
+    print(f"$ {shlex.join(['vpac', *map(str, words)])}", flush=True)
+    code = vpac([str(word) for word in words])
+    if code:
+        raise SystemExit(code)
+
+
+def warehouse(out: Path, scale: float) -> Path:
+    """Keep 95 % of the profit of the season, with less spread."""
+    shop, episodes = ("inventory:Inventory", "--gamma", 1), max(500, int(300_000 * scale))
+    first = episodes // 15
+    steps = (
+        "--alpha-theta",
+        f"warm-up:0.002:{first}:{first}",
+        "--alpha-w",
+        0.02,
+        "--alpha-z",
+        0.02,
+        "--episodes",
+        episodes,
+    )
+    run("train", "ac", *shop, *steps, "--out", out / "bold", "--overwrite")
+    price = ("--psi", f"warm-up:0.02:{first}:{3 * first}", "--variance-of", "return")
+    run("train", "vpac", *shop, *steps, *price, "--out", out / "calm", "--overwrite")
+    here = ("--env", "inventory:Inventory", "--deterministic")
+    measured, starts = max(40, int(2000 * scale)), max(10, int(100 * scale))
+    run(
+        "stress", out / "calm", *here, "--set", "demand=2,2.5,3.5,4", "--action-noise", "0.05,0.1", "--episodes", measured // 4,
+        "--out", out / "stress",
+    )  # fmt: skip
+    run(
+        "certify", out / "calm", *here, "--baseline", out / "bold", "--keep-mean", 0.95, "--max-ruin", "0.05:0",
+        "--stress", out / "stress" / "stress.json", "--episodes", measured, "--sources", starts,
+        "--out", out / "certificate",
+    )  # fmt: skip
+    return out / "certificate"
+
+
+def battery(out: Path, scale: float) -> Path:
+    """Lose money in at most 5 % of the months."""
+    market, episodes = ("dependable:Battery", "--gamma", 1), max(500, int(100_000 * scale))
+    steps = ("--alpha-theta", 0.002, "--alpha-w", 0.02, "--alpha-z", 0.02, "--episodes", episodes)
+    run("train", "ac", *market, *steps, "--out", out / "bold", "--overwrite")
+    price = ("--psi", 0.008, "--variance-of", "return")
+    run("train", "vpac", *market, *steps, *price, "--out", out / "calm", "--overwrite")
+    here = ("--env", "dependable:Battery", "--deterministic")
+    measured, starts = max(40, int(2000 * scale)), max(10, int(100 * scale))
+    run(
+        "stress", out / "calm", *here, "--set", "wild=0.2,0.6", "spread=100", "lease=300", "--noise", "0.1",
+        "--episodes", measured // 4, "--out", out / "stress",
+    )  # fmt: skip
+    for name in ("bold", "calm"):
+        taken = ("--stress", out / "stress" / "stress.json", "--baseline", out / "bold") if name == "calm" else ()
+        folder = out / ("certificate" if name == "calm" else "certificate-bold")
+        how = ("--episodes", measured, "--sources", starts, "--out", folder)
+        run("certify", out / name, *here, *taken, "--max-ruin", "0.05:0", *how)
+    return out / "certificate"
+
+
+def robot(out: Path, scale: float) -> Path:
+    """Fall in at most 2 % of the episodes."""
+    steps, measured = max(4_000, int(300_000 * scale)), max(20, int(500 * scale))
+    slowly = ("--set", "forward_reward_weight=0.2")
+    run("train", "ppo", "Hopper-v5", "--steps", steps, *slowly, "--out", out / "hopper", "--overwrite")
+    run(
+        "certify", out / "hopper", "--wrap", "dependable:Falls", "--undiscounted", "--deterministic", "--max-ruin", "0.02:0",
+        "--episodes", measured, "--sources", 0, "--out", out / "certificate",
+    )  # fmt: skip
+    return out / "certificate"
+
+
+STORIES = {"warehouse": warehouse, "battery": battery, "robot": robot}
+
+
+def watched(folder: Path) -> None:
+    """Watch returns that are one standard deviation lower than those that were certified."""
+    watch = monitor(folder / "certificate.json")
+    lower = np.random.default_rng(0).choice(watch.reference, 200) - watch.reference.std()
+    print(f"if returns were a standard deviation lower: {watch.update(lower) or 'no alarm in 200 episodes'}")
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Train, measure, certify and watch."""
+    parser = argparse.ArgumentParser(description="Policies with a certificate.")
+    parser.add_argument("stories", nargs="*", default=["warehouse", "battery"], help=", ".join(STORIES))
+    parser.add_argument("--out", type=Path, default=Path("results/dependable"), help="folder of the certificates")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply episodes by this: a quick look")
+    given = parser.parse_args(arguments)
+    found = []
+    for name in given.stories:
+        if name not in STORIES:
+            parser.error(f"unknown story {name!r}: expected {', '.join(STORIES)}")
+        found.append(STORIES[name](given.out / name, given.scale))
+        watched(found[-1])
+    return found
+
+
+if __name__ == "__main__":
+    main()
