@@ -166,6 +166,10 @@ class CertificateSummary:
         )
         return Chart("below", "How often it ends below c", caption, [panel])
 
+    def compared_chart(self) -> Chart:
+        """The distributions of the policy's returns and the baseline's."""
+        return replace(self._evaluation(True).charts()[0], name="against")
+
     def _evaluation(self, compared: bool) -> Evaluation:
         samples = {self.certificate.name: self.certificate.sample}
         if compared:
@@ -209,7 +213,7 @@ class CertificateSummary:
             )
         if data["baseline"]:
             about = "Both policies met the same random numbers, episode by episode."
-            chart = [replace(self._evaluation(True).charts()[0], name="against")]
+            chart = [self.compared_chart()]
             found.append((Section("baseline", "Against a baseline", about, chart, [self.baseline_table()]), [], ""))
         if data["stress"]:
             found.append((stress_section(data["stress"]), [], heat_map(data["stress"])))
