@@ -65,7 +65,7 @@ def test_a_notebook_is_shown_with_its_outputs(name):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 def test_every_page_is_complete_with_what_it_names_and_readable_without(path):
     text = path.read_text(encoding="utf-8")
-    made, named = pages().complete(path), re.findall(r"^\[`.* in src/.*\]\(.*\)$", text, re.MULTILINE)
+    made, named = pages().complete(path), re.findall(r"^\[`.* in (?:src|examples)/.*\]\(.*\)$", text, re.MULTILINE)
     assert made.count("```python title=") == len(named)
     assert not re.search(r"^(:::|--8<--|<!-- (code|notebook))", text, re.MULTILINE), "empty where nothing is built"
 
