@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -131,3 +132,18 @@ def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **ho
     remove_record(folder)
     write_pair(folder / WEIGHTS, content, folder / AGENT, text)
     return folder
+
+
+def frozen(agent: Any) -> dict[str, bytes]:
+    """The files of an agent's folder, by name: what is pickled of it."""
+    with TemporaryDirectory() as folder:
+        agent.save(folder)
+        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def revived(kind: Any, files: dict[str, bytes], env: Any) -> Any:
+    """The agent of such files, loaded as `load` does; `env` is its environment, if that has no name."""
+    with TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / Path(name).name).write_bytes(content)
+        return kind.load(folder, env if env is not False else SavedAgent.read(Path(folder)).data["env"])

@@ -102,8 +102,8 @@ def test_solve_draws(capsys, tmp_path, world, kind):
     [
         (
             ["solv"],
-            "expected one of list, check, solve, train, evaluate, frontier, watch, reproduce, sweep, runs, report, doctor; did "
-            "you mean 'solve'?",
+            "expected one of list, check, solve, train, evaluate, frontier, tune, watch, export, reproduce, sweep, runs, "
+            "report, doctor; did you mean 'solve'?",
         ),
         (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),
@@ -227,6 +227,22 @@ def test_list_shows_environments_and_experiments(capsys):
     for name in solvable:
         FiniteMDP.from_gymnasium(name)
     assert len(solvable) == 9
+
+
+def test_doctor_names_versions_that_are_out_of_bounds(capsys, monkeypatch):
+    import importlib.metadata
+
+    lines = ["numpy>=99", "rich>=1", 'jax>=99; extra == "deep"', 'optax>=0.1; extra == "deep"']
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    code, out, error = run(capsys, "doctor", "--json")
+    assert json.loads(out)["unfit"] == {"numpy": ">=99", "jax": ">=99"}
+    assert code == 1
+    assert "pip install --upgrade vpac" in error
+    monkeypatch.setenv("COLUMNS", "200")
+    out = run(capsys, "doctor")[1]
+    assert "(needs >=99)" in out
+    assert "other versions" in out
+    assert 'pip install --upgrade "vpac[deep]"' in out
 
 
 def test_doctor_tells_what_is_there(capsys):

@@ -95,7 +95,7 @@ def _after_first_checkpoint(folder: Path, rng) -> float:
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path):
-    VPACPPO("CartPole-v1", seed=1, **SMALL).learn(64 * 9, checkpoints=tmp_path)
+    VPACPPO("CartPole-v1", seed=1, psi=0.0, **SMALL).learn(64 * 9, checkpoints=tmp_path)
     places = sorted(tmp_path.iterdir())
     assert [p.name for p in places] == ["00000006", "00000009"]
     weights = places[-1] / "weights.safetensors"
@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
 
 
 def test_what_was_stopped_before_its_end_is_measured_with_a_word(tmp_path, capsys):
-    VPACPPO("CartPole-v1", seed=1, **SMALL).learn(64 * 6, checkpoints=tmp_path / "run" / "checkpoints")
+    VPACPPO("CartPole-v1", seed=1, psi=0.0, **SMALL).learn(64 * 6, checkpoints=tmp_path / "run" / "checkpoints")
     words = ["evaluate", str(tmp_path / "run"), "--episodes", "5", "--json", "--out", str(tmp_path / "out")]
     assert main(words) == 0
     err = " ".join(capsys.readouterr().err.split())
@@ -120,9 +120,11 @@ def test_saved_agents_predict_the_same_without_jax(tmp_path, rng):
     agent.save(tmp_path)
     seen = rng.normal(size=(5, 3)).astype(np.float32)
     again = PPO.load(tmp_path)
-    np.testing.assert_array_equal(agent.predict(seen), again.predict(seen))
-    np.testing.assert_array_equal(agent.predict(seen, deterministic=False), again.predict(seen, deterministic=False))
-    assert agent.predict(seen[0]).shape == (1,)
+    np.testing.assert_array_equal(agent.predict(seen)[0], again.predict(seen)[0])
+    np.testing.assert_array_equal(
+        agent.predict(seen, deterministic=False)[0], again.predict(seen, deterministic=False)[0]
+    )
+    assert agent.predict(seen[0])[0].shape == (1,)
     code = (
         "import sys; sys.modules['jax'] = None\n"
         "import numpy as np; from vpac.deep import load_policy\n"
@@ -131,7 +133,7 @@ def test_saved_agents_predict_the_same_without_jax(tmp_path, rng):
     said = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=dict(os.environ)
     )
-    np.testing.assert_array_equal(np.array(json.loads(said.stdout), np.float32), agent.predict(seen))
+    np.testing.assert_array_equal(np.array(json.loads(said.stdout), np.float32), agent.predict(seen)[0])
     sample = vpac.evaluate(load_policy(tmp_path), "Pendulum-v1", 3, seed=0)
     assert len(sample.returns) == 3
 
@@ -189,8 +191,8 @@ def test_what_is_no_observation_gets_no_action(wrong):
     agent = PPO("CartPole-v1", **SMALL)
     with pytest.raises(UserError, match="observation"):
         agent.predict(wrong)
-    assert agent.predict(np.zeros((7, 4))).shape == (7,)
-    assert agent.predict(np.zeros(4)).shape == ()
+    assert agent.predict(np.zeros((7, 4)))[0].shape == (7,)
+    assert agent.predict(np.zeros(4))[0].shape == ()
 
 
 def test_a_number_beyond_the_last_gets_no_action():
@@ -198,8 +200,8 @@ def test_a_number_beyond_the_last_gets_no_action():
     for wrong in (-1, 99, 2.7, [0, 16]):
         with pytest.raises(UserError, match="whole numbers from 0 to 15"):
             agent.predict(wrong)
-    assert agent.predict([0, 15]).shape == (2,)
-    assert agent.predict(np.int64(3)).shape == ()
+    assert agent.predict([0, 15])[0].shape == (2,)
+    assert agent.predict(np.int64(3))[0].shape == ()
 
 
 def test_numbers_of_episodes_are_those_of_the_steps_that_are_counted():

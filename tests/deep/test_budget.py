@@ -26,7 +26,7 @@ QUICK = {
 
 def stake_of(agent):
     """The stake μ, the policy's noise τ around it, and the variance of the return: 4 (μ² + τ²) + τ²."""
-    stake = float(agent.predict(np.zeros((1, 1), np.float32))[0, 0])
+    stake = float(agent.predict(np.zeros((1, 1), np.float32))[0][0, 0])
     noise = float(np.exp(agent.policy().log_std[0]))
     return stake, noise, 4.0 * (stake**2 + noise**2) + noise**2
 

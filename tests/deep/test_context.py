@@ -18,7 +18,7 @@ from vpac.deep import VPACPPO
 from vpac.deep.collect import Rollout
 from vpac.deep.normaliser import CriticContext
 
-SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
+SMALL = {"psi": 0.0, "envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
 
 
 def rollout(elapsed, valid, extras=None, successors=None, led_to=None):

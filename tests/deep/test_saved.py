@@ -118,7 +118,7 @@ def test_what_remembers_already_is_not_wrapped_again():
     assert agent.memory == {"gamma": 0.5}
     assert agent.interface.inputs == 6
     with pytest.raises(UserError, match="does not remember"):
-        VPACPPO(gymnasium.make_vec("CartPole-v1", 2), remember="return")
+        VPACPPO(gymnasium.make_vec("CartPole-v1", 2), psi=0.1, remember="return")
 
 
 def test_the_command_line_remembers(tmp_path, monkeypatch, capsys):

@@ -160,7 +160,7 @@ def test_box_actions_of_every_kind_can_be_learned(acts):
     remarks = " ".join(check_env(Right(acts=acts)).remarks)
     assert ("finite bounds" in remarks) is not acts.is_bounded()
     agent = vpac.PPO(lambda: Right(acts=acts), envs=2, steps=8, hidden=(4,), epochs=1).learn(32)
-    assert acts.contains(np.asarray(agent.predict(np.zeros(2))))
+    assert acts.contains(np.asarray(agent.predict(np.zeros(2))[0]))
 
 
 def test_a_step_limit_makes_an_endless_task_fine():

@@ -306,8 +306,8 @@ def test_a_matrix_may_come_as_it_is():
 
     agent = vpac.PPO(Matrix, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,)).learn(16)
     one = np.arange(6, dtype=np.float32).reshape(2, 3)
-    alone, flat = agent.predict(one), agent.predict(one.ravel())
+    alone, flat = agent.predict(one)[0], agent.predict(one.ravel())[0]
     assert np.ndim(alone) == 0
     assert alone == flat
-    assert agent.predict(np.stack([one] * 5)).tolist() == [alone] * 5
-    assert agent.predict(one.reshape(1, 6)).tolist() == [alone]
+    assert agent.predict(np.stack([one] * 5))[0].tolist() == [alone] * 5
+    assert agent.predict(one.reshape(1, 6))[0].tolist() == [alone]

@@ -16,7 +16,7 @@ import tyro
 from vpac._version import __version__
 from vpac.algorithms import ALGORITHMS
 from vpac.cli.arguments import Verb
-from vpac.cli.output import plain_table, show
+from vpac.cli.output import note, plain_table, show
 from vpac.errors import one_of
 
 OTHERS = {
@@ -106,30 +106,46 @@ class Doctor(Verb):
         machine = {
             "vpac": found["vpac"], "Python": found["python"], "system": found["system"], "cores": found["cores"],
             "memory": f"{found['memory_gib']:.1f} GiB" if found["memory_gib"] else "unknown",
-            **{name: version or "missing" for name, version in found["packages"].items()},
+            **{name: _fit(name, version or "missing", found) for name, version in found["packages"].items()},
         }  # fmt: skip
         rows = [{"what": name, "found": value} for name, value in machine.items()]
         extras = []
         for extra in found["extras"]:
             missing, packages = None in extra["packages"].values(), extra["packages"].items()
-            words = ", ".join(f"{name} {version or '–'}" for name, version in packages)
-            state = {"state": "missing" if missing else "present", "packages": words}
-            extras.append({"extra": extra["name"], **state, "install with": extra["install"] if missing else ""})
+            words = ", ".join(f"{name} {_fit(name, version or '–', found)}" for name, version in packages)
+            state = (
+                "missing" if missing else "other versions" if found["unfit"].keys() & extra["packages"] else "present"
+            )
+            advice = "" if state == "present" else extra["install"]
+            extras.append({"extra": extra["name"], "state": state, "packages": words, "install with": advice})
         show(found if self.json else None, plain_table("vpac doctor", rows), plain_table("extras", extras))
-        return 1 if None in found["packages"].values() else 0
+        wrong = [name for name, version in found["packages"].items() if version is None or name in found["unfit"]]
+        if wrong:
+            note(f"vpac needs {', '.join(wrong)}: {sys.executable} -m pip install --upgrade vpac")
+        return 1 if wrong else 0
+
+
+def _fit(name: str, version: str, found: dict[str, Any]) -> str:
+    """A version and, if it is not within them, the bounds that vpac was tested with."""
+    return f"{version} (needs {found['unfit'][name]})" if name in found["unfit"] else version
 
 
 def examine() -> dict[str, Any]:
     """Python, the machine, the required packages and the extras, as the installed metadata name them; None: missing."""
     required: dict[str, str | None] = {}
     extras: dict[str, dict[str, str | None]] = {}
+    unfit: dict[str, str] = {}
+    from packaging.requirements import Requirement
+
     for line in importlib.metadata.requires("vpac") or ():
         (package,) = re.findall(r"^[\w.-]+", line)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         packages = extras.setdefault(extra.group(1), {}) if extra else required
         packages[package] = None
         with suppress(importlib.metadata.PackageNotFoundError):
-            packages[package] = importlib.metadata.version(package)
+            packages[package] = version = importlib.metadata.version(package)
+            if not (bounds := Requirement(line).specifier).contains(version, prereleases=True):
+                unfit[package] = str(bounds)
     return {
         "vpac": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -137,8 +153,9 @@ def examine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_gib": _memory_gib(),
         "packages": required,
+        "unfit": unfit,
         "extras": [
-            {"name": name, "packages": packages, "install": f'{sys.executable} -m pip install "vpac[{name}]"'}
+            {"name": name, "packages": packages, "install": f'{sys.executable} -m pip install --upgrade "vpac[{name}]"'}
             for name, packages in sorted(extras.items())
         ],
     }

@@ -39,6 +39,7 @@ from vpac.envs.vector import Backend, environments, remembering
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
+from vpac.saved import frozen, revived
 from vpac.threads import one_blas_thread
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
@@ -119,6 +120,7 @@ class PPO:
         """Arguments of the `RememberReturn` around its environments, if it remembers."""
         if o.remember == "return":
             env, arguments, self.memory = remembering(env, arguments, o.envs, self.variance_gamma)
+        self._env = env
         self.environments = envs = environments(env, o.envs, backend, arguments, o.action_masks)
         self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
@@ -165,6 +167,11 @@ class PPO:
             raise UserError(f'{name} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
         if self.spread is None and not self.volatility and o.psi != 0:
             raise UserError(f"{name} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
+        if (self.spread is not None or self.volatility) and not {"psi", "budget"} & settings.keys():
+            raise UserError(
+                f"{name} needs a price of variance, psi=…, in units of 1/reward, or a budget, e.g. budget=Budget(max_std=2). "
+                "`vpac frontier ENV --risk-aversion 0.1,0.3,1` says which psi that is; psi=0, or PPO, is risk-neutral"
+            )
 
     def _critics(self) -> tuple[str, ...]:
         """Critics beside that of the value."""
@@ -483,12 +490,19 @@ class PPO:
         """Actions for a batch of observations; the generator is all that is random."""
         return self.policy().act(observations, generator, deterministic)
 
-    def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """The action for an observation, or the actions for a batch of them; `action_masks` if they are not in it."""
+    def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> tuple[Any, None]:
+        """The action for an observation, or the actions for a batch of them, and None where others return a state.
+
+        `action_masks` if they are not in the observation.
+        """
         shape = self.environments.observation_space.shape or ()
         found, batch = self.interface.batch(observation, shape, action_masks)
         actions = self.act(found, self.generators["predict"], deterministic)
-        return actions if batch else actions[0]
+        return (actions if batch else actions[0]), None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy what `save` writes; an environment that has no name is pickled itself."""
+        return revived, (type(self), frozen(self), self.environments.recipe is None and self._env)
 
     def save(self, path: Path | str) -> Path:
         """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""

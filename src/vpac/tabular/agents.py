@@ -23,7 +23,7 @@ from vpac.oracle.policies import softmax
 from vpac.progress import Bar
 from vpac.risk.budget import Multiplier, PricePath, as_budget
 from vpac.risk.schedules import Constant, as_schedule
-from vpac.saved import TABULAR_FORMAT, SavedAgent, reading, write_agent
+from vpac.saved import TABULAR_FORMAT, SavedAgent, frozen, reading, revived, write_agent
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
 from vpac.tabular.budget import EVERY, WINDOW, BudgetController, with_budget
@@ -62,6 +62,7 @@ class Learner:
             self._refuse_price(settings)
         self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
+        self._env = env
         self.environment = open_environment(env, self.options)
         limits = self.environment.limit, self.environment.limited
         self.settings = self.options.compile(self.critic, *limits)._replace(volatility=self.volatility)
@@ -346,6 +347,10 @@ class Learner:
             path = zip(*(numbers[f"prices.{name}"].tolist() for name in PricePath._fields), strict=True)
             self._controller.rows = [(float(at), float(psi), float(v), float(e)) for at, psi, v, e in path]
             self._controller.state = Multiplier.read(data["multiplier"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy what `save` writes; an environment that has no name is pickled itself."""
+        return revived, (type(self), frozen(self), self.environment.recipe is None and self._env)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.environment.name}, {self.episodes} episodes, seed {self.seed})"
