@@ -24,6 +24,7 @@ LAYERS = (
         "errors",
         "typing",
         "files",
+        "portable",
         "sealing",
         "interruption",
         "progress",

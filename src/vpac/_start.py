@@ -17,7 +17,9 @@ def is_command(words: list[str]) -> bool:
     words = words[1:]
     while words and words[0].startswith("-") and words[0] not in ("-c", "-m"):
         words = words[2 if words[0] in ("-X", "-W") else 1 :]
-    return words[:2] == ["-m", "vpac"] or [os.path.basename(word) for word in words[:1]] == ["vpac"]
+    return words[:2] == ["-m", "vpac"] or [os.path.splitext(os.path.basename(word))[0] for word in words[:1]] == [
+        "vpac"
+    ]
 
 
 def _leave(number: int, frame: Any) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,8 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from vpac.errors import Newer, UserError
+from vpac.portable import (
+    BINARY,
+    CLOEXEC,
+    FOLDERS_OPEN,
+    NOFOLLOW,
+    NONBLOCK,
+    is_read_only,
+    lock,
+    open_held,
+    sync_file_system,
+)
 
-_libc = ctypes.CDLL(None, use_errno=True)
 LARGEST = 0x7FFFF000
 """Bytes of a file that is read; nothing that vpac writes comes near."""
 BLOCK = 4096
@@ -99,7 +107,7 @@ def make_folder(folder: Path, for_file: Path | None = None, needed: int | None =
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
-            code = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+            code = errno.EROFS if is_read_only(folder) else errno.EACCES
             raise OSError(code, os.strerror(code))
     except OSError as error:
         raise cannot_write(for_file or folder, error, needed) from None
@@ -166,8 +174,8 @@ def _waiting(path: Path, digest: str) -> Path:
 def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> bytes:
     """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read; so is a
     symbolic link, unless they are followed (ELOOP)."""
-    how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would let us wait for ever
-    handle = os.open(path, how if links else how | os.O_NOFOLLOW)
+    how = os.O_RDONLY | NONBLOCK | CLOEXEC | BINARY  # a pipe would let us wait for ever
+    handle = os.open(path, how if links else how | NOFOLLOW)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -188,11 +196,11 @@ def hold(folder: Path) -> Iterator[None]:
     """Keep other processes that would hold a folder, too, out of it; the system lets go of it however this process ends."""
     make_folder(folder)
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = open_held(folder)
     except OSError as error:
         raise cannot_write(folder, error) from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle)
     except BlockingIOError:
         os.close(handle)
         raise UserError(f"another process is writing into {folder}: choose another --out, or wait for it") from None
@@ -214,7 +222,7 @@ def _umask() -> int:
 
 def write_new(path: str, content: bytes) -> None:
     """Write a file that is not there yet; it is not durable before it is synced."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o666)
     try:
         left = memoryview(content)
         while left:
@@ -223,17 +231,14 @@ def write_new(path: str, content: bytes) -> None:
         os.close(handle)
 
 
-def sync_folders(folders: Iterable[str], witness: int) -> None:
+def sync_folders(folders: Iterable[str], witness: int | None) -> None:
     """Make folders durable, with the files right in them.
 
     Of many at once the whole file system is synced, where the system can do that: then the disk is waited for once and not
     once for each file. `witness` is a descriptor of it, opened before anything was written, so that it knows of every error.
     """
     folders = list(folders)
-    if len(folders) > 1 and hasattr(_libc, "syncfs"):
-        if _libc.syncfs(witness):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+    if len(folders) > 1 and witness is not None and sync_file_system(witness):
         return
     for folder in folders:
         for name in sorted(os.listdir(folder)):
@@ -243,7 +248,7 @@ def sync_folders(folders: Iterable[str], witness: int) -> None:
 
 def sync_file(path: Path | str) -> None:
     """Make a file's content durable."""
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDWR | CLOEXEC | BINARY)
     try:
         os.fsync(handle)
     finally:
@@ -251,7 +256,9 @@ def sync_file(path: Path | str) -> None:
 
 
 def sync_folder(folder: Path | str) -> None:
-    """Make the names in a folder durable, after a rename for example."""
+    """Make the names in a folder durable, after a rename for example, where folders can be opened."""
+    if not FOLDERS_OPEN:
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -18,6 +18,7 @@ from vpac.algorithms import ALGORITHMS
 from vpac.cli.arguments import Verb
 from vpac.cli.output import note, plain_table, show
 from vpac.errors import one_of
+from vpac.portable import cores
 
 OTHERS = {
     "CliffWalking-v1": "Gymnasium's cliff",
@@ -150,7 +151,7 @@ def examine() -> dict[str, Any]:
         "vpac": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": cores(),
         "memory_gib": _memory_gib(),
         "packages": required,
         "unfit": unfit,

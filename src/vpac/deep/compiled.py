@@ -8,7 +8,6 @@ training that goes on after a checkpoint is the same training.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from vpac.deep.price import PriceRange, moved_price
 from vpac.deep.spaces import Interface
 from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments, advance
 from vpac.errors import UserError
+from vpac.portable import cores as cores_of_process
 from vpac.risk.budget import Budget, Multiplier
 
 if TYPE_CHECKING:
@@ -595,7 +595,7 @@ def learn_many(
         if kept is not None:
             kept(agent)
 
-    with ThreadPoolExecutor(cores or len(os.sched_getaffinity(0)), "learn") as pool:
+    with ThreadPoolExecutor(cores or cores_of_process(), "learn") as pool:
         try:
             for done in [pool.submit(learned, agent) for agent in agents]:
                 done.result()

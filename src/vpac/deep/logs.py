@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vpac.files import make_folder, unwritable, write_bytes
+from vpac.portable import BINARY, NOFOLLOW, NONBLOCK
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
@@ -152,7 +153,7 @@ def _line(row: dict[str, float]) -> bytes:
 
 def _open_file(path: Path | str, flags: int) -> int:
     """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    return os.open(path, flags | NOFOLLOW | NONBLOCK | BINARY, 0o666)
 
 
 class Tracker:

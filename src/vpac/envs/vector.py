@@ -7,7 +7,6 @@ last observation, and the step after that takes no action and returns the first 
 from __future__ import annotations
 
 import importlib.util
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from vpac.envs.observations import arranged, has_masks
 from vpac.envs.registration import NOISY_TASKS, NoisyTask
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
+from vpac.portable import cores as cores_of_process
 from vpac.typing import BoolArray, FloatArray
 
 Backend = Literal["auto", "envpool", "gymnasium"]
@@ -353,7 +353,7 @@ class EnvPoolEnvironments(Environments):
         import envpool
 
         each = [int(seed) % 2**31 for seed in seeds]
-        cores = max(1, (CORES.get() or len(os.sched_getaffinity(0))) // len(self.groups))
+        cores = max(1, (CORES.get() or cores_of_process()) // len(self.groups))
         try:
             return [
                 envpool.make(

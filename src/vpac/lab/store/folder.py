@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -26,6 +25,7 @@ from vpac.files import (
 )
 from vpac.lab.store.backend import PART, RECORD, Scratch, Unreadable, retry
 from vpac.lab.store.run import HASH, is_run_name
+from vpac.portable import BINARY, CLOEXEC, FOLDERS_OPEN, NOFOLLOW, lock_byte, unlock_byte
 
 FOLDERS = ("runs", "failed", "damaged", "checkpoints", "studies", "report", "figures")
 LOCKS = ".locks"
@@ -147,8 +147,9 @@ class FolderBackend:
         try:
             make_folder(parent, target, needed)
             with ExitStack() as stack:
-                handle = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, handle)
+                handle = os.open(parent, os.O_RDONLY | CLOEXEC) if FOLDERS_OPEN else None
+                if handle is not None:
+                    stack.callback(os.close, handle)
                 for folder, files in folders.items():
                     target = self._path(folder)
                     temporary = f"{parent}/.{target.name}{PART}"
@@ -190,19 +191,19 @@ class FolderBackend:
         if self._locks is None:
             make_folder(self.root)
             try:
-                self._locks = os.open(self.root / LOCKS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+                self._locks = os.open(self.root / LOCKS, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC | BINARY, 0o666)
             except OSError as error:
                 raise cannot_write(self.root / LOCKS, error) from None
         offset = int(name[-HASH:][:15], 16)
         try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-        except (BlockingIOError, PermissionError):
+            lock_byte(self._locks, offset)
+        except BlockingIOError:
             yield False
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, offset)
+            unlock_byte(self._locks, offset)
 
     def scratch(self, folder: str) -> Scratch:
         """A folder of the store itself."""

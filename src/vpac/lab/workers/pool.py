@@ -28,6 +28,7 @@ from vpac.interruption import Terminated, handled, stop_if_asked
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.worker import Outcome, carry_out, carry_out_batch
+from vpac.portable import without_interrupts
 
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
@@ -254,11 +255,8 @@ def start_worker() -> ProcessPool:
     """
     pool = ProcessPool(1, initializer=_initialize, context=mp.get_context("spawn"))
     resource_tracker.ensure_running()  # first: starting it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with without_interrupts():
         assert pool.active  # starts it; its threads, and all processes they start, inherit the mask
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pool
 
 

@@ -11,7 +11,6 @@ so the folder they are stored in carries a digest of all of them.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import numba
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
+from vpac import portable
 from vpac.risk import volatility
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ def _one_process_at_a_time(build: Callable[[Any], Any], lock: Path) -> Callable[
     def locked(signature: Any) -> Any:
         with global_compiler_lock, ExitStack() as stack:
             with suppress(OSError):
-                fcntl.flock(stack.enter_context(open(lock, "w")), fcntl.LOCK_EX)
+                portable.lock(stack.enter_context(open(lock, "w")).fileno(), wait=True)
             try:
                 return build(signature)
             except OSError:  # the result could not be stored, but it is there

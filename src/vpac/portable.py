@@ -1,0 +1,107 @@
+"""What differs between Linux, macOS and Windows: locks, cores, flags of files, durability, masks of signals.
+
+Nothing else in vpac asks which system it is on, and this module asks only for what is there. Processes are spawned everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+try:
+    fcntl: Any = importlib.import_module("fcntl")
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+msvcrt: Any = None if fcntl else importlib.import_module("msvcrt")
+
+BINARY, CLOEXEC, NOFOLLOW, NONBLOCK = (
+    getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK")
+)
+"""Flags of `os.open`, 0 where the system has no such thing."""
+FOLDERS_OPEN = hasattr(os, "O_DIRECTORY")
+"""Whether a folder can be opened, to lock it or to make the names in it durable."""
+_syncfs: Any = None
+with suppress(TypeError, OSError, AttributeError):
+    _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+HELD = ".held"
+"""The file that is locked in place of its folder where folders cannot be opened."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def open_held(folder: Path) -> int:
+    """A descriptor that stands for a folder, for `lock`."""
+    return (
+        os.open(folder, os.O_RDONLY) if FOLDERS_OPEN else os.open(folder / HELD, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
+    )
+
+
+def lock(handle: int, *, wait: bool = False) -> None:
+    """Lock a whole file or folder against other processes; `BlockingIOError` if one has it and this is not to wait."""
+    if fcntl is None:
+        lock_byte(handle, 0, wait=wait)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
+    """Lock one byte of a file, which need not be there; the system unlocks it however this process ends."""
+    if fcntl is None:
+        os.lseek(handle, offset, os.SEEK_SET)
+        while True:
+            try:
+                return msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[no-any-return]
+            except OSError as error:
+                if not wait:  # else it has tried for ten seconds, and tries again
+                    raise BlockingIOError(error.errno, error.strerror) from None
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, offset)
+    except PermissionError as error:  # as some systems say it
+        raise BlockingIOError(error.errno, error.strerror) from None
+    return None
+
+
+def unlock_byte(handle: int, offset: int) -> None:
+    """Undo `lock_byte`."""
+    if fcntl is None:
+        os.lseek(handle, offset, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+    else:
+        fcntl.lockf(handle, fcntl.LOCK_UN, 1, offset)
+
+
+def sync_file_system(witness: int) -> bool:
+    """Make all that was written to a descriptor's file system durable; False if this system cannot."""
+    if _syncfs is None:
+        return False
+    if _syncfs(witness):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return True
+
+
+def is_read_only(folder: Path) -> bool:
+    """Whether the file system of a folder is mounted read-only, where that can be known."""
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Block Ctrl-C: threads and processes that start within this inherit it, where signals have masks."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

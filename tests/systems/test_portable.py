@@ -1,0 +1,135 @@
+"""Without what only POSIX systems have, and with the names that Windows allows: learners, evaluate, a sweep, the command line.
+
+This is no Windows: processes, paths and the file system are those of the machine. `sitecustomize.py` beside this file takes
+modules, functions and flags away in every process, and lets no name through that Windows would refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent.parent / "src"
+
+
+def environment(folder):
+    path = os.pathsep.join(map(str, (HERE, SOURCE)))
+    return {**os.environ, "PYTHONPATH": path, "VPAC_WINDOWS_RULES": str(folder)}
+
+
+def python(folder, *words, code=0):
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    return done
+
+
+RULES = """
+import os, signal, sys, pytest
+assert not hasattr(os, "sched_getaffinity") and not hasattr(signal, "pthread_sigmask")
+for name in ("fcntl", "resource"):
+    with pytest.raises(ImportError):
+        __import__(name)
+for name in ("a:b", "nul", "NUL.txt", "com1", "x ", "x.", "a?b", "a|b"):
+    with pytest.raises(OSError):
+        open(name, "w")
+    with pytest.raises(OSError):
+        os.mkdir(name)
+open("fine.txt", "w").close()
+with pytest.raises(PermissionError):
+    os.open(".", os.O_RDONLY)
+"""
+
+
+def test_the_rules_are_in_force(tmp_path):
+    python(tmp_path, "-c", RULES)
+
+
+LEARNERS = """
+import warnings; warnings.simplefilter("error", UserWarning)
+import vpac
+agent = vpac.VPAC("vpac/FourRooms-v0", psi=0.01).learn(20)
+agent.save("tabular")
+assert vpac.VPAC.load("tabular").episodes == 20
+assert vpac.evaluate(agent, "vpac/FourRooms-v0", 5).mean == vpac.evaluate(agent, "vpac/FourRooms-v0", 5).mean
+deep = vpac.VPACPPO("CartPole-v1", psi=0.01, envs=2, steps=16, epochs=1, minibatch=16, hidden=(4,), checkpoint_every=1)
+deep.learn(64, checkpoints="checkpoints")
+deep.save("deep")
+assert vpac.VPACPPO.load("deep").timesteps == 64
+assert vpac.evaluate(vpac.deep.load_policy("deep"), "CartPole-v1", 3).mean > 0
+deep.policy().export("policy.h")
+vpac.FiniteMDP.from_map("wwwww\\nws gw\\nwwwww")
+"""
+
+
+def test_learners_and_evaluate(tmp_path):
+    pytest.importorskip("jax")
+    python(tmp_path, "-c", LEARNERS)
+
+
+SWEEP = """
+name = "two: prices? *"
+env = "vpac/FourRooms-v0"
+episodes = 20
+every = 10
+horizon = 50
+runs = 2
+settings = {alpha_theta = 0.01}
+arms = [{label = "AC", algorithm = "ac"}, {label = "VPAC: 0.1?", algorithm = "vpac", settings = {psi = 0.1}}]
+figures = [{kind = "curves", title = "a: b?", shows = ["mean"]}]
+"""
+
+
+def test_a_sweep_in_worker_processes(tmp_path):
+    (tmp_path / "study.toml").write_text(SWEEP.replace("two: prices? *", "two-prices"))
+    done = python(tmp_path, "-m", "vpac", "sweep", "study.toml", "--jobs", 2, "--json")
+    assert json.loads(done.stdout)
+    runs = json.loads(python(tmp_path, "-m", "vpac", "runs", "--json").stdout)
+    assert len(runs) == 4
+    again = python(tmp_path, "-m", "vpac", "sweep", "study.toml", "--jobs", 2)
+    assert "4" in again.stdout + again.stderr
+
+
+def test_the_command_line(tmp_path):
+    vpac = ("-m", "vpac")
+    python(tmp_path, *vpac, "train", "vpac", "vpac/FourRooms-v0", "--psi", 0.01, "--episodes", 20)
+    python(tmp_path, *vpac, "evaluate", "results/train/vpac-FourRooms-v0", "--episodes", 5)
+    python(tmp_path, *vpac, "solve", "vpac/RiskyShortcut-v0", "--plot", "solved.png")
+    python(tmp_path, *vpac, "list", "experiments", "--json")
+    python(tmp_path, *vpac, "doctor")
+    wrong = python(tmp_path, *vpac, "train", "vpca", "vpac/FourRooms-v0", code=2)
+    assert "did you mean 'vpac'" in wrong.stderr
+
+
+HOLD = """
+import subprocess, sys
+from pathlib import Path
+from vpac.errors import UserError
+from vpac.files import hold
+try:
+    with hold(Path("held")):
+        if len(sys.argv) > 1:
+            sys.exit(3)
+        sys.exit(subprocess.run([sys.executable, __file__, "again"]).returncode)
+except UserError as error:
+    assert "another process is writing into" in str(error)
+    sys.exit(7)
+"""
+
+
+def test_a_folder_is_held_by_one_process(tmp_path):
+    (tmp_path / "hold.py").write_text(HOLD)
+    python(tmp_path, "hold.py", code=7)
+    python(tmp_path, "hold.py", "again", code=3)  # and let go of afterwards
