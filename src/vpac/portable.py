@@ -29,6 +29,8 @@ FOLDERS_OPEN = hasattr(os, "O_DIRECTORY")
 _syncfs: Any = None
 with suppress(TypeError, OSError, AttributeError):
     _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+FARTHEST = 2**31 - 1
+"""Bytes are locked up to here where the position in a file says which: not every file system has positions beyond."""
 HELD = ".held"
 """The file that is locked in place of its folder where folders cannot be opened."""
 
@@ -56,7 +58,7 @@ def lock(handle: int, *, wait: bool = False) -> None:
 def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
     """Lock one byte of a file, which need not be there; the system unlocks it however this process ends."""
     if fcntl is None:
-        os.lseek(handle, offset, os.SEEK_SET)
+        os.lseek(handle, offset % FARTHEST, os.SEEK_SET)
         while True:
             try:
                 return msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[no-any-return]
@@ -73,7 +75,7 @@ def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
 def unlock_byte(handle: int, offset: int) -> None:
     """Undo `lock_byte`."""
     if fcntl is None:
-        os.lseek(handle, offset, os.SEEK_SET)
+        os.lseek(handle, offset % FARTHEST, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
     else:
         fcntl.lockf(handle, fcntl.LOCK_UN, 1, offset)

@@ -93,7 +93,7 @@ if HERE:
     for attribute in (*gone, "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "sync", "fchmod", "chown"):
         if hasattr(os, attribute):
             delattr(os, attribute)
-    for attribute in ("pthread_sigmask", "SIGKILL", "SIGHUP", "SIGALRM", "SIGUSR1", "setitimer", "alarm", "sigwait"):
+    for attribute in ("pthread_sigmask", "SIGHUP", "SIGALRM", "SIGUSR1", "setitimer", "alarm", "sigwait"):
         delattr(signal, attribute)
     loaded = ctypes.CDLL.__init__
 

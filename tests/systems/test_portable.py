@@ -58,7 +58,6 @@ def test_the_rules_are_in_force(tmp_path):
 
 
 LEARNERS = """
-import warnings; warnings.simplefilter("error", UserWarning)
 import vpac
 agent = vpac.VPAC("vpac/FourRooms-v0", psi=0.01).learn(20)
 agent.save("tabular")
