@@ -215,3 +215,12 @@ def test_without_onnx_it_says_what_to_install(monkeypatch):
 def test_a_header_names_its_functions_after_its_file():
     assert "static inline long policy_3_act(" in c_header(policy_of("box-discrete"), "3")
     assert "gamma: 0.99" in c_header(replace(policy_of("box-discrete"), memory=None), "p")
+
+
+def test_what_cannot_be_exported_yet_is_said_in_words(tmp_path):
+    policy = policy_of("box-discrete")
+    for change in ({"masked": True}, {"image": (8, 8, 1)}):
+        other = replace(policy, interface=replace(policy.interface, **change))
+        with pytest.raises(UserError, match="without images and masks, can be exported"):
+            other.export(tmp_path / "policy.h")
+    assert not list(tmp_path.iterdir())

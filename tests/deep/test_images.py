@@ -126,7 +126,7 @@ def test_a_spot_is_found_and_bytes_stay_bytes(tmp_path, beside):
     found = [vpac.evaluate(each, make, 4, seed=2).returns for each in (agent, load_agent(tmp_path / "agent"))]
     np.testing.assert_array_equal(*found)
     seen, _ = arranged(make()).reset(seed=1)
-    assert load_policy(tmp_path / "agent")(seen) == agent.predict(seen)
+    assert load_policy(tmp_path / "agent")(seen) == agent.predict(seen)[0]
     with pytest.raises(UserError, match="this policy takes"):
         agent.predict({"eye": np.zeros((7, 7, 2))})
 

@@ -163,12 +163,14 @@ def test_masks_are_found_in_three_places_and_nothing_forbidden_is_done(tmp_path,
     same = VPACPPO(lambda: Forbidding("info"), psi=0.01, **SMALL).learn(256)
     np.testing.assert_array_equal(same.policy().weights[0], policy.weights[0])
     for state in range(3):
-        assert ALLOWED[state, agent.predict(state, action_masks=ALLOWED[state])]
+        assert ALLOWED[state, agent.predict(state, action_masks=ALLOWED[state])[0]]
         assert ALLOWED[state, policy(state, ALLOWED[state])]
-        drawn = agent.predict(np.full(200, state), deterministic=False, action_masks=np.tile(ALLOWED[state], (200, 1)))
+        drawn, _ = agent.predict(
+            np.full(200, state), deterministic=False, action_masks=np.tile(ALLOWED[state], (200, 1))
+        )
         assert ALLOWED[state, drawn].all()
     seen, _ = arranged(make(), masked=True).reset(seed=0)
-    assert policy(seen) == agent.predict(seen)
+    assert policy(seen) == agent.predict(seen)[0]
 
 
 def test_masks_matter():
