@@ -139,7 +139,7 @@ def battery(out: Path, scale: float) -> Path:
 
 def robot(out: Path, scale: float) -> Path:
     """Fall in at most 2 % of the episodes."""
-    steps, measured = max(4_000, int(300_000 * scale)), max(20, int(500 * scale))
+    steps, measured = max(4_000, int(300_000 * scale)), max(20, int(300 * scale))
     slowly = ("--set", "forward_reward_weight=0.2")
     run("train", "ppo", "Hopper-v5", "--steps", steps, *slowly, "--out", out / "hopper", "--overwrite")
     run(
