@@ -65,9 +65,35 @@ def test_a_budget_of_the_ppo_family(capsys, tmp_path):
     assert '"budget_psi"' in (tmp_path / "x" / "metrics.jsonl").read_text()
 
 
+def test_limits_of_the_ppo_family(capsys, tmp_path):
+    pytest.importorskip("jax")
+    small = ["--envs", 4, "--steps", 512, "--option", "steps=32", "hidden=[8]", "epochs=1"]
+    limits = ["--keep-mean", 0.5, "--max-ruin", "0.05:5"]
+    code, text, err = run(
+        capsys, "train", "vpac-ppo", "CartPole-v1", *limits, *small, "--json", "--out", tmp_path / "x"
+    )
+    assert code == 0
+    report = json.loads(text)["budget"]
+    assert report["budget"]["max_ruin"] == [0.05, 5.0]
+    assert report["max_variance"] is None
+    assert [limit["name"] for limit in report["limits"]] == ["ruin", "mean"]
+    assert report["limits"][0]["met"]
+    assert report["words"] in err
+    assert '"budget_ruin"' in (tmp_path / "x" / "metrics.jsonl").read_text()
+    code, text, _ = run(capsys, "train", "vpac-ppo", "--help")
+    assert code == 0
+    assert all(name in text for name in ("--keep-mean", "--min-cvar A:C", "--max-ruin P:C", "--max-ruin 0.05:0"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["vpac-ppo", "--max-ruin", "1.05:0"], "max_ruin of a budget must be above 0 and below 1"),
+        (["vpac-ppo", "--max-ruin", "0.05"], "max_ruin of a budget must be a probability and a return"),
+        (["vpac-ppo", "--keep-mean", 95], "keep_mean of a budget must be above 0 and below 1"),
+        (["vpac-ppo", "--keep-mean", 0.9, "--max-std", 1, "--max-variance", 4], "give one of them"),
+        (["vpac", "--min-cvar", "0.1:3"], "VPAC holds max_std or max_variance only"),
+        (["ppo", "--keep-mean", 0.9], "PPO has no price of variance and cannot hold a budget"),
         (["vpac", "--max-std", 1, "--max-variance", 1], "a budget is max_variance or max_std"),
         (["vpac", "--max-std", -1], "max_std of a budget must be a positive number"),
         (["vpac", "--wait", 3], "--wait belongs to a budget"),
@@ -78,7 +104,8 @@ def test_a_budget_of_the_ppo_family(capsys, tmp_path):
 )
 def test_a_users_mistake_exits_with_2(capsys, tmp_path, arguments, message):
     algorithm, *rest = arguments
-    code, out, err = run(capsys, "train", algorithm, "vpac/CatchUp-v0", "--episodes", 5, "--out", tmp_path / "x", *rest)
+    length = ["--steps" if "ppo" in algorithm else "--episodes", 5]
+    code, out, err = run(capsys, "train", algorithm, "vpac/CatchUp-v0", *length, "--out", tmp_path / "x", *rest)
     assert code == 2
     assert message in err
     assert "Traceback" not in out + err

@@ -65,20 +65,29 @@ class PPOTraining:
 
 @dataclass(frozen=True)
 class VarianceBudget:
-    """The largest spread of the return that is accepted: ψ is then found and not given."""
+    """Limits of the return, one or two: ψ is then found and not given, and the limits are checked at the end.
+
+    Examples: --keep-mean 0.95 · --max-ruin 0.05:0 · --min-cvar 0.1:100 --max-std 50
+    """
 
     max_std: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
     """Largest standard deviation of the return."""
     max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
     """Largest variance of the return."""
+    keep_mean: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None
+    """PPO family: as little variance as can be had for this share of the mean, e.g. 0.95: at most 5 % of it are lost."""
+    min_cvar: Annotated[str | None, tyro.conf.arg(metavar="A:C")] = None
+    """PPO family: the worst share A of returns has a mean of C or more, e.g. 0.1:100."""
+    max_ruin: Annotated[str | None, tyro.conf.arg(metavar="P:C")] = None
+    """PPO family: a return below C has at most the probability P, e.g. 0.05:0."""
     wait: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
-    """Episodes, or steps of the PPO family, before the budget counts."""
+    """Episodes, or steps of the PPO family, before the budget counts. Default: 0, with --keep-mean 40 % of the steps."""
 
     def setting(self) -> dict[str, Any]:
         """The learner's option `budget`; empty without one."""
         given = {name: value for name, value, _ in flat(self) if value is not None}
         if set(given) == {"wait"}:
-            raise UserError("--wait belongs to a budget: add --max-std or --max-variance")
+            raise UserError("--wait belongs to a budget: add --max-std, --max-variance or another limit")
         return {"budget": given} if given else {}
 
 

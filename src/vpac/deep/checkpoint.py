@@ -55,7 +55,7 @@ def save(agent: PPO, folder: Path) -> Path:
         "sha256": "",  # `write_agent` knows it
     }  # fmt: skip
     if agent.controller is not None:
-        data["multiplier"] = agent.controller.state._asdict()
+        data["multiplier"] = agent.controller.state.as_dict()
     agent.policy().save(folder)
     return write_agent(folder, data, _arrays(agent))
 

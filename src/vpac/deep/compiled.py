@@ -27,7 +27,7 @@ from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_p
 from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
 from vpac.deep.options import Options
 from vpac.deep.policy import BOUND
-from vpac.deep.price import PriceRange, moved_price
+from vpac.deep.price import PriceRange, look_names, moved_price
 from vpac.deep.spaces import Interface
 from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments, advance
 from vpac.errors import UserError
@@ -268,12 +268,13 @@ def count_episodes(plan: Plan, state: State, rollout: Rollout, so_far: Episode, 
     }  # fmt: skip
     multiplier = state.multiplier
     if isinstance(plan.options.budget, Budget):
+        names, size = look_names(plan.options.budget), len(multiplier)
         found = jax.pure_callback(
-            partial(_budget, plan.options.budget), jnp.zeros(7), multiplier, now.timesteps,
+            partial(_budget, plan.options.budget), jnp.zeros(size + len(names)), multiplier, now.timesteps,
             over, rows[:, 3], recent[:, 3], count, vmap_method="sequential",
         )  # fmt: skip
-        multiplier = found[:5]
-        metrics |= {"budget_variance": found[5], "budget_error": found[6], "budget_psi": found[0]}
+        multiplier = found[:size]
+        metrics |= dict(zip(names, found[size:], strict=True)) | {"budget_psi": found[0]}
     return state._replace(recent=recent, episodes=episodes, multiplier=multiplier), metrics
 
 
@@ -456,7 +457,7 @@ def initial(agent: PPO, plan: Plan) -> State:
         moments(agent.observation_moments), moments(agent.context.moments), moments(agent.reward_scale.moments),
         jnp.asarray(agent.reward_scale.sums, jnp.float32), jnp.asarray(agent.window.sums, jnp.float32),
         jnp.asarray(agent.drift.sums, jnp.float32), jnp.asarray(recent), jnp.int32(agent.episodes),
-        jnp.asarray([0.0] * 5 if agent.controller is None else list(agent.controller.state), jnp.float32),
+        jnp.asarray(Multiplier() if agent.controller is None else agent.controller.state, jnp.float32),
         jnp.array(False),
     )  # fmt: skip
 

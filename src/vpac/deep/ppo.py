@@ -32,7 +32,7 @@ from vpac.deep.logs import MetricsHistory
 from vpac.deep.normaliser import CriticContext, RewardScale, RunningMoments
 from vpac.deep.options import Options
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, price_path
+from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, looks_of, price_path
 from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.functional import FunctionalEnvironments
 from vpac.envs.vector import Backend, environments, remembering
@@ -212,6 +212,8 @@ class PPO:
         total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
+        if self.controller is not None:
+            self.controller.plan(self.span)
         if isinstance(self.environments, FunctionalEnvironments):
             return self._learn_compiled(callback, checkpoints, kept)
         going = True
@@ -448,6 +450,11 @@ class PPO:
     def prices(self) -> PricePath:
         """With a budget: ψ after each iteration and the variance that was measured; else nothing."""
         return price_path(self.history)
+
+    @property
+    def looks(self) -> dict[str, Any]:
+        """With a budget: what it measured after each iteration, by the names of its limits; else nothing."""
+        return {} if self.controller is None else looks_of(self.history, self.controller.budget)
 
     def policy(self) -> NumpyPolicy:
         """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""

@@ -27,6 +27,11 @@ AIM = 0.9
 """Share of the budget that is aimed at. As the learning rate falls to 0 a policy stays where it is, and a variance measured in
 some hundred episodes is off by a tenth: aimed at the budget itself, about every third policy would end above it."""
 
+NEUTRAL = 0.4
+"""Share of `learn` that is risk-neutral before a share of the mean can be kept."""
+MEASURED_FROM = 0.75
+"""Share of that time after which the mean is measured: before it, the policy is still far from what it learns."""
+
 
 @dataclass(frozen=True)
 class PriceRange:
@@ -94,10 +99,16 @@ class EpisodePrices:
 
 
 class BudgetController:
-    """Moves ψ so that the variance of the return meets a budget, in units of the environment's own reward."""
+    """Moves ψ so that returns meet a budget, in units of the environment's own reward."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.state = budget, Multiplier()
+
+    def plan(self, span: tuple[int, int]) -> None:
+        """Say from which step to which it learns: with `keep_mean` the first part of that is risk-neutral."""
+        if self.budget.keep_mean is not None and not self.state.begin:
+            begin, end = span
+            self.state = self.state._replace(begin=self.budget.wait or begin + NEUTRAL * (end - begin))
 
     def update(self, timesteps: int, ended: Sequence[Episode], recent: Sequence[Episode]) -> dict[str, float]:
         """Move ψ after an iteration; returns the measured variance and ψ, for the history.
@@ -108,19 +119,31 @@ class BudgetController:
             recent: the last ones; where more than that have ended, all of those are measured.
         """
         found = [np.array([episode.priced for episode in episodes]) for episodes in (ended, recent)]
-        self.state, variance, error = moved_price(self.budget, self.state, timesteps, *found)
-        return {"budget_variance": variance, "budget_error": error, "budget_psi": self.state.psi}
+        self.state, *measured = moved_price(self.budget, self.state, timesteps, *found)
+        return dict(zip(look_names(self.budget), measured, strict=True)) | {"budget_psi": self.state.psi}
+
+
+def look_names(budget: Budget) -> tuple[str, ...]:
+    """Names in the history of what `moved_price` returns behind the state."""
+    return ("budget_variance", "budget_error", *(f"budget_{limit.name}" for limit in budget.limits))
 
 
 def moved_price(
     budget: Budget, state: Multiplier, timesteps: int, ended: FloatArray, recent: FloatArray
-) -> tuple[Multiplier, float, float]:
-    """The controller after an iteration, the variance that was measured and its error; `BudgetController.update` says how."""
+) -> tuple[Any, ...]:
+    """The controller after an iteration, the variance that was measured, its error, and what other limits are of;
+    `BudgetController.update` says how."""
     sample = ended if len(ended) > len(recent) else recent
     variance, error = measured(sample, FEWEST_EPISODES)
-    if len(ended) and timesteps >= budget.wait:
-        state = budget.step(state, variance / AIM, min(1.0, len(ended) / len(sample)))
-    return state, variance, error
+    known, share = len(sample) >= FEWEST_EPISODES, min(1.0, len(ended) / max(len(sample), 1))
+    if budget.keep_mean is not None and (timesteps < state.begin or state.seen < FEWEST_EPISODES):
+        if timesteps >= MEASURED_FROM * state.begin:
+            state = state.with_neutral(ended)
+    elif len(ended) and timesteps >= budget.wait and budget.limits and known:
+        state = budget.look(state, sample, share, AIM)
+    elif len(ended) and timesteps >= budget.wait and not budget.limits:
+        state = budget.step(state, variance / AIM, share)
+    return state, variance, error, *(limit.value(sample) if known else math.nan for limit in budget.limits)
 
 
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:
@@ -132,3 +155,10 @@ def price_path(history: Sequence[dict[str, float]]) -> PricePath:
             if "budget_psi" in row
         ]
     )
+
+
+def looks_of(history: Sequence[dict[str, float]], budget: Budget) -> dict[str, FloatArray]:
+    """What a budget measured on the way, from an agent's history, by the names of `check_limits`."""
+    rows = [row for row in history if "budget_psi" in row]
+    names = {"at": "timesteps", "variance": "budget_variance"} | {x.name: f"budget_{x.name}" for x in budget.limits}
+    return {name: np.array([row[column] for row in rows]) for name, column in names.items()}

@@ -8,6 +8,7 @@ DISABLED    `restart` resets what has ended, by `reset_mask`
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from vpac.errors import Diverged, UserError
 from vpac.evaluation.actors import Actor, as_seen, gamma_of
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.budget import BudgetReport
+from vpac.risk.budget import BudgetReport, LimitCheck, check_limits
 from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.threads import one_blas_thread
@@ -452,7 +453,7 @@ def agent_name(agent: Any) -> str:
 def budget_report(
     agent: Any, env: Any = None, *, episodes: int = 1000, seed: int = 0, level: float = 0.95
 ) -> BudgetReport:
-    """The variance that an agent trained with a budget achieves, with its interval, and in words what that means.
+    """What an agent trained with a budget achieves of what is limited, with intervals, and in words what that means.
 
     It is the policy as it was trained that is measured: it draws its actions. The return has the discount of the
     variance that is limited: with `variance_gamma=1` mean and variance are those of the score.
@@ -469,6 +470,8 @@ def budget_report(
     if budget is None:
         raise UserError(f"{type(agent).__name__} was not trained with a budget: pass budget=… when it is made")
     deep = hasattr(agent, "variance_gamma")
+    limits: tuple[LimitCheck, ...] = ()
+    closest_at = math.nan
     if not deep and (exact := _exact(agent)) is not None:
         mean, variance = (Interval(x, x, x) for x in exact)
         count = None
@@ -479,11 +482,13 @@ def budget_report(
         limit = None if deep else agent.options.max_episode_steps
         sample = evaluate(agent, _limited(env, limit), episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
+        if budget.limits:
+            limits, closest_at = check_limits(budget, sample.returns, agent.controller.state, agent.looks, level)
     smallest, at, looks = agent.prices.smallest(level)
     if not smallest.estimate < variance.estimate:
         smallest, at, looks = variance, float(agent.timesteps if deep else agent.episodes), 1
     counted = "steps" if deep else "episodes"
-    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks)
+    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks, limits, closest_at)
 
 
 def _exact(learner: Any) -> tuple[float, float] | None:

@@ -14,6 +14,10 @@ the budget already, as policies learn more slowly than numbers are added up (ant
 
 The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
 drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
+
+`limit_control` has other limits, whose excess x moves the same controller. Of several the one that is exceeded most counts; a share
+of the mean that is to be kept is a brake on all of them, and alone it lets ψ rise as far as it goes. Without a V the unit of
+the price is the standard deviation of the returns at the first look, in place of √V.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import numpy as np
 
 from vpac.errors import UserError, suggestion
 from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
+from vpac.risk.limit_control import HeldLimit, MeanLimit, NeutralMean, RuinLimit, TailLimit, pair, probability
 from vpac.typing import FloatArray
 
 SMOOTHING = 0.5
@@ -48,28 +53,62 @@ class Multiplier(NamedTuple):
     """ẋ, smoothed."""
     looks: int = 0
     """How many looks there were."""
+    begin: float = 0.0
+    """When the measurement of the mean at ψ = 0 ends and the price begins."""
+    seen: float = 0.0
+    """Episodes at ψ = 0 that were measured; their mean is `neutral`, the sum of squared deviations from it `squares`."""
+    neutral: float = 0.0
+    squares: float = 0.0
+    unit: float = 0.0
+    """The standard deviation that is the unit of the price, where no variance is limited."""
 
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> Multiplier:
-        """From what `_asdict` gave."""
-        psi, integral, excess, slope = (float(saved[name]) for name in cls._fields[:4])
-        return cls(psi, integral, excess, slope, int(saved["looks"]))
+        """From what `as_dict` gave."""
+        numbers = {name: float(saved[name]) for name in cls._fields if name in saved}
+        return cls(**numbers | {"looks": int(saved["looks"])})  # type: ignore[arg-type]
+
+    def as_dict(self) -> dict[str, float]:
+        """As plain data; without what only other limits than the variance need, if nothing of it is set."""
+        return dict(zip(self._fields, self if any(self[5:]) else self[:5], strict=False))
+
+    @property
+    def reference(self) -> NeutralMean | None:
+        """The mean at ψ = 0; None before it was measured."""
+        if self.seen < 2.0:
+            return None
+        return NeutralMean(self.neutral, math.sqrt(self.squares / (self.seen - 1.0) / self.seen))
+
+    def with_neutral(self, returns: FloatArray) -> Multiplier:
+        """With more episodes at ψ = 0 (sums of squares are joined as by Chan, Golub and LeVeque)."""
+        n = len(returns)
+        if not n:
+            return self
+        total, apart = self.seen + n, float(returns.mean()) - self.neutral
+        squares = self.squares + float(np.square(returns - returns.mean()).sum()) + apart**2 * self.seen * n / total
+        return self._replace(seen=total, neutral=self.neutral + apart * n / total, squares=squares)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The variance of the return is to be at most `max_variance`, or the standard deviation at most `max_std`: give one.
+    """Limits of the return: of the variance or the standard deviation (give one), of its tail, and of the mean; one or several.
 
-    It is the variance of the discounted return, start state, environment and the policy's own draws all together.
+    It is the discounted return, start state, environment and the policy's own draws all together.
     """
 
     max_variance: float | None = None
     """V, in units of reward²."""
     max_std: float | None = None
     """√V, in units of reward."""
+    keep_mean: float | None = None
+    """k, e.g. 0.95: as little variance as can be had for at most 5 % of the mean that was learned at ψ = 0."""
+    min_cvar: tuple[float, float] | None = None
+    """(α, c): the worst α share of returns has the mean c or more."""
+    max_ruin: tuple[float, float] | None = None
+    """(p, c): a return below c has at most the probability p."""
     wait: float = 0.0
     """Episodes, or steps of the PPO family, during which ψ stays 0. A price put on a poor policy may be paid by standing
-    still: let it learn to be good first."""
+    still: let it learn to be good first. With `keep_mean` 0 means 40 % of `learn`; at its end the mean is measured."""
     proportional: float = 1.0
     """K_p."""
     integral: float = 0.1
@@ -80,9 +119,21 @@ class Budget:
     """The largest price, as ψ · √V."""
 
     def __post_init__(self) -> None:
-        if (self.max_variance is None) == (self.max_std is None):
-            raise UserError("a budget is max_variance or max_std: give one of them, for example Budget(max_std=2)")
+        set_field = object.__setattr__  # the class is frozen
+        for name, example in (("min_cvar", "(0.1, 100)"), ("max_ruin", "(0.05, 0)")):
+            if getattr(self, name) is not None:
+                set_field(self, name, pair(getattr(self, name), name, example))
+        if self.keep_mean is not None:
+            set_field(self, "keep_mean", probability(self.keep_mean, "keep_mean"))
+        both = self.max_variance is not None and self.max_std is not None
+        if both or not (self.limits or self.limits_variance):
+            raise UserError(
+                "a budget is max_variance or max_std: give one of them, for example Budget(max_std=2), or keep_mean, "
+                "min_cvar or max_ruin, for example Budget(max_ruin=(0.05, 0))"
+            )
         for field in fields(self):
+            if field.name in ("keep_mean", "min_cvar", "max_ruin"):
+                continue
             value = getattr(self, field.name)
             least = 0.0 if field.name in ("wait", "proportional", "integral", "derivative") else 1e-150
             if value is None:
@@ -94,9 +145,16 @@ class Budget:
             object.__setattr__(self, field.name, float(value))
 
     @property
+    def limits_variance(self) -> bool:
+        """Whether there is a V."""
+        return self.max_variance is not None or self.max_std is not None
+
+    @property
     def variance(self) -> float:
-        """V."""
-        return self.max_std**2 if self.max_variance is None else self.max_variance  # type: ignore[operator]
+        """V; infinite if the variance is not limited."""
+        if self.max_std is not None:
+            return self.max_std**2
+        return math.inf if self.max_variance is None else self.max_variance
 
     @property
     def std(self) -> float:
@@ -104,13 +162,29 @@ class Budget:
         return math.sqrt(self.variance)
 
     @property
+    def limits(self) -> tuple[HeldLimit, ...]:
+        """Limits beside that of the variance."""
+        found: list[HeldLimit] = [] if self.min_cvar is None else [TailLimit(*self.min_cvar)]
+        found += [] if self.max_ruin is None else [RuinLimit(*self.max_ruin)]
+        return (*found, *(() if self.keep_mean is None else (MeanLimit(self.keep_mean),)))
+
+    @property
     def in_words(self) -> str:
         """As it was given."""
-        return f"variance ≤ {self.max_variance:g}" if self.max_std is None else f"standard deviation ≤ {self.max_std:g}"
+        words = [limit.in_words for limit in self.limits]
+        if self.limits_variance:
+            what = (
+                f"standard deviation ≤ {self.max_std:g}"
+                if self.max_variance is None
+                else f"variance ≤ {self.max_variance:g}"
+            )
+            words.insert(0, what)
+        return " and ".join(words)
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, Any]:
         """As plain data; `as_budget` takes it back."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     def step(self, state: Multiplier, variance: float, share: float = 1.0) -> Multiplier:
         """The state after a measurement of the variance.
@@ -120,10 +194,39 @@ class Budget:
             variance: as measured, in units of reward². One that is not finite says nothing: the state stays.
             share: how much of the sample behind it is new since the last look, in (0, 1].
         """
+        return self._moved(state, self._excess(variance), share, self.std) if math.isfinite(variance) else state
+
+    def look(self, state: Multiplier, returns: FloatArray, share: float = 1.0, aim: float = 1.0) -> Multiplier:
+        """The state after a measurement of all limits in a sample of returns; see `step`.
+
+        Args:
+            state: before; with `keep_mean` it knows the mean at ψ = 0.
+            returns: the sample.
+            share: how much of it is new.
+            aim: the share of V that is aimed at.
+        """
+        variance = float(np.var(returns, ddof=1))
         if not math.isfinite(variance):
             return state
-        most = math.log1p(self.largest)
-        excess = (variance - self.variance) / max(variance, self.variance)
+        unit = self.std if self.limits_variance else state.unit or math.sqrt(variance)
+        if unit == 0.0:
+            return state
+        wanted = [(self._excess(variance / aim), math.inf)] if self.limits_variance else []
+        risky = [limit for limit in self.limits if not isinstance(limit, MeanLimit)]
+        wanted += [(limit.excess(returns), limit.most(returns)) for limit in risky]
+        excess, most = max(wanted) if wanted else (1.0, math.inf)
+        if self.keep_mean is not None:
+            excess = min(excess, MeanLimit(self.keep_mean).excess(returns, state.reference))
+        return self._moved(state._replace(unit=unit), excess, share, unit, most)
+
+    def _excess(self, variance: float) -> float:
+        return (variance - self.variance) / max(variance, self.variance)
+
+    def _moved(
+        self, state: Multiplier, excess: float, share: float, unit: float, largest: float = math.inf
+    ) -> Multiplier:
+        """The controller's step; ψ · unit stays below `self.largest`, ψ below `largest`."""
+        most = math.log1p(min(self.largest, largest * unit))
         raw = (excess - state.excess) / share if state.looks else 0.0
         slope = (1.0 - SMOOTHING) * state.slope + SMOOTHING * raw
         around = self.proportional * excess + self.derivative * slope
@@ -132,18 +235,25 @@ class Budget:
             grown = state.integral
         integral = min(grown, max(state.integral, most - around))
         control = min(max(around + integral, 0.0), most)
-        return Multiplier(math.expm1(control) / self.std, integral, excess, slope, state.looks + 1)
+        return state._replace(
+            psi=math.expm1(control) / unit, integral=integral, excess=excess, slope=slope, looks=state.looks + 1
+        )
 
     def is_largest(self, psi: float) -> bool:
         """Whether a price is about as large as it may become."""
         return psi * self.std >= 0.9 * self.largest
 
 
-WORDS = {"std": "max_std", "variance": "max_variance"}
+WORDS = {
+    "std": ("max_std", 1), "variance": ("max_variance", 1), "keep-mean": ("keep_mean", 1), "cvar": ("min_cvar", 2),
+    "ruin": ("max_ruin", 2),
+}  # fmt: skip
+"""Limits in text: the field and how many numbers it takes."""
 
 
 def as_budget(value: Any) -> Budget | None:
-    """A budget from a budget, from text such as "std:2" or "variance:4" (a second number is `wait`), or from a mapping."""
+    """A budget from a budget, a mapping, or text: "std:2", "variance:4", "keep-mean:0.95", "cvar:0.1:100" or "ruin:0.05:0", or
+    several with commas between them; one number more is `wait`."""
     if value is None or isinstance(value, Budget):
         return value
     if isinstance(value, Mapping):
@@ -152,17 +262,27 @@ def as_budget(value: Any) -> Budget | None:
             if name not in known:
                 raise UserError(f"a budget has no {name!r}{suggestion(str(name), known)}")
         return Budget(**value)
-    if isinstance(value, str):
-        word, *numbers = value.split(":")
+    found: dict[str, Any] | None = {} if isinstance(value, str) else None
+    for text in value.split(",") if isinstance(value, str) else ():
+        word, *numbers = text.strip().split(":")
+        name, count = WORDS.get(word, ("", 0))
         try:
-            if word in WORDS and 1 <= len(numbers) <= 2:
-                limit, wait = (float(number) for number in [*numbers, "0"][:2])
-                return Budget(**{WORDS[word]: limit}, wait=wait)
-        except UserError:
-            raise
+            *limit, last = [float(number) for number in numbers]
         except ValueError:
-            pass
-    raise UserError(f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2")
+            found = None
+            break
+        extra = {"wait": last} if len(numbers) == count + 1 else {}
+        limit = limit if extra else [*limit, last]
+        if not count or len(limit) != count or found is None or name in found:
+            found = None
+            break
+        found |= {name: limit[0] if count == 1 else tuple(limit), **extra}
+    if found is not None:
+        return Budget(**found)
+    raise UserError(
+        f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2, or keep-mean:K, cvar:A:C or "
+        "ruin:P:C, with commas between them"
+    )
 
 
 LEEWAY = 0.05
@@ -215,6 +335,79 @@ def measured(returns: FloatArray, least: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
+class LimitCheck:
+    """Whether a trained policy keeps one limit beside that of the variance."""
+
+    limit: HeldLimit
+    found: Interval
+    """What was measured."""
+    bound: float
+    """What was asked; NaN if the mean at ψ = 0 is not known."""
+    closest: float
+    """The value at the look that came closest to all limits."""
+
+    @property
+    def met(self) -> bool:
+        """Whether the interval reaches the bound."""
+        return self.limit.holds(self.found, self.bound)
+
+    @property
+    def words(self) -> str:
+        """What was found."""
+        asked = f", at least {self.bound:.4g} is asked" if isinstance(self.limit, MeanLimit) else ""
+        return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.percent)}{asked}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data; numbers that are not known become null."""
+        return {
+            "name": self.limit.name, "limit": self.limit.in_words, "bound": _known(self.bound), "met": self.met,
+            **_ends(self.found), "closest": _known(self.closest),
+        }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"estimate": _known(interval.estimate), "low": _known(interval.low), "high": _known(interval.high)}
+
+
+def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str:
+    """An estimate with its ends, if they are known."""
+    unit, sign = (100.0, " %") if percent else (1.0, "")
+    estimate, low, high = (unit * x**power for x in (interval.estimate, interval.low, interval.high))
+    return f"{estimate:.4g}{sign}" + (f" ({low:.4g} … {high:.4g}{sign})" if math.isfinite(interval.low) else "")
+
+
+def check_limits(
+    budget: Budget, returns: FloatArray, state: Multiplier, looks: Mapping[str, FloatArray], level: float
+) -> tuple[tuple[LimitCheck, ...], float]:
+    """Check all limits beside the variance in a sample of returns; returns the checks and when a look came closest to all.
+
+    Args:
+        budget: with the limits.
+        returns: of the policy that was learned.
+        state: of the controller, which knows the mean at ψ = 0.
+        looks: what was measured on the way: "at", "variance", and the values of each limit by its name.
+        level: the confidence of the intervals.
+    """
+    checked = [limit.check(returns, level, state.reference) for limit in budget.limits]
+    unit = math.sqrt(float(np.var(returns)) or 1.0)
+    missing = [looks["variance"] / budget.variance - 1.0] if budget.limits_variance else []
+    for limit, (_, bound) in zip(budget.limits, checked, strict=True):
+        missing.append(limit.missing(looks[limit.name], bound) / (bound if isinstance(limit, RuinLimit) else unit))
+    worst = np.where(looks["at"] > max(budget.wait, state.begin), np.max(missing, axis=0), np.nan)
+    which = int(np.nanargmin(worst)) if np.isfinite(worst).any() else None
+    nearest = [math.nan if which is None else float(looks[limit.name][which]) for limit in budget.limits]
+    found = zip(budget.limits, checked, nearest, strict=True)
+    return (
+        tuple(LimitCheck(limit, *check, closest) for limit, check, closest in found),
+        math.nan if which is None else float(looks["at"][which]),
+    )
+
+
+@dataclass(frozen=True)
 class BudgetReport:
     """Whether a trained policy keeps its budget."""
 
@@ -236,10 +429,19 @@ class BudgetReport:
     """Episodes behind the intervals; None: mean and variance are exact."""
     looks: int = 1
     """Of how many measured variances `smallest` is the smallest."""
+    limits: tuple[LimitCheck, ...] = ()
+    """Of the limits beside that of the variance."""
+    closest_at: float = math.nan
+    """After how many steps a look came closest to all limits, if there are such."""
 
     @property
     def met(self) -> bool:
-        """Whether the variance is at most its budget, judged by its interval; an exact variance may exceed it by 5 %."""
+        """Whether all limits are met, judged by their intervals; an exact variance may exceed its budget by 5 %."""
+        return self.variance_met and all(check.met for check in self.limits)
+
+    @property
+    def variance_met(self) -> bool:
+        """Whether the variance is at most its budget."""
         if self.episodes is None:
             return self.variance.estimate <= self.budget.variance * (1.0 + LEEWAY)
         low = self.variance.low if math.isfinite(self.variance.low) else self.variance.estimate
@@ -248,6 +450,8 @@ class BudgetReport:
     @property
     def words(self) -> str:
         """The outcome in a few plain sentences."""
+        if self.limits:
+            return self._words_of_limits()
         what, unit = ("variance", 1.0) if self.budget.max_std is None else ("standard deviation", 0.5)
         found = f"the {what} is {self._shown(self.variance, unit)}, the mean {self._shown(self.mean)}"
         how = "exactly" if self.episodes is None else f"measured in {self.episodes:,} episodes"
@@ -271,26 +475,62 @@ class BudgetReport:
             return f"ψ = {self.psi:.4g} is about as large as it may become: this learner finds no policy that varies so little."
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
 
+    def _words_of_limits(self) -> str:
+        """The outcome where there are other limits than the variance."""
+        mean = [] if self.budget.keep_mean is not None else [f"mean {_shown(self.mean)}"]
+        found = [*(check.words for check in self.limits), *mean, f"standard deviation {_shown(self.variance, 0.5)}"]
+        text = f"{', '.join(found)} (measured in {self.episodes:,} episodes), at ψ = {self.psi:.4g}."
+        if self.met:
+            return f"The budget, {self.budget.in_words}, is met within its intervals: {text}"
+        missed = [check.limit.in_words for check in self.limits if not check.met]
+        missed += (
+            [] if self.variance_met else ["the variance" if self.budget.max_std is None else "the standard deviation"]
+        )
+        near = ", ".join(
+            f"{c.limit.symbol} {_shown(Interval(c.closest, math.nan, math.nan), 1.0, c.limit.percent)}"
+            for c in self.limits
+        )
+        closest = (
+            "" if math.isnan(self.closest_at) else f" The closest look: {near}, after {self.closest_at:,.0f} steps."
+        )
+        said = "" if len(self.limits) + self.budget.limits_variance == 1 else f" ({'; '.join(missed)})"
+        return f"The budget, {self.budget.in_words}, is not met{said}: {text}{closest} {self._advice_on_limits()}"
+
+    def _advice_on_limits(self) -> str:
+        checks = {check.limit.name: check for check in self.limits if not check.met}
+        if "mean" in checks:
+            if math.isnan(checks["mean"].bound):
+                return "The mean at ψ = 0 was not measured yet: train longer than the risk-neutral part (`wait`)."
+            return "Train longer, so that the price can settle, or with a longer risk-neutral part (`wait`)."
+        if self.budget.keep_mean is not None:
+            return "The mean that is to be kept may exclude the other limit: ask for one of the two only, or for less."
+        if not checks:
+            return "Train longer, or ask for less: the closest look says what was within reach."
+        level = max(
+            limit.level for limit in (check.limit for check in checks.values()) if not isinstance(limit, MeanLimit)
+        )
+        if self.mean.estimate <= level:
+            return f"The mean itself is below {level:g}: train longer or better first, no price of variance helps."
+        return (
+            "A higher price would cost more mean than it helps the tail. Train longer, let the policy see the return so far "
+            '(remember="return"), or ask for what the closest look reached.'
+        )
+
     def _shown(self, interval: Interval, power: float = 1.0) -> str:
-        if self.episodes is None or not math.isfinite(interval.low):
-            return f"{interval.estimate**power:.4g}"
-        return f"{interval.estimate**power:.4g} ({interval.low**power:.4g} … {interval.high**power:.4g})"
+        return _shown(interval if self.episodes is not None else Interval(interval.estimate, math.nan, math.nan), power)
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; numbers that are not known become null."""
-
-        def known(value: float) -> float | None:
-            return float(value) if math.isfinite(value) else None
-
-        def ends(interval: Interval) -> dict[str, float | None]:
-            return {
-                "estimate": known(interval.estimate), "low": known(interval.low), "high": known(interval.high),
-            }  # fmt: skip
-
+        limits: dict[str, Any] = {}
+        if self.limits:
+            limits = {
+                "limits": [check.as_dict() for check in self.limits],
+                "closest_after_steps": _known(self.closest_at),
+            }
         return {
-            "budget": self.budget.as_dict(), "max_variance": self.budget.variance, "met": self.met,
-            "exact": self.episodes is None, "episodes": self.episodes, "mean": ends(self.mean),
-            "variance": ends(self.variance), "psi": self.psi, "smallest_variance": known(self.smallest.estimate),
-            "smallest_interval": ends(self.smallest), "looks": self.looks,
-            f"smallest_after_{self.counted}": known(self.smallest_at), "words": self.words,
+            "budget": self.budget.as_dict(), "max_variance": _known(self.budget.variance), "met": self.met,
+            "exact": self.episodes is None, "episodes": self.episodes, "mean": _ends(self.mean),
+            "variance": _ends(self.variance), "psi": self.psi, "smallest_variance": _known(self.smallest.estimate),
+            "smallest_interval": _ends(self.smallest), "looks": self.looks,
+            f"smallest_after_{self.counted}": _known(self.smallest_at), "words": self.words, **limits,
         }  # fmt: skip

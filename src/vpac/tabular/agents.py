@@ -296,7 +296,7 @@ class Learner:
         }  # fmt: skip
         if self._controller is not None:
             arrays |= {f"prices.{name}": column for name, column in self.prices._asdict().items()}
-            data["multiplier"] = self._controller.state._asdict()
+            data["multiplier"] = self._controller.state.as_dict()
         return write_agent(Path(path), data, arrays, indent=1, default=int)
 
     @classmethod

@@ -165,8 +165,9 @@ class DeepTrainingSummary:
         steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
         # files of earlier versions have one discount only
         priced = Line("", steps, column("priced_variance" if "priced_variance" in last else "return_variance"))
-        limit = agent.controller and agent.controller.budget
-        budget = (Reference(limit.variance, f"budget: {limit.in_words}"),) if limit else ()
+        limit = None if agent.controller is None else agent.controller.budget
+        limited = limit is not None and limit.limits_variance
+        budget = (Reference(limit.variance, f"budget: {limit.in_words}"),) if limit and limited else ()
         what = "scores" if agent.variance_gamma == 1.0 else "discounted returns"
         panels: list[Panel] = [
             panel([Line("", steps, score, score - spread, score + spread)], "score", "score of recent episodes"),

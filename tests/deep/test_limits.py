@@ -1,0 +1,101 @@
+"""Limits of the PPO family: one step whose distributions are known, exact resuming, compiled and not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import norm
+
+import probes
+from deep.test_agent import SMALL, digest
+from seeds import seeds
+from vpac import FiniteMDP, UserError, budget_report
+
+pytest.importorskip("jax")
+from vpac.deep import VPACPPO
+from vpac.deep.checkpoint import latest_checkpoint
+from vpac.envs.functional import FiniteEnv
+from vpac.tabular import VPAC
+
+MEANS, STDS = np.array([5.0, 4.9, 4.0, 2.0]), np.array([6.0, 3.0, 1.0, 0.1])
+QUICK = {"envs": 16, "steps": 32, "hidden": (16,), "learning_rate": 3e-3, "gamma": 1.0, "cores": 1}
+
+
+def arms():
+    """One step: four arms that pay normal rewards."""
+    shape = (2, len(MEANS), 2)
+    chance, mean, variance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    chance[:, :, 1], mean[0, :, 1], variance[0, :, 1] = 1.0, MEANS, STDS**2
+    return FiniteMDP(chance, mean, variance, start=[1, 0], terminal=[False, True])
+
+
+def shares(agent):
+    """Probabilities of the arms."""
+    policy = agent.policy()
+    return softmax(policy.outputs(policy.view(policy.interface.rows(np.zeros(1, np.int64))))[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("budget", "least_mean"),
+    [("keep-mean:0.95", 4.7), ("ruin:0.05:0", 4.4), ("cvar:0.1:2", 3.8), ("ruin:0.05:0,std:2", 3.9)],
+)
+def test_limits_are_met_without_giving_up_more_mean_than_they_cost(budget, least_mean):
+    """The arms alone have P(G < 0) of 20, 5, 0 and 0 %, and 10 % tails of −5.5, −0.4, 2.2 and 1.8. Averages over seeds of exact
+    values keep the limits within four standard errors; every report agrees with the exact values."""
+    agents = VPACPPO.learn_many(FiniteEnv(arms()), 40_000, seeds=seeds(), budget=budget, **QUICK)
+    means, ruins, metrics = [], [], []
+    for agent in agents:
+        p, report = shares(agent), budget_report(agent, arms(), episodes=2000, seed=1)
+        means.append(p @ MEANS)
+        ruins.append(p @ norm.cdf(-MEANS / STDS))
+        metrics.append(report.met)
+        assert abs(report.mean.estimate - means[-1]) < report.mean.high - report.mean.low
+    errors = [4.0 * np.std(found, ddof=1) / np.sqrt(len(found)) for found in (means, ruins)]
+    assert sum(metrics) >= len(agents) - 1
+    assert np.mean(means) + errors[0] > least_mean
+    if "ruin" in budget:
+        assert np.mean(ruins) < 0.05 + errors[1]
+
+
+@pytest.mark.parametrize(
+    "budget", [{"keep_mean": 0.9}, {"max_ruin": (0.05, 0.2), "max_std": 0.3}], ids=["mean", "ruin"]
+)
+def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path, budget):
+    settings = {**SMALL, "budget": budget, "seed": 3}
+    VPACPPO(probes.Exposure, **settings).learn(64 * 8).save(tmp_path / "whole")
+    first = VPACPPO(probes.Exposure, **settings)
+    first.learn(64 * 8, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
+    found = latest_checkpoint(VPACPPO, tmp_path / "kept", probes.Exposure)
+    assert found is not None
+    agent = found[0]
+    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
+    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+    assert agent.options.budget.as_dict().keys() >= budget.keys()
+    state = agent.controller.state
+    if "keep_mean" in budget:
+        assert state.begin == pytest.approx(0.4 * 64 * 8)
+        assert state.reference is not None
+        measured = [at for at, psi in zip(agent.prices.at, agent.prices.psi, strict=True) if psi > 0.0]
+        assert measured == [] or min(measured) > state.begin
+    assert len(agent.looks["at"]) == 8
+
+
+def test_a_compiled_training_holds_the_same_controller():
+    """What the controller is told in a compiled training gives, on the host, the same price."""
+    agent = VPACPPO.learn_many(FiniteEnv(arms()), 16 * 32 * 8, seeds=[0], budget="keep-mean:0.9", **QUICK)[0]
+    state = agent.controller.state
+    assert state.seen >= 16 * 32  # every step is an episode
+    assert state.neutral == pytest.approx(agent.looks["mean"][2:4].mean(), abs=1.0)
+    assert agent.prices.psi[0] == 0.0
+    assert set(agent.looks) == {"at", "variance", "mean"}
+
+
+def test_mistakes_are_named():
+    with pytest.raises(
+        UserError, match=r"VPAC holds max_std or max_variance only; for P.return < 0. ≤ 5 % use VPACPPO"
+    ):
+        VPAC("FrozenLake-v1", budget="ruin:0.05:0")
+    with pytest.raises(UserError, match=r"leave out psi=0\.1"):
+        VPACPPO("CartPole-v1", budget="keep-mean:0.9", psi=0.1, **SMALL)
