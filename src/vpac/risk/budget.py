@@ -15,9 +15,9 @@ the budget already, as policies learn more slowly than numbers are added up (ant
 The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
 drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
 
-`limit_control` has other limits, whose excess x moves the same controller. Of several the one that is exceeded most counts; a share
-of the mean that is to be kept is a brake on all of them, and alone it lets ψ rise as far as it goes. Without a V the unit of
-the price is the standard deviation of the returns at the first look, in place of √V.
+`limit_control` has other limits, whose excess x moves the same controller. Of several the one that is exceeded most counts;
+a share of the mean that is to be kept is a brake on all of them, and alone it lets ψ rise as far as it goes. Without a V the
+unit of the price is the standard deviation of the returns at the first look, in place of √V.
 """
 
 from __future__ import annotations
