@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -34,8 +36,11 @@ KEPT = 2
 """Checkpoints that are kept: should the last be damaged, there is one before it."""
 
 
-def save(agent: PPO, folder: Path) -> Path:
-    """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read."""
+def save(agent: PPO, folder: Path, underway: Mapping[str, Any] = MappingProxyType({})) -> Path:
+    """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read.
+
+    `underway` is of a checkpoint: how to come back to the episodes underway.
+    """
     make_folder(folder)
     names = list(dict.fromkeys(name for row in agent.history for name in row))  # rows of older versions have fewer
     data = {
@@ -47,6 +52,7 @@ def save(agent: PPO, folder: Path) -> Path:
         "options": agent.options.as_dict(),
         "counters": {
             "timesteps": agent.timesteps, "iteration": agent.iteration, "episodes": agent.episodes, "span": agent.span,
+            **({"restarted": agent.restarted} if underway else {}),
         },
         "generators": {name: generator.bit_generator.state for name, generator in agent.generators.items()},
         "recent": [list(episode) for episode in agent.recent],
@@ -57,7 +63,7 @@ def save(agent: PPO, folder: Path) -> Path:
     if agent.controller is not None:
         data["multiplier"] = agent.controller.state.as_dict()
     agent.policy().save(folder)
-    return write_agent(folder, data, _arrays(agent))
+    return write_agent(folder, data, _arrays(agent) | {f"underway.{name}": array for name, array in underway.items()})
 
 
 def _arrays(agent: PPO) -> dict[str, Any]:
@@ -120,6 +126,11 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
     columns = data["history"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     agent.history = MetricsHistory.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
+    if "restarted" in counters:
+        underway = {
+            name: arrays[f"underway.{name}"] for name in ("actions", "seen", "prices") if f"underway.{name}" in arrays
+        }
+        agent.return_to(int(counters["restarted"]), underway)
     for score, discounted, length, *priced in data["recent"]:  # once the third was the last
         agent.recent.append(Episode(*(float(x) for x in (score, discounted, length, *(priced or [discounted])))))
 
@@ -134,7 +145,7 @@ def write_checkpoint(agent: PPO, folder: Path) -> Path:
             left.unlink()
         shutil.rmtree(left, ignore_errors=True)
     try:
-        save(agent, part)
+        save(agent, part, agent.underway())
         if place.exists():  # a run that was resumed from an older one, because this one was damaged
             shutil.rmtree(place)
         part.rename(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.vector import Environments
 from vpac.risk.volatility import augmented
 from vpac.typing import BoolArray, Numbers, namespace
+
+MOST_REPLAYED = 10_000_000
+"""Steps; their actions take some 40 MB in a checkpoint, and some minutes to be taken again."""
 
 
 class Rollout(NamedTuple):
@@ -173,9 +177,12 @@ class Collector:
         self._rows = np.zeros(envs.n, interface.row_type())
         self._over = np.zeros(envs.n, bool)
         self._extras = np.zeros((envs.n, envs.critic_inputs))
+        self._ended = np.zeros(envs.n, bool)
+        self._actions: list[Any] = []
 
     def restart(self, seeds: Any) -> None:
         """Reset all environments; episodes underway are forgotten."""
+        self._ended, self._actions = np.zeros(self.envs.n, bool), []
         self._rows = self.interface.rows(self.envs.reset(seeds))
         if self.envs.critic_inputs:
             self._extras = self.envs.first_extras()
@@ -213,7 +220,52 @@ class Collector:
         rollout.count_steps(self.episodes.underway.length)
         for t in range(steps):
             self.episodes.add(rollout.rewards[t], rollout.running[t] == 0.0, rollout.valid[t])
+        self._ended |= (rollout.running == 0.0).any(axis=0)
+        self._actions.append(rollout.actions)
         return rollout
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether every environment has ended an episode since the last restart: else none that long would ever end.
+
+        Where that takes more steps than can be replayed, it cannot be helped.
+        """
+        return bool(self._ended.all()) or sum(map(len, self._actions)) * self.envs.n > MOST_REPLAYED
+
+    def underway(self) -> dict[str, Any]:
+        """What `replay` needs beside the seeds of the last restart: all actions since then, and what was seen last."""
+        prices = {} if self.prices is None else {"prices": self.prices.now}
+        return {"actions": np.concatenate(self._actions), "seen": self._digest(), **prices}
+
+    def replay(self, seeds: Any, actions: Any, seen: Any, prices: Any = None) -> bool:
+        """Take the same actions from the same seeds, so that episodes go on where they were.
+
+        Returns whether they are there: in an environment whose seed does not decide everything they are not.
+        """
+        drawn, self.prices = self.prices, None  # these are known, and their generator is where it was
+        self.restart(seeds)
+        self._rows, self._extras = self._rows.copy(), self._extras.copy()
+        for action in actions:
+            valid = ~self._over
+            rewards, over = np.zeros(self.envs.n), np.zeros(self.envs.n, bool)
+            for k, group in enumerate(self.envs.groups):
+                self.envs.send(k, self.interface.commands(action[group]))
+                step = self.envs.receive(k)
+                rewards[group], over[group] = step.rewards, step.terminated | step.truncated
+                self._rows[group] = self.interface.rows(step.observations)
+                if self.envs.critic_inputs:
+                    self._extras[group] = step.extras
+            self.episodes.add(rewards, over, valid.astype(np.float32))
+            self._over, self._ended = over if not self.envs.same_step else self._over, self._ended | over
+        self.episodes.take()
+        self._actions, self.prices = [actions], drawn
+        if self.prices is not None:
+            self.prices.now = np.array(prices)
+        return bool(np.array_equal(self._digest(), seen))
+
+    def _digest(self) -> Any:
+        """Of what is seen now."""
+        return np.frombuffer(hashlib.sha256(self._rows.tobytes()).digest(), np.uint8)
 
     def _view(self, policy: NumpyPolicy, rows: Any, group: slice) -> Any:
         """Rows as the networks see them, with the price of each episode."""

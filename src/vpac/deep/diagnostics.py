@@ -57,6 +57,10 @@ def first_cause(bad: Sequence[str]) -> str:
     return min(bad, key=lambda name: name in CONSEQUENCES).replace("_", " ")
 
 
+class NoEpisodeEnded(UserWarning):
+    """No episode has ended yet, so that scores, returns and their variances are not known."""
+
+
 class LuckDrift(UserWarning):
     """The luck of an episode, a sum of TD errors, has a mean that depends on the time: the value critic misses something."""
 

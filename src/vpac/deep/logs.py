@@ -163,7 +163,7 @@ class Tracker:
     """
 
     def __init__(self, agent: PPO) -> None:
-        self._speed = _Speed(agent)
+        self._speed = Speed(agent)
 
     def __call__(self, agent: PPO) -> None:
         """Write the last iteration."""
@@ -230,16 +230,14 @@ class TensorBoard(Tracker):
             raise unwritable(self._folder, error) from None
 
 
-class _Speed:
-    """Steps per second since the last call."""
+class Speed:
+    """Steps per second since it was made. An iteration alone has no speed: the next rollout is collected meanwhile."""
 
     def __init__(self, agent: PPO) -> None:
-        self._last = (time.monotonic(), agent.timesteps)
+        self._begun, self._already = time.monotonic(), agent.timesteps
 
     def __call__(self, agent: PPO) -> float:
-        now, (before, steps) = time.monotonic(), self._last
-        self._last = (now, agent.timesteps)
-        return (agent.timesteps - steps) / max(now - before, 1e-9)
+        return (agent.timesteps - self._already) / max(time.monotonic() - self._begun, 1e-9)
 
 
 class ProgressDisplay:
@@ -268,7 +266,7 @@ class ProgressDisplay:
         self._live = Live(Group(self._progress, self._text), console=Console(stderr=True), refresh_per_second=4)
         self._callback, self._begin = callback, agent.timesteps - already
         self._task = self._progress.add_task("", total=steps, completed=already, speed="compiling")
-        self._speed = _Speed(agent)
+        self._speed = Speed(agent)
 
     def __enter__(self) -> Self:
         self._live.__enter__()

@@ -14,6 +14,7 @@ A variant is its penalty: PPO has none, VPACPPO learns σ, VAACPPO the second mo
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -24,7 +25,7 @@ import numpy as np
 
 from vpac.checks import MOST_STEPS, whole
 from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
-from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NotFinite, check_finite
+from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NoEpisodeEnded, NotFinite, check_finite
 from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
 from vpac.deep.estimators import Trace
 from vpac.deep.improve import Networks, Updater, configure_jax
@@ -153,7 +154,9 @@ class PPO:
         self._collector = Collector(envs, self.interface, o.gamma, self.episode_prices, o.variance_gamma)
         self.diverged: NotFinite | None = None
         """What stopped it in `learn_many`, if something did."""
-        self._restart, self._warned = True, False
+        self._restart, self._warned, self._told = True, False, False
+        self.restarted = 0
+        """The iteration before which the environments were restarted last."""
         self._episode_metrics: dict[str, float] = {}
         self._update_metrics: dict[str, Any] = {}
         """Metrics of an update that is not yet in the history; its critics may still be learning."""
@@ -210,6 +213,7 @@ class PPO:
                     total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
                 )
         total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
+        self._restart |= not resuming
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
         if self.controller is not None:
@@ -224,9 +228,10 @@ class PPO:
                 self._improve(rollout, self._estimate(rollout))
             if self._update_metrics and (self.iteration + 1) % self.options.checkpoint_every == 0:
                 going = self._record(callback)
-                self._restart = True
+                self._restart = self.options.reset_every_iteration or self._collector.may_restart
                 self._checkpoint(checkpoints, kept)
         self._record(callback)
+        self._note_missing_scores()
         self._restart = True
         return self
 
@@ -249,8 +254,24 @@ class PPO:
                 self._checkpoint(checkpoints, kept)
         return self
 
+    def _note_missing_scores(self) -> None:
+        """Say once that no episode has ended so far, and what to do."""
+        if self._told or not self.history or not np.isnan(self.history[-1]["score_mean"]):
+            return
+        self._told, taken = True, self.timesteps // self.environments.n
+        advice = "episodes go on across checkpoints; if they never end, cut them off with max_episode_steps=N"
+        if self.options.reset_every_iteration:
+            taken, advice = self.options.steps, "each iteration begins new ones: raise steps, or cut them off earlier"
+        warnings.warn(
+            f"no episode of {self.environments.name} has ended in {taken:,} steps of each environment, so that scores are not "
+            f"known; {advice}",
+            NoEpisodeEnded,
+            stacklevel=3,
+        )
+
     def _checkpoint(self, folder: Path | str | None, kept: Callable[[], object] | None) -> None:
         """Write a checkpoint, if there is a folder for it."""
+        self._note_missing_scores()
         if folder is not None:
             from vpac.deep.checkpoint import write_checkpoint
 
@@ -268,8 +289,8 @@ class PPO:
     def _collect(self) -> Rollout:
         """Let the policy act in all environments for an iteration's steps."""
         if self._restart or self.options.reset_every_iteration:
-            iteration, n = self.iteration + bool(self._update_metrics), self.environments.n
-            self._collector.restart(stream(self.seed, START_STREAM, iteration).generate_state(n))
+            self.restarted, n = self.iteration + bool(self._update_metrics), self.environments.n
+            self._collector.restart(self._start_seeds())
             self.trace = Trace.first(n)
             self.reward_scale.restart()
         self._restart = True  # should this be interrupted
@@ -282,6 +303,25 @@ class PPO:
                 raise NotFinite(f"{error} (seed {self.seed})") from None
         self._restart = False
         return rollout
+
+    def _start_seeds(self) -> Any:
+        """Seeds of the environments, one each, when they were restarted last."""
+        return stream(self.seed, START_STREAM, self.restarted).generate_state(self.environments.n)
+
+    def underway(self) -> dict[str, Any]:
+        """For a checkpoint: how to come back to the episodes underway; empty if the environments are about to restart."""
+        return {} if self._restart else self._collector.underway()
+
+    def return_to(self, restarted: int, underway: dict[str, Any]) -> None:
+        """Bring the environments back to the episodes of a checkpoint, which `underway` wrote."""
+        self.restarted = restarted
+        self._restart = not self._collector.replay(self._start_seeds(), **underway)
+        if self._restart:
+            warnings.warn(
+                f"{self.environments.name} does not do the same again from the same seed: the episodes of the checkpoint "
+                "cannot go on, new ones begin",
+                stacklevel=2,
+            )
 
     def _estimate(self, rollout: Rollout) -> UpdateInputs:
         """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
