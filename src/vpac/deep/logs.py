@@ -237,6 +237,7 @@ class Speed:
         self._begun, self._already = time.monotonic(), agent.timesteps
 
     def __call__(self, agent: PPO) -> float:
+        """Now."""
         return (agent.timesteps - self._already) / max(time.monotonic() - self._begun, 1e-9)
 
 
