@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,6 +18,40 @@ if TYPE_CHECKING:
 
 DELAY = 2.0
 """Seconds after which the bar of an evaluation comes up."""
+
+
+FIRST, EVERY = 10.0, 30.0
+"""Seconds before the first line where there is no terminal, and between lines."""
+
+
+class ProgressLines:
+    """Lines on standard error instead of a bar, where nothing can move: time, share, time left, and what else is known.
+
+    Args:
+        total: how much there is to do.
+        unit: of what.
+        already: how much of it was done before.
+        quiet: show nothing.
+    """
+
+    def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False) -> None:
+        self._total, self._unit, self._already = total, unit, already
+        self._begun = time.monotonic()
+        self._due = float("inf") if quiet or sys.stderr.isatty() else self._begun + FIRST
+
+    def tell(self, done: int, words: str = "") -> None:
+        """So much is done; prints a line if it is time for one."""
+        now = time.monotonic()
+        if now < self._due or done <= self._already:
+            return
+        self._due = now + EVERY
+        left = timedelta(seconds=round((self._total - done) * (now - self._begun) / (done - self._already)))
+        share = f"{done / self._total:.0%} ({done:,} of {self._total:,} {self._unit})"
+        print(
+            "  ".join(filter(None, (time.strftime("%H:%M:%S"), share, f"{left} left", words))),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _bar(*columns: Any, **options: Any) -> Any:
@@ -36,10 +72,12 @@ def shown(progress: bool | Callable[[int, int], object], total: int, what: str) 
         yield lambda done: progress(done, total)
         return
     begun, bar, task = time.monotonic(), None, None
+    lines = ProgressLines(total, f"episodes of {what}", quiet=not progress)
 
     def update(done: int) -> None:
         nonlocal bar, task
-        if bar is None and progress and time.monotonic() - begun > DELAY:
+        lines.tell(done)
+        if bar is None and progress and sys.stderr.isatty() and time.monotonic() - begun > DELAY:
             bar = _bar(transient=True)
             task = bar.add_task(f"episodes of {what}", total=total)
             bar.start()
@@ -77,6 +115,7 @@ class Bar:
 
         self._bar = _bar(BarColumn(), TextColumn("{task.fields[speed]}"), disable=quiet)
         self._task = self._bar.add_task("training", total=total, completed=already, speed="")
+        self._lines = ProgressLines(total, "episodes", already, quiet)
         self._lock, self._already, self._start = threading.Lock(), already, time.monotonic()
         self._seen: dict[int, int] = {}
         self._recent: deque[float] = deque(maxlen=500)
@@ -99,3 +138,4 @@ class Bar:
             recent = np.array(self._recent)
             text = f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else ""
             self._bar.update(self._task, completed=done, speed=speed, description=text)
+            self._lines.tell(done, text)

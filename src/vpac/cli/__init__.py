@@ -20,7 +20,7 @@ from vpac.cli.check import Check
 from vpac.cli.evaluate import Evaluate
 from vpac.cli.export import Export
 from vpac.cli.frontier import Frontier
-from vpac.cli.help import SHELLS, completion, overview, with_hints
+from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
 from vpac.cli.output import complain, prepare_streams
 from vpac.cli.solve import Solve
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Any:
         raise UserError(f"unknown verb {verb!r}: expected one of {', '.join(VERBS)}{near}")
     kind = with_learner_options(words) if verb == "train" else VERBS[verb]
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    return tyro.cli(with_hints(kind), prog=f"vpac {verb}", args=gather(words), config=config)
+    return tyro.cli(with_hints(kind), prog=f"vpac {verb}", args=readable(verb, kind, gather(words)), config=config)
 
 
 def _general(arguments: Sequence[str]) -> int | None:

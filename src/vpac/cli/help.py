@@ -9,16 +9,16 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
 
 from vpac.algorithms import ALGORITHMS
 from vpac.cli.train import with_learner_options
-from vpac.errors import one_of
+from vpac.errors import UserError, one_of
 
 WIDTH = 80
 OPTIONS = {
@@ -135,6 +135,43 @@ def _options(kind: Any) -> Iterator[tuple[str, Any]]:
     """Name and annotation of each option, those of groups included."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
         yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
+
+
+def readable(verb: str, kind: Any, words: Sequence[str]) -> list[str]:
+    """Words as tyro can read them: whole numbers may be written 1e5; options of learners are pointed to `--option`."""
+    hints = {"--" + name.replace("_", "-"): hint for name, hint in _options(kind)}
+    whole = {flag for flag, hint in hints.items() if _is_whole(hint)}
+    found, before = list[str](), ""
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in whole and equals:
+            word = f"{flag}={_whole(value)}"
+        elif before in whole:
+            word = _whole(word)
+        _point_to_option(verb, hints, flag.replace("_", "-"), value)
+        found.append(word)
+        before = word
+    return found
+
+
+def _is_whole(hint: Any) -> bool:
+    base = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return base is int or int in get_args(base)
+
+
+def _whole(text: str) -> str:
+    """ "1e5" → "100000"; anything else as it is."""
+    scientific = re.fullmatch(r"[0-9]+(\.[0-9]+)?[eE]\+?[0-9]{1,2}", text)
+    return str(int(float(text))) if scientific and float(text).is_integer() else text
+
+
+def _point_to_option(verb: str, known: Mapping[str, Any], flag: str, value: str) -> None:
+    """Raise a `UserError` if this is no option of the verb but one of learners, which `--option` takes."""
+    name = flag.removeprefix("--").replace("-", "_")
+    if not flag.startswith("--") or flag in known or "--option" not in known:
+        return
+    if any(name == one.name for algorithm in ALGORITHMS.values() for one in fields(algorithm.load_options())):
+        raise UserError(f"{flag} is an option of the learner: vpac {verb} … --option {name}={value or 'VALUE'}")
 
 
 BASH = """_vpac() {

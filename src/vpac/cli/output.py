@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vpac.progress import ProgressLines
+
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary, Table
     from vpac.lab.workers.worker import Outcome
@@ -174,6 +176,7 @@ class RunProgress:
         self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=3600.0)
         self._task = self._bar.add_task("runs", total=total, how="")
         self._describe, self._begun = describe, time.monotonic()
+        self._lines = ProgressLines(total, "runs", quiet=quiet)
         self._seen: set[str] = set()
         self._failed = self._new = 0
 
@@ -192,5 +195,6 @@ class RunProgress:
         self._new += bool(outcome.seconds)
         self._failed += not outcome.well
         failed = f"[red]{self._failed} failed[/red] · " if self._failed else ""
+        self._lines.tell(len(self._seen), f"{self._failed} failed" if self._failed else "")
         how = f"{failed}{self._new / max(time.monotonic() - self._begun, 1e-9):.1f} runs/s"
         self._bar.update(self._task, completed=len(self._seen), how=how, description=self._describe(outcome.name))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vpac.files import make_folder, unwritable, write_bytes
 from vpac.portable import BINARY, NOFOLLOW, NONBLOCK
+from vpac.progress import ProgressLines
 
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
@@ -267,7 +268,7 @@ class ProgressDisplay:
         self._live = Live(Group(self._progress, self._text), console=Console(stderr=True), refresh_per_second=4)
         self._callback, self._begin = callback, agent.timesteps - already
         self._task = self._progress.add_task("", total=steps, completed=already, speed="compiling")
-        self._speed = Speed(agent)
+        self._speed, self._lines = Speed(agent), ProgressLines(steps, "steps", already)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -282,7 +283,9 @@ class ProgressDisplay:
         """Show the last iteration."""
         speed = f"{self._speed(agent):,.0f} steps/s"
         self._progress.update(self._task, completed=agent.timesteps - self._begin, speed=speed)
-        self._text.plain = "  ".join(f"{name} {value}" for name, value in shown_metrics(agent.history[-1]).items())
+        metrics = shown_metrics(agent.history[-1])
+        self._text.plain = "  ".join(f"{name} {value}" for name, value in metrics.items())
+        self._lines.tell(agent.timesteps - self._begin, f"{speed}  score {metrics['score']}")
         return None if self._callback is None else self._callback(agent)
 
 
