@@ -21,6 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from vpac import AC, VPAC
+from vpac.envs import FunctionalEnv
 from vpac.lab.kinds.frontier import Measurement, frontier_point
 from vpac.lab.report.chart import Chart, Line, Lines
 from vpac.lab.report.draw import write
@@ -93,6 +94,45 @@ class Portfolio(gymnasium.Env[np.ndarray, np.int64]):
 
     def _look(self) -> np.ndarray:
         return np.array([self._quarter / self.quarters, self._mood])
+
+    def functional(self) -> FunctionalEnv:
+        """The same market in JAX: trainings of `jax:portfolio:Portfolio` are compiled."""
+        return Market(self)
+
+
+class Market(FunctionalEnv):
+    """`Portfolio` in JAX. A state is the quarter and the mood."""
+
+    def __init__(self, portfolio: Portfolio) -> None:
+        self.portfolio, self.action_space = portfolio, portfolio.action_space
+        self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+
+    def draws(self, key: Any, shape: tuple[int, ...]) -> Any:
+        """Two normal numbers, the luck and the drift, and a uniform one, the first mood."""
+        import jax
+
+        one, two = jax.random.split(key)
+        return jax.random.normal(one, (*shape, 2)), jax.random.uniform(two, shape)
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        """The first quarter."""
+        import jax.numpy as jnp
+
+        return self._seen(jnp.int32(0), key[1])
+
+    def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """A quarter."""
+        import jax.numpy as jnp
+
+        p, (quarter, mood), (luck, drift) = self.portfolio, state, key[0]
+        gain = p.interest + jnp.asarray(p.shares, jnp.float32)[action] * (p.premium + p.volatility(mood) * luck)
+        after, seen = self._seen(quarter + 1, jnp.clip(mood + 0.15 * drift, 0.0, 1.0))
+        return after, seen, gain, quarter + 1 == p.quarters, False
+
+    def _seen(self, quarter: Any, mood: Any) -> tuple[Any, Any]:
+        import jax.numpy as jnp
+
+        return (quarter, mood), jnp.stack([quarter / self.portfolio.quarters, mood])
 
 
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1)

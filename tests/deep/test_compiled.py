@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -185,6 +191,35 @@ def test_many_agents_are_each_the_one_that_learns_alone():
     assert agents[3].history == alone.history
     assert (len(alone.history), alone.timesteps) == (5, 320)
     assert not np.array_equal(agents[2].policy().weights[0], alone.policy().weights[0])
+
+
+FOUR_DEVICES = """
+import sys
+sys.path[:0] = [{tests!r}, {folder!r}]
+import jax
+from test_compiled import SMALL, FiniteEnv, VPACPPO, chain
+env = FiniteEnv(chain(), limit=5)
+agents = VPACPPO.learn_many(env, 64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], together=1, **SMALL)
+weights = [agent.policy().weights[0].tolist() for agent in agents]
+import json
+print(json.dumps([jax.device_count(), [len(agent.history) for agent in agents], weights]))
+"""
+
+
+def test_runs_side_by_side_on_four_devices_are_those_alone():
+    """Six runs on four devices, two of them in the last call; a thousandth of their size apart at most, for rounding."""
+    folder = Path(__file__).parent
+    code = FOUR_DEVICES.format(folder=str(folder), tests=str(folder.parent))
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=600
+    )
+    devices, lengths, weights = json.loads(found.stdout.splitlines()[-1])
+    assert (devices, lengths) == (4, [3] * 6)
+    env = FiniteEnv(chain(), limit=5)
+    alone = VPACPPO.learn_many(env, 64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], **SMALL)
+    for agent, other in zip(alone, weights, strict=True):
+        np.testing.assert_allclose(agent.policy().weights[0], other, rtol=1e-3, atol=1e-3)
 
 
 def test_an_environment_of_the_other_kind_is_refused():

@@ -135,15 +135,19 @@ class Draws(NamedTuple):
     def of(cls, plan: Plan, key: Array) -> Draws:
         """Those of a key."""
         o, env, n = plan.options, plan.env, plan.options.envs
-        keys = jax.random.split(key, 7)
+        keys = jax.random.split(key, 5)
         noise = jax.random.gumbel if plan.interface.discrete_actions else jax.random.normal
         priced = o.steps, n if o.conditioned else 0
         count, size = minibatch_sizes(o, o.steps * n)
-        order = permutations(keys[6], o.epochs, o.steps * n)
+        order = permutations(keys[0], o.epochs, o.steps * n)
+        moves = env.draws(keys[1], (2 * o.steps + 1, n))
+        steps, resets = (
+            jax.tree.map(lambda x, first=first: x[first : first + o.steps], moves) for first in (0, o.steps)
+        )
         return cls(
-            noise(keys[0], (o.steps, n, plan.interface.actions)), env.draws(keys[1], (o.steps, n)),
-            env.draws(keys[2], (o.steps, n)), env.draws(keys[3], (n,)), jax.random.uniform(keys[4], priced),
-            jax.random.uniform(keys[5], priced[1:]), order[:, : count * size].reshape(-1, size),
+            noise(keys[2], (o.steps, n, plan.interface.actions)), steps, resets, jax.tree.map(lambda x: x[-1], moves),
+            jax.random.uniform(keys[3], priced), jax.random.uniform(keys[4], priced[1:]),
+            order[:, : count * size].reshape(-1, size),
         )  # fmt: skip
 
 
@@ -316,7 +320,7 @@ def improve(
     rate = rules.rate * share
     policy, policy_state, metrics = improve_policy(
         networks.policy, networks.policy_state, samples, rows, rate, rules.entropy * share**2, optimiser=rules.actor,
-        clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages,
+        clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages, once=True,
     )  # fmt: skip
     metrics["learning_rate"], learned = rate, {"policy": policy, "policy_state": policy_state}
     for name, target in targets.items():
@@ -437,7 +441,7 @@ one_run = jax.jit(train, static_argnames="plan", donate_argnames="state")
 def _envs(plan: Plan) -> tuple[Any, Array]:
     """States and rows, as the first iteration is given them; it begins with a restart."""
     envs, seen = jax.vmap(plan.env.reset)(plan.env.draws(jax.random.key(0), (plan.options.envs,)))
-    return envs, as_rows(plan.interface, seen)
+    return jax.tree.map(lambda x: x.astype(x.dtype), envs), as_rows(plan.interface, seen)
 
 
 def initial(agent: PPO, plan: Plan) -> State:
@@ -517,20 +521,31 @@ class Training:
         self.key = jax.random.wrap_key_data(jnp.asarray(words))
         self.state, self._restart = initial(agent, self.plan), True
 
+    @property
+    def left(self) -> int:
+        """Iterations that the next call may have: up to a checkpoint or to the end of `learn`, at most `MOST`."""
+        agent, every = self.agent, self.agent.options.checkpoint_every
+        steps = 0 if agent.diverged else agent.span[1] - agent.timesteps
+        return min(steps // agent.per_iteration, every - agent.iteration % every, MOST)
+
+    def moments(self, count: int) -> Moment:
+        """Of the next `count` iterations."""
+        restart, self._restart = self._restart, False
+        return moments_of(self.agent, count, restart)
+
     def advance(self, count: int) -> None:
-        """Take so many iterations further, at most `MOST`.
+        """Take so many iterations further.
 
         Raises:
             NotFinite: if a number is not; the agent keeps what it had before that iteration.
         """
-        given = self.plan, self.state, self.key, moments_of(self.agent, count, self._restart), np.int32(count)
+        given = self.plan, self.state, self.key, self.moments(count), np.int32(count)
         if self.plan in _compiled:
             self.state, report = one_run(*given)
         else:
             with _compiling:  # the others wait instead of compiling the same
                 self.state, report = one_run(*given)
                 _compiled.add(self.plan)
-        self._restart = False
         self.record(report)
 
     def record(self, report: Report) -> None:
@@ -543,9 +558,46 @@ class Training:
             agent.iteration += 1
             row = {name: float(column[i]) for name, column in columns.items()}
             agent.history.add(agent.iteration, {"timesteps": float(agent.timesteps), **row})
+        agent.warn_of_drift(agent.raw_psi(agent.psi))
         if failed:
             bad = diagnostics.first_cause([name for name, fine in report.finite.items() if not fine])
             raise diagnostics.NotFinite(agent.undone(f"the {bad} of {agent.environments.name} is not finite"))
+
+
+@partial(jax.jit, static_argnames=("plan", "devices"), donate_argnames="state")
+def many_runs(
+    plan: Plan, devices: int, state: State, keys: Array, moments: Moment, count: Array
+) -> tuple[State, Report]:
+    """`train` of many runs side by side, an equal share of them on each device."""
+    runs = jax.vmap(partial(train, plan), in_axes=(0, 0, 0, None))
+    if devices > 1:
+        spec: Any = jax.sharding.PartitionSpec
+        mesh, split = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("runs",)), spec("runs")
+        runs = jax.shard_map(runs, mesh=mesh, in_specs=(split, split, split, spec()), out_specs=split, check_vma=False)
+    found: tuple[State, Report] = runs(state, keys, moments, count)
+    return found
+
+
+def _side_by_side(agents: list[Agent], width: int, devices: int) -> None:
+    """Let at most `width` agents learn at once, in one program; where there are fewer, the first is computed again."""
+    trainings = [Training(agent) for agent in agents]
+    places = [*range(len(agents)), *[0] * (width - len(agents))]
+
+    def stacked(trees: list[Any]) -> Any:
+        return jax.tree.map(lambda *leaves: jnp.stack([leaves[i] for i in places]), *trees)
+
+    state, keys = stacked([training.state for training in trainings]), stacked([training.key for training in trainings])
+    while count := max(training.left for training in trainings):
+        moments = stacked([training.moments(count) for training in trainings])
+        state, report = many_runs(trainings[0].plan, devices, state, keys, moments, np.int32(count))
+        here = jax.device_get((state, report))  # before it is taken apart: devices would have to talk about each part
+        for i, training in enumerate(trainings):
+            if not training.agent.diverged:
+                training.state, found = jax.tree.map(lambda x, i=i: x[i], here)
+                try:
+                    training.record(found)
+                except diagnostics.NotFinite as error:
+                    training.agent.diverged = error
 
 
 def learn_many(
@@ -556,13 +608,16 @@ def learn_many(
     seeds: Iterable[int],
     psi: Iterable[Any] | None = None,
     cores: int | None = None,
+    together: int | None = None,
     kept: Callable[[Agent], object] | None = None,
     **settings: Any,
 ) -> list[Agent]:
     """Train an agent for each seed and each price, all by one compiled program.
 
-    On a CPU each core trains one agent after the other: XLA's CPU back end is slower with many small networks side by side,
-    and each agent is, to the last bit, the one that `learn` makes of it alone.
+    On a CPU each core trains one agent after the other, because XLA is slower there with many small networks side by side; each
+    agent is, to the last bit, the one that `learn` makes of it alone. On other devices, or if `together` says so, a program
+    trains many side by side (`jax.vmap`), on several devices an equal share on each (`jax.shard_map`); then they are the same
+    but for rounding.
 
     Args:
         kind: the class of the agents, `VPACPPO` for example.
@@ -571,6 +626,7 @@ def learn_many(
         seeds: of the agents.
         psi: prices of variance; None: the one in `settings`.
         cores: how many agents learn at a time; None: as many as there are cores.
+        together: how many learn side by side on each device, which bounds the memory; None: 1 on a CPU, else 64.
         kept: called with each agent once it has learned, in whatever order they do.
         settings: as the class takes them.
 
@@ -587,6 +643,19 @@ def learn_many(
         raise UserError(
             f"learn_many needs an environment of pure functions of JAX (docs/functional.md), got {agents[0].environments.name}"
         )
+
+    devices = jax.device_count()
+    each = together or (1 if jax.default_backend() == "cpu" else 64)
+    if each > 1 or devices > 1:
+        width = min(each * devices, -(-len(agents) // devices) * devices)
+        for first in range(0, len(agents), width):
+            group = agents[first : first + width]
+            for agent in group:
+                agent.begin(total_timesteps)
+            _side_by_side(group, width, devices)
+            for agent in group if kept else ():
+                kept(agent)  # type: ignore[misc]
+        return agents
 
     def learned(agent: Agent) -> None:
         try:

@@ -212,12 +212,7 @@ class PPO:
                 return self.learn(
                     total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
                 )
-        total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
-        self._restart |= not resuming
-        begin = self.span[0] if resuming else self.timesteps
-        self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
-        if self.controller is not None:
-            self.controller.plan(self.span)
+        self.begin(total_timesteps, resuming)
         if isinstance(self.environments, FunctionalEnvironments):
             return self._learn_compiled(callback, checkpoints, kept)
         going = True
@@ -235,6 +230,15 @@ class PPO:
         self._restart = True
         return self
 
+    def begin(self, total_timesteps: int, resuming: bool = False) -> None:
+        """Set the steps at which the present `learn` began and ends."""
+        total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
+        self._restart |= not resuming
+        begin = self.span[0] if resuming else self.timesteps
+        self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
+        if self.controller is not None:
+            self.controller.plan(self.span)
+
     def _learn_compiled(
         self,
         callback: Callable[[Self], bool | None] | None,
@@ -242,15 +246,13 @@ class PPO:
         kept: Callable[[], object] | None,
     ) -> Self:
         """`learn` in an environment that is a pure function: many iterations in one call, or one before each `callback`."""
-        from vpac.deep.compiled import MOST, Training
+        from vpac.deep.compiled import Training
 
-        training, every, going = Training(self), self.options.checkpoint_every, True
-        while going and self.timesteps < self.span[1]:
-            left = (self.span[1] - self.timesteps) // self.per_iteration
-            training.advance(1 if callback else min(left, every - self.iteration % every, MOST))
+        training, going = Training(self), True
+        while going and training.left:
+            training.advance(1 if callback else training.left)
             going = callback is None or callback(self) is not False
-            self._warn_of_drift(self._raw_psi(self.psi))
-            if self.iteration % every == 0:
+            if self.iteration % self.options.checkpoint_every == 0:
                 self._checkpoint(checkpoints, kept)
         return self
 
@@ -341,7 +343,7 @@ class PPO:
 
     def _training_rewards(self, rollout: Rollout) -> Any:
         """The rewards to learn from; a variant may charge ψ in them."""
-        price = self._raw_psi(self.psi) if self.volatility else None
+        price = self.raw_psi(self.psi) if self.volatility else None
         return rollout.training_rewards(self.options.reward_floor, price)
 
     def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
@@ -412,12 +414,12 @@ class PPO:
         self.drift.add(before, after, rollout.elapsed[:-1], rollout.valid, rollout.running)
         metrics = self._episode_metrics
         metrics |= {**self.window.metrics, "luck_drift": self.drift.worst.share}
-        self._warn_of_drift(psi)
+        self.warn_of_drift(psi)
         if rollout.prices is None:
-            price = self._raw_psi(self.full_psi if self.controller is None else self.psi)
+            price = self.raw_psi(self.full_psi if self.controller is None else self.psi)
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
 
-    def _warn_of_drift(self, psi: float) -> None:
+    def warn_of_drift(self, psi: float) -> None:
         """Warn of a drift of the luck, once, when critics should have learned; ψ is in units of 1/reward."""
         late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
         if self.options.form == "corrected" and late and not self._warned:
@@ -476,7 +478,7 @@ class PPO:
         steady = self.options.conditioned or isinstance(self.options.psi, float)
         return min(1.0, timesteps / rise) if steady and rise else 1.0
 
-    def _raw_psi(self, psi: float) -> float:
+    def raw_psi(self, psi: float) -> float:
         """ψ per unit of the environment's own reward."""
         raw = self.options.psi_units == "raw" or self.controller is not None
         return psi if raw else psi * self.reward_scale.value

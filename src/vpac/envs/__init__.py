@@ -8,6 +8,7 @@ from vpac._lazy import lazily
 if TYPE_CHECKING:
     from vpac.envs.check import Findings, check_env, look_over
     from vpac.envs.finite_mdp import FiniteMDP
+    from vpac.envs.functional import FiniteEnv, FunctionalEnv, GymnaxEnv
     from vpac.envs.make import make_env, spec_of
     from vpac.envs.maps import GridMap, enlarge, grid_world
     from vpac.envs.noise import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MODULES = {
     "check": ("Findings", "check_env", "look_over"),
     "finite_mdp": ("FiniteMDP",),
+    "functional": ("FiniteEnv", "FunctionalEnv", "GymnaxEnv"),
     "make": ("make_env", "spec_of"),
     "maps": ("GridMap", "enlarge", "grid_world"),
     "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"),
@@ -29,7 +31,8 @@ MODULES = {
 }
 
 __all__ = [
-    "ActionNoise", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteMDP", "FiniteMDPEnv", "FourRooms", "GridMap",
+    "ActionNoise", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteEnv", "FiniteMDP", "FiniteMDPEnv", "FourRooms",
+    "FunctionalEnv", "GridMap", "GymnaxEnv",
     "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise", "RiskyShortcut",
     "arranged", "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering",
     "spec_of",

@@ -6,17 +6,21 @@ Nothing here imports JAX before an environment is used.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.make import EnvRecipe, spec_of
 from vpac.envs.vector import Environments, VectorStep
-from vpac.errors import UserError
+from vpac.errors import UserError, suggestion
 
 
 class FunctionalEnv(ABC):
@@ -121,13 +125,119 @@ class FiniteEnv(FunctionalEnv):
         return state, state if self.features is None else jnp.asarray(self.features)[state]
 
 
+class GymnaxEnv(FunctionalEnv):
+    """An environment of gymnax 1.x.
+
+    Args:
+        task: its name there, CartPole-v1 for example.
+        params: fields of its parameters that are other than their defaults.
+    """
+
+    def __init__(self, task: str, **params: Any) -> None:
+        try:
+            import gymnax
+            from gymnax.environments.spaces import gymnax_space_to_gym_space as space_of
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"gymnax:{task} needs {error.name}, of the extra `functional`: pip install 'vpac[functional]'"
+            ) from None
+        if task not in gymnax.registered_envs:
+            known = suggestion(task, gymnax.registered_envs) or f"; it has {', '.join(gymnax.registered_envs)}"
+            raise UserError(f"gymnax has no environment {task!r}{known}")
+        self._env, defaults = gymnax.make(task)
+        fields = list(defaults.__dataclass_fields__)
+        for field in params:
+            if field not in fields:
+                raise UserError(f"gymnax:{task} has no parameter {field!r}{suggestion(field, fields)}")
+        self.task, self._params = task, defaults.replace(**params)
+        self.observation_space = space_of(self._env.observation_space(self._params))
+        self.action_space = space_of(self._env.action_space(self._params))
+        self.limit = int(self._params.max_steps_in_episode)
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return f"gymnax:{self.task}"
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        """The first state and its observation."""
+        seen, state = self._env.reset_env(key, self._params)
+        return state, seen
+
+    def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """A step; gymnax tells ends from cuts."""
+        seen, state, reward, terminated, _ = self._env.step_env(key, state, action, self._params)
+        return state, seen, reward, terminated, self._env.is_truncated(state, self._params)
+
+
+class FunctionalGym(gymnasium.Env[Any, Any]):
+    """One copy of a functional environment as Gymnasium has it: to play in, not to train in."""
+
+    def __init__(self, env: FunctionalEnv) -> None:
+        self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
+        self._copies = FunctionalEnvironments(env, 1)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        return self._seen(self._copies.reset([int(self.np_random.integers(2**32))])[0]), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        found = self._copies.step(np.asarray(action)[None])
+        return (
+            self._seen(found.successors[0]), float(found.rewards[0]), bool(found.terminated[0]), bool(found.truncated[0]), {},
+        )  # fmt: skip
+
+    def _seen(self, observation: Any) -> Any:
+        """An observation of the type that the space has."""
+        return np.int64(observation) if isinstance(self.observation_space, spaces.Discrete) else observation
+
+
+@dataclass(frozen=True)
+class FunctionalMaker:
+    """What makes a functional environment from its name: `gymnax:CartPole-v1`, `jax:ID`, or the import path of its class."""
+
+    name: str
+
+    def functional(self, **arguments: Any) -> FunctionalEnv:
+        """The environment itself; `max_episode_steps` is its limit."""
+        module, _, name = self.name.partition(":")
+        if module == "jax":
+            from vpac.envs.jax_worlds import twin
+
+            return twin(name, **arguments)
+        limit = arguments.pop("max_episode_steps", None)
+        made: FunctionalEnv = (
+            GymnaxEnv(name, **arguments)
+            if module == "gymnax"
+            else getattr(importlib.import_module(module), name)(**arguments)
+        )
+        made.limit = made.limit if limit is None else int(limit)
+        return made
+
+    def __call__(self, **arguments: Any) -> FunctionalGym:
+        """As Gymnasium makes it."""
+        return FunctionalGym(self.functional(**arguments))
+
+
+def functional_of(env: Any, arguments: dict[str, Any]) -> FunctionalEnv | None:
+    """A functional environment, if that is what `env` is, what it is the class of, or what its name stands for."""
+    if isinstance(env, FunctionalEnv):
+        return env
+    if isinstance(env, type) and issubclass(env, FunctionalEnv):
+        env = f"{env.__module__}:{env.__qualname__}"
+    maker = spec_of(env).entry_point if isinstance(env, str) and ":" in env else None
+    return maker.functional(**arguments) if isinstance(maker, FunctionalMaker) else None
+
+
 class FunctionalEnvironments(Environments):
     """Copies of a functional environment. Trainings of them are compiled; stepped one by one, they are vector environments."""
 
     same_step = True
 
-    def __init__(self, env: FunctionalEnv, n: int) -> None:
-        self.env, self.n, self.name, self.limit = env, n, env.name, env.limit
+    def __init__(self, env: FunctionalEnv, n: int, recipe: EnvRecipe | None = None) -> None:
+        self.env, self.n, self.name, self.limit, self.recipe = env, n, env.name, env.limit, recipe
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self._check()
 
@@ -227,6 +337,7 @@ def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any
         return jnp.where(ended.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
     later, seen = jax.tree.map(begun, jax.vmap(env.reset)(fresh), (later, after))
+    later = jax.tree.map(lambda x: x.astype(x.dtype), later)  # types that Python's numbers left open are settled
     return later, seen, after, jnp.asarray(rewards, jnp.float32), over, cut
 
 

@@ -65,6 +65,8 @@ OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
 SHORT_NAMES = {path: name for name, path in OWN_WRAPPERS.items()}
 MOST_WRAPPERS = 100
 """Around one environment: each step passes through all of them."""
+FUNCTIONAL_WORDS = ("gymnax", "jax")
+"""`gymnax:NAME` is an environment of gymnax, `jax:ID` the twin in JAX of another environment."""
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
@@ -149,15 +151,22 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
-    allow_import(name)
+    allow_import(name.removeprefix("jax:"))
     if module.startswith("vpac.envs."):  # stored names outlive our modules
         module = "vpac.envs"
+    from vpac.envs.functional import FunctionalEnv, FunctionalMaker
+
+    maker = EnvSpec(name, entry_point=FunctionalMaker(name), disable_env_checker=True, order_enforce=False)
+    if module in FUNCTIONAL_WORDS:
+        return maker
     home = _imported(module, name)
     if rest in gymnasium.registry:
         found = deepcopy(_registered(rest, name))
         found.id = name  # with the module that registers it
         return found
     creator = getattr(home, rest, None)
+    if inspect.isclass(creator) and issubclass(creator, FunctionalEnv):
+        return maker
     if callable(creator):
         return EnvSpec(name, entry_point=f"{module}:{rest}", disable_env_checker=True)
     own = [spec.id for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(f"{module}:")]
@@ -329,6 +338,8 @@ class EnvRecipe:
         if spec is None or not _is_found_by_name(spec):
             return None
         base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
+        if spec.id.partition(":")[0] in FUNCTIONAL_WORDS:  # the name behind it is that of another environment
+            base = None
         before = list(base.additional_wrappers) if base else []
         wrappers = list(spec.additional_wrappers)
         if wrappers and wrappers[-1].name in ("Flattened", "ArrangedObservation"):
@@ -474,7 +485,9 @@ def env_from_record(data: Mapping[str, Any], env: Any, where: object, kind: str)
 
 def _is_found_by_name(spec: EnvSpec) -> bool:
     """Whether its id finds it again: a registered id, or an import path of what makes it."""
-    if spec.id in gymnasium.registry or isinstance(spec.entry_point, str):
+    from vpac.envs.functional import FunctionalMaker
+
+    if spec.id in gymnasium.registry or isinstance(spec.entry_point, str | FunctionalMaker):
         return True
     module, _, name = spec.id.partition(":")
     return module != "__main__" and getattr(sys.modules.get(module), name, None) is spec.entry_point

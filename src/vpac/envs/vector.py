@@ -102,10 +102,11 @@ def environments(
         return env
     if isinstance(env, VectorEnv):
         return GymnasiumEnvironments(env)
-    from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments
+    from vpac.envs.functional import FunctionalEnvironments, functional_of
 
-    if isinstance(env, FunctionalEnv):
-        return FunctionalEnvironments(env, n)
+    if (pure := functional_of(env, dict(arguments or {}))) is not None:
+        recipe = None if pure is env else EnvRecipe.of(env, **(arguments or {}))
+        return FunctionalEnvironments(pure, n, recipe)
     if isinstance(env, EnvSpec) and env.id in gymnasium.registry and env == gymnasium.spec(env.id):
         env = env.id
     if isinstance(env, FiniteMDP):

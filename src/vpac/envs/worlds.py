@@ -336,6 +336,12 @@ class ContinuousPuddleWorld(_World):
         low, high = self.puddle
         return bool(np.all((low <= position) & (position <= high)))
 
+    def functional(self) -> Any:
+        """The same world in JAX."""
+        from vpac.envs.jax_worlds import PuddleSquare
+
+        return PuddleSquare(self)
+
     def render(self) -> Any:
         """Draw the square, the puddle, the goal, the agent and, with `trajectory`, its path."""
         if self.render_mode == "ansi":

@@ -1,0 +1,150 @@
+"""Functional environments: the twins are what they are twins of, state by state; names; playing in them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vpac
+from vpac import UserError
+from vpac.envs import FiniteEnv, FiniteMDP, make_env
+from vpac.envs.functional import FunctionalEnvironments, FunctionalGym
+from vpac.envs.jax_worlds import twin
+from vpac.envs.vector import environments
+
+jax = pytest.importorskip("jax")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GRID = 2000
+
+
+@pytest.fixture
+def examples(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+
+
+def same_process(env, mdp):
+    """Every transition from every state: probabilities on a grid of random numbers, mean and spread of rewards exactly."""
+    live = np.flatnonzero(~mdp.terminal)
+    state, action = (x.ravel() for x in np.meshgrid(live, np.arange(mdp.n_actions), indexing="ij"))
+    step = jax.jit(jax.vmap(jax.vmap(env.step, (0, None, None)), (None, 0, 0)))
+    uniform = ((np.arange(GRID) + 0.5) / GRID).astype(np.float32)
+    after, _, mean, over, _ = (np.asarray(x) for x in step((uniform, np.zeros(GRID, np.float32)), state, action))
+    spread = np.asarray(step((uniform, np.ones(GRID, np.float32)), state, action)[2]) - mean
+    entry = {(row, head): k for k, (row, head) in enumerate(zip(mdp.row, mdp.successor, strict=True))}
+    for k, row in enumerate(state * mdp.n_actions + action):
+        heads, counts = np.unique(after[k], return_counts=True)
+        known = slice(mdp.indptr[row], mdp.indptr[row + 1])
+        found = dict(zip(heads, counts / GRID, strict=True))
+        for head, probability in zip(mdp.successor[known], mdp.probability[known], strict=True):
+            assert found.pop(head, 0.0) == pytest.approx(probability, abs=1.5 / GRID)
+        assert not found
+        places = [entry[row, head] for head in after[k]]
+        np.testing.assert_allclose(mean[k], mdp.reward[places], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(spread[k], np.sqrt(mdp.noise[places]), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(over, mdp.terminal[after])
+    starts = np.asarray(jax.vmap(env.reset)((uniform, uniform))[0])
+    np.testing.assert_allclose(np.bincount(starts, minlength=mdp.n_states) / GRID, mdp.start, atol=1.5 / GRID)
+
+
+@pytest.mark.parametrize(
+    "name", ["vpac/CatchUp-v0", "vpac/RiskyShortcut-v0", "vpac/FourRooms-v0", "vpac/PuddleWorld-v0", "FrozenLake-v1"]
+)
+def test_a_finite_world_and_its_twin(name):
+    found = twin(name)
+    same_process(found, FiniteMDP.from_gymnasium(name))
+    assert found.limit == make_env(name).spec.max_episode_steps
+
+
+def test_the_shop_and_the_inventory(examples):
+    import inventory
+    from shop import shop
+
+    same_process(twin(inventory.Inventory()), inventory.Inventory().mdp)
+    mdp = shop()
+    same_process(FiniteEnv(mdp), mdp)
+
+
+class Fixed:
+    """A generator that returns given numbers."""
+
+    def __init__(self, uniform, normal):
+        self.uniforms, self.normal = uniform, normal
+
+    def random(self, size=None):
+        return self.uniforms
+
+    def uniform(self, low, high, size):
+        return low + (high - low) * self.uniforms
+
+    def standard_normal(self, shape=None):
+        return self.normal
+
+
+def test_the_continuous_puddle_world_step_by_step(rng):
+    world = make_env("vpac/ContinuousPuddleWorld-v0").unwrapped
+    step = jax.jit(twin("vpac/ContinuousPuddleWorld-v0").step)
+    for position in [*rng.random((60, 2)), [0.3, 0.5], [0.97, 0.96], [0.0, 1.0]]:
+        for action in range(4):
+            uniform, normal = rng.random(2), float(rng.standard_normal())
+            world.reset(options={"position": list(position)})
+            world._np_random = Fixed(uniform, normal)
+            there, reward, over, _, _ = world.step(np.int64(action))
+            world._np_random = None
+            found = step((uniform.astype(np.float32), np.float32(normal)), np.float32(position), action)
+            np.testing.assert_allclose(found[0], there, atol=1e-6)
+            assert float(found[2]) == pytest.approx(reward, rel=1e-5)
+            assert bool(found[3]) == over
+
+
+def test_the_portfolio_step_by_step(rng, examples):
+    import portfolio
+
+    market = portfolio.Portfolio()
+    step = jax.jit(twin("portfolio:Portfolio").step)
+    for quarter in range(market.quarters):
+        for action in range(5):
+            mood, luck, drift = rng.random(), rng.standard_normal(), rng.standard_normal()
+
+            class Given:
+                standard_normal = staticmethod(lambda shape, luck=luck: luck)
+                normal = staticmethod(lambda mean, std, shape, drift=drift: std * drift)
+
+            gain, after = market.pass_quarter(action, mood, Given)
+            found = step((np.float32([luck, drift]), np.float32(0.0)), (quarter, np.float32(mood)), action)
+            assert float(found[2]) == pytest.approx(gain, rel=1e-5)
+            np.testing.assert_allclose(found[1], [(quarter + 1) / 8.0, after], atol=1e-6)
+            assert bool(found[3]) == (quarter == 7)
+
+
+def test_names_stand_for_functional_environments():
+    made = environments("jax:vpac/RiskyShortcut-v0", 3)
+    assert isinstance(made, FunctionalEnvironments)
+    assert made.recipe.env == "jax:vpac/RiskyShortcut-v0"
+    assert made.limit == environments("vpac/RiskyShortcut-v0", 1).limit
+    assert environments("jax:vpac/RiskyShortcut-v0", 3, arguments={"max_episode_steps": 7}).limit == 7
+    played = make_env("jax:vpac/RiskyShortcut-v0", max_episode_steps=7)
+    assert isinstance(played.unwrapped, FunctionalGym)
+    with pytest.raises(UserError, match=r"CartPole-v1 has no twin in JAX: it has no method `functional`, and CartPole"):
+        make_env("jax:CartPole-v1")
+
+
+def test_copies_begin_anew_within_a_step_and_are_cut():
+    mdp = FiniteMDP(np.ones((1, 1, 1)), 1.0)
+    copies = FunctionalEnvironments(FiniteEnv(mdp, limit=3), 2)
+    copies.reset([0, 1])
+    cuts = [copies.step(np.zeros(2, np.int64)).truncated.tolist() for _ in range(6)]
+    assert cuts == [[False] * 2, [False] * 2, [True] * 2] * 2
+
+
+def test_one_copy_is_played_with_gymnasium(rng):
+    """The mean score of random actions is that of the process, to four standard errors."""
+    name = "vpac/RiskyShortcut-v0"
+    ours, theirs = (
+        vpac.evaluate(lambda seen: int(rng.integers(4)), env, episodes=300, seed=1) for env in (f"jax:{name}", name)
+    )
+    error = np.hypot(ours.std, theirs.std) / np.sqrt(300)
+    assert abs(ours.mean - theirs.mean) < 4.0 * error
