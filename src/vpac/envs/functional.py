@@ -10,7 +10,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, lru_cache
 from typing import Any
 
 import gymnasium
@@ -176,6 +176,8 @@ class FunctionalGym(gymnasium.Env[Any, Any]):
     def __init__(self, env: FunctionalEnv) -> None:
         self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
         self._copies = FunctionalEnvironments(env, 1)
+        if isinstance(env, FiniteEnv) and env.features is None:
+            self.mdp = env.mdp
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -202,23 +204,32 @@ class FunctionalMaker:
 
     def functional(self, **arguments: Any) -> FunctionalEnv:
         """The environment itself; `max_episode_steps` is its limit."""
-        module, _, name = self.name.partition(":")
-        if module == "jax":
-            from vpac.envs.jax_worlds import twin
-
-            return twin(name, **arguments)
-        limit = arguments.pop("max_episode_steps", None)
-        made: FunctionalEnv = (
-            GymnaxEnv(name, **arguments)
-            if module == "gymnax"
-            else getattr(importlib.import_module(module), name)(**arguments)
-        )
-        made.limit = made.limit if limit is None else int(limit)
-        return made
+        try:
+            return _functional(self.name, tuple(sorted(arguments.items())))
+        except TypeError:  # an argument that is not one value cannot be remembered
+            return _functional.__wrapped__(self.name, tuple(sorted(arguments.items())))
 
     def __call__(self, **arguments: Any) -> FunctionalGym:
         """As Gymnasium makes it."""
         return FunctionalGym(self.functional(**arguments))
+
+
+@lru_cache(maxsize=64)
+def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
+    """The environment of a name; the same one again, so that the runs of a worker share what is compiled for it."""
+    arguments, (module, _, name) = dict(given), path.partition(":")
+    if module == "jax":
+        from vpac.envs.jax_worlds import twin
+
+        return twin(name, **arguments)
+    limit = arguments.pop("max_episode_steps", None)
+    made: FunctionalEnv = (
+        GymnaxEnv(name, **arguments)
+        if module == "gymnax"
+        else getattr(importlib.import_module(module), name)(**arguments)
+    )
+    made.limit = made.limit if limit is None else int(limit)
+    return made
 
 
 def functional_of(env: Any, arguments: dict[str, Any]) -> FunctionalEnv | None:
@@ -277,29 +288,13 @@ class FunctionalEnvironments(Environments):
             said = " ".join(str(error).split()).split(". ")[0].removesuffix(".")
             raise UserError(f"{self.name}: JAX cannot trace {what} ({type(error).__name__}: {said:.300})") from error
 
-    @cached_property
-    def _compiled(self) -> Any:
-        """`reset` and `step` of all copies."""
-        import jax
-
-        env = self.env
-
-        def reset(key: Any) -> Any:
-            return jax.vmap(env.reset)(env.draws(key, (self.n,)))
-
-        def step(key: Any, state: Any, elapsed: Any, actions: Any) -> Any:
-            one, two = jax.random.split(key)
-            return advance(env, env.draws(one, (self.n,)), env.draws(two, (self.n,)), state, elapsed, actions)
-
-        return jax.jit(reset), jax.jit(step)
-
     def reset(self, seeds: Sequence[int]) -> Any:
         """Start episodes."""
         import jax
 
         words = np.random.SeedSequence([int(seed) for seed in seeds]).generate_state(2)
         self._key, first = jax.random.split(jax.random.wrap_key_data(jax.numpy.asarray(words)))
-        self._state, seen = self._compiled[0](first)
+        self._state, seen = _compiled()[0](self.env, self.n, first)
         self._elapsed = np.zeros(self.n, np.float32)
         return np.asarray(seen)
 
@@ -308,7 +303,8 @@ class FunctionalEnvironments(Environments):
         import jax
 
         self._key, now = jax.random.split(self._key)
-        self._state, seen, after, rewards, over, cut = self._compiled[1](now, self._state, self._elapsed, actions)
+        found = _compiled()[1](self.env, self.n, now, self._state, self._elapsed, actions)
+        self._state, seen, after, rewards, over, cut = found
         ended = np.asarray(over | cut)
         self._elapsed = np.where(ended, 0.0, self._elapsed + 1.0).astype(np.float32)
         return VectorStep(
@@ -317,6 +313,21 @@ class FunctionalEnvironments(Environments):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+@cache
+def _compiled() -> tuple[Any, Any]:
+    """`reset` and `step` of all copies."""
+    import jax
+
+    def reset(env: FunctionalEnv, n: int, key: Any) -> Any:
+        return jax.vmap(env.reset)(env.draws(key, (n,)))
+
+    def step(env: FunctionalEnv, n: int, key: Any, state: Any, elapsed: Any, actions: Any) -> Any:
+        one, two = jax.random.split(key)
+        return advance(env, env.draws(one, (n,)), env.draws(two, (n,)), state, elapsed, actions)
+
+    return jax.jit(reset, static_argnums=(0, 1)), jax.jit(step, static_argnums=(0, 1))
 
 
 def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any, actions: Any) -> tuple[Any, ...]:
