@@ -508,6 +508,12 @@ def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
     return Moment(*padded)
 
 
+def _rank(name: str) -> int:
+    """First causes first: one bad number breeds others."""
+    causes = ("observation", "reward", "scaled reward", "target", "advantage", name)
+    return next(i for i, cause in enumerate(causes) if name == cause or name.startswith(f"{cause} "))
+
+
 _compiling = threading.Lock()
 _compiled: set[Plan] = set()
 
@@ -560,7 +566,8 @@ class Training:
             agent.history.add(agent.iteration, {"timesteps": float(agent.timesteps), **row})
         agent.warn_of_drift(agent.raw_psi(agent.psi))
         if failed:
-            bad = diagnostics.first_cause([name for name, fine in report.finite.items() if not fine])
+            found = [name for name, fine in report.finite.items() if not fine]
+            bad = diagnostics.first_cause(sorted(found, key=_rank))
             raise diagnostics.NotFinite(agent.undone(f"the {bad} of {agent.environments.name} is not finite"))
 
 
