@@ -13,6 +13,7 @@ from vpac import UserError
 from vpac.envs import FiniteEnv, FiniteMDP, make_env
 from vpac.envs.functional import FunctionalEnvironments, FunctionalGym
 from vpac.envs.jax_worlds import twin
+from vpac.envs.make import is_named_by_user
 from vpac.envs.vector import environments
 
 jax = pytest.importorskip("jax")
@@ -126,6 +127,9 @@ def test_names_stand_for_functional_environments():
     assert made.recipe.env == "jax:vpac/RiskyShortcut-v0"
     assert made.limit == environments("vpac/RiskyShortcut-v0", 1).limit
     assert environments("jax:vpac/RiskyShortcut-v0", 3, arguments={"max_episode_steps": 7}).limit == 7
+    assert is_named_by_user("jax:vpac/CatchUp-v0")
+    assert is_named_by_user("gymnax:CartPole-v1")
+    assert not is_named_by_user("jax:somewhere:Else")
     played = make_env("jax:vpac/RiskyShortcut-v0", max_episode_steps=7)
     assert isinstance(played.unwrapped, FunctionalGym)
     with pytest.raises(UserError, match=r"CartPole-v1 has no twin in JAX: it has no method `functional`, and CartPole"):

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import gymnasium
@@ -39,7 +40,8 @@ def allow_import(path: str) -> None:
 
 def is_named_by_user(path: str) -> bool:
     """Whether an environment that a file names may be made: a registered id, or an import path that the user has named."""
-    return ":" not in path or path in NAMED
+    word, _, rest = path.partition(":")
+    return ":" not in (rest if word in FUNCTIONAL_WORDS else path) or path in NAMED
 
 
 def is_wrapper_named(path: str) -> bool:
@@ -151,14 +153,14 @@ def _spec_by_name(name: str) -> EnvSpec:
     module, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, name)
-    allow_import(name.removeprefix("jax:"))
+    allow_import(name)
     if module.startswith("vpac.envs."):  # stored names outlive our modules
         module = "vpac.envs"
     from vpac.envs.functional import FunctionalEnv, FunctionalMaker
 
-    maker = EnvSpec(name, entry_point=FunctionalMaker(name), disable_env_checker=True, order_enforce=False)
+    functional = partial(EnvSpec, name, entry_point=FunctionalMaker(name), disable_env_checker=True)
     if module in FUNCTIONAL_WORDS:
-        return maker
+        return functional()
     home = _imported(module, name)
     if rest in gymnasium.registry:
         found = deepcopy(_registered(rest, name))
@@ -166,7 +168,7 @@ def _spec_by_name(name: str) -> EnvSpec:
         return found
     creator = getattr(home, rest, None)
     if inspect.isclass(creator) and issubclass(creator, FunctionalEnv):
-        return maker
+        return functional()
     if callable(creator):
         return EnvSpec(name, entry_point=f"{module}:{rest}", disable_env_checker=True)
     own = [spec.id for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(f"{module}:")]
