@@ -124,6 +124,10 @@ class PPO:
         self._env = env
         self.environments = envs = environments(env, o.envs, backend, arguments, o.action_masks)
         self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
+        if isinstance(envs, FunctionalEnvironments) and (i := self.interface) and (i.image or i.masked or i.choices):
+            raise UserError(
+                f"{envs.name}: environments in JAX have no images, no masks and no actions of several parts yet"
+            )
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """What critics see and the policy does not."""
         self.controller = BudgetController(o.budget) if isinstance(o.budget, Budget) else None
