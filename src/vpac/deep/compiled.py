@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpac import portable
 from vpac.deep import diagnostics
 from vpac.deep.collect import Episode, Rollout
 from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
