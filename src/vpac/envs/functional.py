@@ -31,7 +31,9 @@ class FunctionalEnv(ABC):
     """
 
     observation_space: spaces.Space[Any]
+    """Box or Discrete."""
     action_space: spaces.Space[Any]
+    """Box or Discrete."""
     limit: int | None = None
     """Steps after which an episode is cut off (truncated); None: never."""
 
