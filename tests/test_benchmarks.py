@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vpac import oracle
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -171,3 +173,21 @@ def test_thirteen_of_fifteen_budgets_are_enough(monkeypatch, capsys, met, status
     shown = capsys.readouterr().out
     assert "| bets | 0 | 4 | 4.10 (3.90 … 4.30) | 6.0 | 95% | 0.2 | met |" in shown
     assert f"{met} of 15 met; at least 13 are asked for" in shown
+
+
+def test_limits_are_measured_as_the_oracle_would(monkeypatch):
+    """Mean and variance of the uniform policy, within four standard errors; limits that too few meet are a failure."""
+    limits = script("limits", monkeypatch)
+    for name in ("arms", "portfolio"):
+        mdp, features, _ = limits.world(name)
+        rng = np.random.default_rng(0)
+        returns = limits.play(
+            mdp, lambda seen, rng, n=mdp.n_actions: rng.integers(n, size=len(seen)), features, 4000, rng
+        )
+        uniform = np.full((mdp.n_states, mdp.n_actions), 1.0 / mdp.n_actions)
+        exact = oracle.evaluate(mdp, uniform, 1.0)
+        assert abs(returns.mean() - exact.mean) < 4.0 * returns.std() / np.sqrt(len(returns))
+        squares = (returns - returns.mean()) ** 2
+        assert abs(squares.mean() - exact.total_variance) < 4.0 * squares.std() / np.sqrt(len(returns))
+    assert limits.verdict([{"met": place < 22} for place in range(25)]) == 0
+    assert limits.verdict([{"met": place < 21} for place in range(25)]) == 1
