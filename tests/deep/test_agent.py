@@ -225,7 +225,7 @@ def test_box_actions_of_whole_numbers_are_whole(tmp_path):
     agent.save(tmp_path)
     for policy in (agent, PPO.load(tmp_path, Whole), load_policy(tmp_path)):
         action = (
-            policy.predict(np.zeros(1, np.float32))
+            policy.predict(np.zeros(1, np.float32))[0]
             if isinstance(policy, PPO)
             else policy.act(np.zeros((1, 1)), None, True)[0]
         )

@@ -73,9 +73,9 @@ def test_after_an_interruption_episodes_begin_anew(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         agent.learn(64)
     monkeypatch.setattr(agent.environments, "step", step)
-    agent._collector.episodes.lengths[:] = 100.0
+    agent._collector.episodes.underway.length[:] = 100.0
     agent._collect()
-    assert (agent._collector.episodes.lengths <= SMALL["steps"]).all()
+    assert (agent._collector.episodes.underway.length <= SMALL["steps"]).all()
 
 
 def test_a_variance_is_never_negative(rng):
