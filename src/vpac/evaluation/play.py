@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
@@ -27,6 +28,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_unflattened, name_of
 from vpac.errors import Diverged, UserError
 from vpac.evaluation.actors import Actor, as_seen, gamma_of
+from vpac.evaluation.log import Recorder
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport, LimitCheck, check_limits
@@ -56,6 +58,7 @@ def play(
     gamma: float,
     terms: Sequence[Term],
     tell: Callable[[int], object] = lambda done: None,
+    record: Callable[..., object] | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """Sums of the `terms` [terms, episodes], lengths, and whether it terminated, of each episode.
 
@@ -69,6 +72,8 @@ def play(
         gamma: discount factor.
         terms: what is summed.
         tell: called with the number of finished episodes whenever it grows.
+        record: called at every step with which environments count, and their episodes, steps, observations, actions,
+            rewards, terminations and truncations.
     """
     n = envs.n
     found, lengths = np.zeros((len(terms), episodes)), np.zeros(episodes, np.int64)
@@ -78,7 +83,9 @@ def play(
     observations = envs.reset()
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
-        observations, rewards, ends, cuts = envs.step(act(observations, fresh))
+        actions = act(observations, fresh)
+        seen = None if record is None else np.array(observations)  # environments may write into what they gave
+        observations, rewards, ends, cuts = envs.step(actions)
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
             bad = int(np.flatnonzero(counted & ~np.isfinite(rewards))[0])
@@ -86,6 +93,8 @@ def play(
                 f"the environment's reward is {rewards[bad]} in step {steps[bad] + 1} of episode {number[bad]}: "
                 "expected a finite number"
             )
+        if record is not None:
+            record(counted, number, steps, seen, actions, rewards, ends, cuts)
         for row, term in zip(sums, terms, strict=True):
             row += np.where(counted, term(rewards, steps, discount), 0.0)
         steps += counted
@@ -343,6 +352,7 @@ def evaluate(
     deterministic: bool = False,
     envs: int = 8,
     progress: bool | Callable[[int, int], object] = False,
+    log: str | Path | None = None,
 ) -> ReturnSample:
     """Returns of so many episodes. The same arguments give the same sample.
 
@@ -361,12 +371,16 @@ def evaluate(
         envs: sub-environments that are stepped together; a vector environment has its own number. It changes which
             random numbers go where, so it belongs to what decides the sample.
         progress: show a bar if it takes more than two seconds, or call this with episodes done and episodes in all.
+        log: a .parquet file for every step with the probability of its action (`vpac.offline` reads it); of agents of ours.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
+    recorder = None if log is None else Recorder(agent, log, deterministic)
     (returns, scores), lengths, terminated, about = measure(
         agent, env, (discounted, plain), episodes, seed=seed, gamma=gamma, deterministic=deterministic, envs=envs,
-        progress=progress,
+        progress=progress, record=None if recorder is None else recorder.record,
     )  # fmt: skip
+    if recorder is not None:
+        recorder.write()
     return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
 
 
@@ -381,6 +395,7 @@ def measure(
     deterministic: bool,
     envs: int = 8,
     progress: bool | Callable[[int, int], object] = False,
+    record: Callable[..., object] | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray, dict[str, Any]]:
     """Play the episodes of `evaluate` and sum the `terms` over each; returns what `play` does, and what was done in words."""
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
@@ -396,7 +411,7 @@ def measure(
         actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, made.n, deterministic)
         with restore_global_rng(), shown(progress, episodes, name_of(env)) as tell:
             actor.begin(noise)
-            return *play(made, actor.actions, episodes, gamma, terms, tell), about
+            return *play(made, actor.actions, episodes, gamma, terms, tell, record), about
     finally:
         if made.ours and not is_users(made.first, env):
             made.env.close()

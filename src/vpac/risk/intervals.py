@@ -174,6 +174,25 @@ def bootstrap_by_index(
     return Interval(estimate, float(low), float(high))
 
 
+def studentised_interval(
+    estimate: float, influence: FloatArray, *, seed: Seed, level: float = 0.95, resamples: int = 2000
+) -> Interval:
+    """Bootstrap-t from the influence hᵢ of each observation (see `skewed_interval`): θ̂ − t · s_h/√n, where t are quantiles
+    of √n h̄*/s_h* over resamples h* of the hᵢ, which are centred."""
+    h = influence - influence.mean()
+    n, spread, rng = len(h), float(h.std(ddof=1)), np.random.default_rng(seed)
+    if not spread > 0.0:
+        return Interval(estimate, estimate, estimate)
+
+    def ratio(index: IntArray) -> FloatArray:
+        y = h[index]
+        return np.asarray(y.mean(axis=-1) / np.maximum(y.std(axis=-1, ddof=1), 1e-12 * spread))
+
+    tail = 1.0 - _upper(level)
+    low, high = np.quantile(_resampled([n], ratio, resamples, rng), [tail, 1.0 - tail])
+    return Interval(estimate, estimate - float(high) * spread, estimate - float(low) * spread)
+
+
 def one_sample(sample: ArrayLike) -> FloatArray:
     """The sample as an array of one dimension that is not empty."""
     x = np.asarray(sample, np.float64)
