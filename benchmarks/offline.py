@@ -116,7 +116,7 @@ def main() -> None:
     for name in WORLDS:
         table, (size, above) = measure(name, given.logs, given.episodes)
         print(
-            f"{name}: {given.logs} logs of {given.episodes} episodes, {size:.0f} effective; lower bound held {100 * above:.1f} %"
+            f"{name}: {given.logs} logs of {given.episodes} episodes, {size:.0f} effective; lower bound {100 * above:.1f} %"
         )
         print("| method | metric | coverage | error / plain IS |\n|---|---|---|---|")
         for (method, metric), (coverage, share) in table.items():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.errors import UserError
     from vpac.evaluation.certification import certify
+    from vpac.evaluation.importance import offline
     from vpac.evaluation.play import budget_report, evaluate
     from vpac.risk.budget import Budget
     from vpac.risk.monitoring import monitor
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AC", "MVPI", "MVPIPPO", "PPO", "VAAC", "VAACPPO", "VAACTD", "VPAC", "VPACPPO", "Budget", "FiniteMDP", "OffPolicyAC",
     "OffPolicyVAAC", "OffPolicyVAACTD", "OffPolicyVPAC", "ReturnSample", "UserError", "__version__", "budget_report", "certify",
-    "deep", "envs", "evaluate", "evaluation", "learners", "monitor", "oracle", "risk", "tabular",
+    "deep", "envs", "evaluate", "evaluation", "learners", "monitor", "offline", "oracle", "risk", "tabular",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(
@@ -42,6 +43,7 @@ __getattr__, __dir__ = lazily(
         "evaluate": "vpac.evaluation.play",
         "evaluation": "vpac.evaluation",
         "learners": "vpac.learners",
+        "offline": "vpac.evaluation.importance",
         "tabular": "vpac.tabular",
         "oracle": "vpac.oracle",
         "risk": "vpac.risk",

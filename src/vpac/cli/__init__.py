@@ -22,6 +22,7 @@ from vpac.cli.export import Export
 from vpac.cli.frontier import Frontier
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
+from vpac.cli.offline import Offline
 from vpac.cli.output import complain, prepare_streams
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
@@ -34,7 +35,8 @@ from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
 
 KINDS = (
-    List, Check, Solve, Train, Evaluate, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs, Report, Doctor,
+    List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs, Report,
+    Doctor,
 )  # fmt: skip
 VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""

@@ -45,6 +45,8 @@ class Evaluate(Verb):
     """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
     """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
+    log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Also write every step with the probability of its action to a .parquet file, for `vpac offline`. Of one policy."""
     out: Folder = None
     """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
     store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
@@ -64,6 +66,8 @@ class Evaluate(Verb):
             if not 0.0 < alpha <= 1.0:
                 raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
         agents = self._agents()
+        if self.log is not None and len(agents) > 1:
+            raise UserError(f"--log is for the episodes of one policy, got {len(agents)}: name one RUN")
         folder = self.out or Path("results") / "evaluate" / self._folder_name()
         make_folder(folder)
         gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
@@ -72,7 +76,7 @@ class Evaluate(Verb):
         others = np.random.SeedSequence(self.seed).generate_state(len(agents))
         seeds = [self.seed, *map(int, others[1:])]  # the samples are independent
         for seed, (name, (agent, env)) in zip(seeds, agents.items(), strict=True):
-            samples[name] = evaluate(agent, env, self.episodes, seed=seed, **shared)
+            samples[name] = evaluate(agent, env, self.episodes, seed=seed, log=self.log, **shared)
             samples[name].save(folder / f"{file_name(name)}.parquet")
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
@@ -89,7 +93,7 @@ class Evaluate(Verb):
                 "note: these policies act in different environments, so that differences of their returns are those of the "
                 "environments, too; --set and --wrap name one for all"
             )
-        self.say(f"wrote {folder}")
+        self.say(f"wrote {folder}{'' if self.log is None else f' and {self.log}'}")
         return 0
 
     def _folder_name(self) -> str:

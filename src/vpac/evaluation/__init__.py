@@ -7,6 +7,8 @@ from vpac._lazy import lazily
 if TYPE_CHECKING:
     from vpac.evaluation.actors import load_agent
     from vpac.evaluation.certification import certify
+    from vpac.evaluation.importance import OfflineEstimate, OfflineReport, offline
+    from vpac.evaluation.log import Log, load_log
     from vpac.evaluation.play import budget_report, evaluate
     from vpac.evaluation.sources import Sources, variance_sources
     from vpac.evaluation.stressing import Axis, StressTest, stress
@@ -14,13 +16,16 @@ if TYPE_CHECKING:
 NAMES = {
     "actors": ("load_agent",),
     "certification": ("certify",),
+    "importance": ("OfflineEstimate", "OfflineReport", "offline"),
+    "log": ("Log", "load_log"),
     "play": ("budget_report", "evaluate"),
     "sources": ("Sources", "variance_sources"),
     "stressing": ("Axis", "StressTest", "stress"),
 }
 
 __all__ = [
-    "Axis", "Sources", "StressTest", "budget_report", "certify", "evaluate", "load_agent", "stress", "variance_sources",
+    "Axis", "Log", "OfflineEstimate", "OfflineReport", "Sources", "StressTest", "budget_report", "certify", "evaluate",
+    "load_agent", "load_log", "offline", "stress", "variance_sources",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

@@ -23,7 +23,7 @@ which is σ's equation solved for its mean. Elsewhere `fitted` is least squares 
 observation's numbers, for each action, and as good as these features. It and `marginalised` leave out the step at which an
 episode is cut off, and mean the return of episodes that are not.
 
-Intervals are bootstrapped over episodes (Efron's BCa; percentiles where estimates are fitted again). The lower bound of the
+Intervals are bootstrapped over episodes (studentised; percentiles where estimates are fitted again). The lower bound of the
 mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil (2009): ρ_{0:T} (G − lowest)
 is cut at a level that a part of the log chooses, which can only lower its mean. It holds for any number of episodes if no
 return of π is below `lowest`.
@@ -44,8 +44,8 @@ from vpac.evaluation.actors import gamma_of
 from vpac.evaluation.log import Chances, Log, load_log
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.intervals import Interval, Method, bootstrap_by_index
-from vpac.typing import FloatArray, IntArray
+from vpac.risk.intervals import Interval, studentised_interval
+from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
 LEAST = 30.0
@@ -53,8 +53,6 @@ LEAST = 30.0
 FOLDS = 5
 RESAMPLES, REFITS = 2000, 300
 """Of the bootstrap: where the terms of episodes are fixed, and where critics are fitted again."""
-JACKKNIFED = 3000
-"""Episodes up to which BCa is used: it takes their square."""
 DENSE = 1500
 """States up to which systems are solved as dense ones."""
 RIDGE = 1e-6
@@ -233,10 +231,9 @@ def _estimate(
         mean, variance = (Interval(whole_log[k], float(ends[0, k]), float(ends[1, k])) for k in range(2))
         return OfflineEstimate(method, effective, "", mean, variance)
     parts = (
-        study.weighted(alphas) if method == "weighted" else study.averaged(rng if method == "doubly-robust" else None)
+        study.weighted(alphas) if method == "weighted" else study.averaged(rng if method != "per-decision" else None)
     )
-    how: Method = "bca" if n <= JACKKNIFED else "percentile"
-    found = [bootstrap_by_index([n], part, seed=rng, level=level, resamples=RESAMPLES, method=how) for part in parts]
+    found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES) for part in parts]
     tell(REFITS)
     return OfflineEstimate(method, effective, "", found[0], found[1], dict(zip(alphas, found[2:], strict=False)))
 
@@ -301,8 +298,8 @@ class Study:
         error = float(self.weight.std(ddof=1)) / np.sqrt(n)
         if abs(self.weight.mean() - 1.0) > OFF * error + 1e-6:
             found.append(
-                f"the mean ratio of whole episodes is {self.weight.mean():.3g} ± {error:.2g}, expected 1: the log lacks actions "
-                "that this policy takes, or its probabilities are not those of the policy that acted"
+                f"the mean ratio of whole episodes is {self.weight.mean():.3g} ± {error:.2g}, expected 1: the log lacks "
+                "actions that this policy takes, or its probabilities are not those of the policy that acted"
             )
         if cut := int((~self.log.terminated).sum()):
             found.append(
@@ -323,19 +320,13 @@ class Study:
         squares = float(w @ w)
         return float(w.sum()) ** 2 / squares * per_episode if squares > 0.0 else 0.0
 
-    def averaged(self, folds: np.random.Generator | None) -> list[Callable[[IntArray], FloatArray]]:
-        """Mean and variance by index, from the terms of each episode; with critics of the other folds, if there are any."""
-        first, second = self.terms(self.cross_fitted(folds) if folds else None)
-
-        def mean(index: IntArray) -> FloatArray:
-            return np.asarray(first[index].mean(axis=-1))
-
-        def variance(index: IntArray) -> FloatArray:
-            x = first[index]
-            bias = x.var(axis=-1, ddof=1) / x.shape[-1]  # that of the squared mean
-            return np.asarray(second[index].mean(axis=-1) - (x.mean(axis=-1) - self.centre) ** 2 + bias)
-
-        return [mean, variance]
+    def averaged(self, folds: np.random.Generator | None) -> list[tuple[float, FloatArray]]:
+        """Mean and variance, each with the influence of every episode; with critics of the other folds, if there are any."""
+        x, squares = self.terms(None if folds is None else self.cross_fitted(folds))
+        mean = float(x.mean())
+        bias = float(x.var(ddof=1)) / len(x)  # that of the squared mean
+        variance = float(squares.mean()) - (mean - self.centre) ** 2 + bias
+        return [(mean, x), (variance, squares - 2.0 * (mean - self.centre) * x)]
 
     def terms(self, critics: Critics | None) -> tuple[FloatArray, FloatArray]:
         """One term an episode for E[G], and one for E[(G − c)²]; c is the weighted mean return."""
@@ -373,33 +364,21 @@ class Study:
         mean = float(share @ value)
         return mean, float(share @ (moment - value**2) + share @ (value - mean) ** 2)
 
-    def weighted(self, alphas: Sequence[float]) -> list[Callable[[IntArray], FloatArray]]:
-        """Mean, variance and CVaR by index, of the returns with weights ρ_{0:T} / Σ ρ_{0:T}."""
+    def weighted(self, alphas: Sequence[float]) -> list[tuple[float, FloatArray]]:
+        """The same and CVaR, of the returns with weights ρ_{0:T} / Σ ρ_{0:T}."""
         order = np.argsort(self.returns, kind="stable")
-        G, w = self.returns[order], self.weight[order]
-
-        def normalised(index: IntArray) -> FloatArray:
-            with np.errstate(invalid="ignore"):
-                return np.asarray(w[index] / w[index].sum(axis=-1, keepdims=True))
-
-        def mean(index: IntArray) -> FloatArray:
-            return np.asarray((normalised(index) * G[index]).sum(axis=-1))
-
-        def variance(index: IntArray) -> FloatArray:
-            p, x = normalised(index), G[index]
-            squares = (p * (x - (p * x).sum(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
-            return np.asarray(squares / np.maximum(1.0 - (p**2).sum(axis=-1), 1e-12))
-
-        def tail(alpha: float) -> Callable[[IntArray], FloatArray]:
-            def cvar(index: IntArray) -> FloatArray:
-                index = np.sort(index, axis=-1)  # which is the order of the returns
-                p = normalised(index)
-                part = np.clip(alpha - (np.cumsum(p, axis=-1) - p), 0.0, p)
-                return np.asarray((part * G[index]).sum(axis=-1) / part.sum(axis=-1))
-
-            return cvar
-
-        return [mean, variance, *map(tail, alphas)]
+        G, p = self.returns[order], self.weight[order] / self.weight.sum()
+        n, mean = len(G), float(p @ G)
+        squares = (G - mean) ** 2
+        biased = float(p @ squares)
+        found = [(mean, n * p * (G - mean)), (biased / (1.0 - float(p @ p)), n * p * (squares - biased))]
+        for alpha in alphas:
+            up_to = np.cumsum(p)
+            part = np.clip(alpha - (up_to - p), 0.0, p)
+            cvar = float(part @ G / part.sum())
+            quantile = G[min(int(np.searchsorted(up_to, alpha)), n - 1)]
+            found.append((cvar, n * p * (quantile - np.maximum(quantile - G, 0.0) / alpha - cvar)))
+        return found
 
     def critics(self, times: FloatArray) -> Critics:
         """Q̂ and the second moments, fitted to episodes that count so many times each."""

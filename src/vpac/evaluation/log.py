@@ -227,13 +227,14 @@ def _from_minari(name: str) -> Log:
         said = np.asarray(infos[key], np.float64).reshape(-1)[
             -length:
         ]  # the first, if there is one more, is of the reset
+        probability = np.exp(said) if key == "log_prob" else said
         flat = np.asarray(one.actions, np.float64).reshape(length, -1)
         whole = np.asarray(one.actions).ndim == 1 and np.asarray(one.actions).dtype.kind in "iu"
         for column, values in zip(
             COLUMNS,
             (
                 np.full(length, number), np.arange(length), np.asarray(one.observations)[:length].reshape(length, -1),
-                flat[:, 0] if whole else flat, one.rewards, one.terminations, one.truncations, np.exp(said) if key == "log_prob" else said,
+                flat[:, 0] if whole else flat, one.rewards, one.terminations, one.truncations, probability,
             ),
             strict=True,
         ):  # fmt: skip
