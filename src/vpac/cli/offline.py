@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,6 @@ from vpac.errors import UserError
 
 if TYPE_CHECKING:
     from vpac.evaluation.importance import OfflineEstimate, OfflineReport
-    from vpac.risk.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,19 @@ class Offline(Verb):
         title = (
             f"{report.episodes} episodes of another policy, gamma {report.gamma:g}, {100 * report.level:g} % intervals"
         )
-        rows = [self._row(one) for one in report.estimates]
-        return plain_table(title, rows, [heading for heading in rows[0] if heading != "method"])
-
-    def _row(self, one: OfflineEstimate) -> dict[str, str]:
-        plain = {"method": one.method, "effective": f"{one.effective:.0f}"}
-        shown = {"mean": one.mean, "variance": one.variance} | {f"CVaR {a:g}": one.cvar.get(a) for a in self.levels}
-        return plain | {heading: _shown(found) for heading, found in shown.items()}
+        rows = [row for one in report.estimates if not one.refused for row in _rows(one)]
+        return plain_table(title, rows, ("estimate", "interval", "effective episodes"))
 
 
-def _shown(found: Interval | None) -> str:
-    return "" if found is None else f"{found.estimate:.4g} ({found.low:.4g} … {found.high:.4g})"
+def _rows(one: OfflineEstimate) -> Iterator[dict[str, str]]:
+    for what, found in (
+        ("mean", one.mean),
+        ("variance", one.variance),
+        *((f"CVaR {a:g}", x) for a, x in one.cvar.items()),
+    ):
+        if found is not None:
+            ends = f"{found.low:.4g} … {found.high:.4g}"
+            yield {
+                "name": one.method, "metric": what, "estimate": f"{found.estimate:.5g}", "interval": ends,
+                "effective episodes": f"{one.effective:.0f}",
+            }  # fmt: skip
