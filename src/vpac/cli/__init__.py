@@ -35,8 +35,8 @@ from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
 
 KINDS = (
-    List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs, Report,
-    Doctor,
+    List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs,
+    Report, Doctor,
 )  # fmt: skip
 VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
 """The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Offline(Verb):
-    """Measure a policy by a log of another one: mean, variance and CVaR, without playing.
+    """Measure a policy by a log of another one: mean, variance, CVaR of its return.
 
-    The log is a Parquet file with the probability of every action, as `vpac evaluate --log` writes it.
+    The log has the probability of every action, as `vpac evaluate --log` writes.
 
     Example: vpac offline log.parquet --policy results/train/vpac-FourRooms-v0
     """
