@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 
 from vpac import FiniteMDP, oracle
-from vpac.evaluation.importance import METHODS, Study, offline
+from vpac.evaluation.importance import METHODS, LogStudy, offline
 from vpac.evaluation.log import Chances, Log
 
 ALPHA = 0.1
@@ -89,7 +89,7 @@ def measure(name: str, logs: int, episodes: int) -> tuple[dict[tuple[str, str], 
         report = offline(log, target, gamma=GAMMA, alphas=(ALPHA,), seed=k, lowest=-1e3)
         above.append(report.lower <= exact["mean"])
         sizes.append(report["weighted"].effective)
-        study = Study(log, Chances.of(target, log.observation, log.action), GAMMA)
+        study = LogStudy(log, Chances.of(target, log.observation, log.action), GAMMA)
         plain = float(np.mean(study.weight * study.returns))
         squared = float(np.mean(study.weight * (study.returns - plain) ** 2))
         for metric, value in (("mean", plain), ("variance", squared)):

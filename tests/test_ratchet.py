@@ -15,18 +15,21 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 28_700, "files": 175, "files in one folder": 19}
+CEILING = {"lines": 36_500, "files": 183, "files in one folder": 18}
+"""28 637 lines in 175 files on 17 November 2026. What was there shrank by about 750 lines. New since, with lines: compiled
+trainings and functional environments 1 500, certificates, stress and monitor 2 000, evaluation from logs 1 050, limits 500, the
+oracle's search, bound and distribution 900, explicit models 380, masks, parts and images 590, exports, trackers, tuning,
+Stable-Baselines3 and other systems 1 250, episodes across checkpoints and messages 400."""
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
     "agents",
     "budget",
     "check",
-    "four_rooms",
+    "compiled",
     "frontier",
     "options",
     "prediction",
-    "puddle_world",
     "sources",
     "theorems",
 }

@@ -139,7 +139,7 @@ class _Cuts(BaseCallback):
         return True
 
 
-class Critics(nn.Module):
+class CriticNetworks(nn.Module):
     """σ(s) ≥ 0 and the mean luck, from the features that the policy's critic sees."""
 
     def __init__(self, inputs: int, hidden: tuple[int, ...]) -> None:
@@ -190,7 +190,7 @@ class VPACPPO(PPO):
         super()._setup_model()
         with torch.random.fork_rng(devices=[]):  # with ψ = 0 everything random is as in PPO
             torch.manual_seed(0 if self.seed is None else self.seed)
-            self.critics = Critics(self.policy.features_dim, self.spread_net).to(self.device)
+            self.critics = CriticNetworks(self.policy.features_dim, self.spread_net).to(self.device)
         self._order = torch.Generator().manual_seed(0 if self.seed is None else self.seed)
         self.critics_optimizer = torch.optim.Adam(self.critics.parameters(), lr=self.lr_schedule(1.0), eps=1e-5)
         self.carried = Carried.first(self.n_envs)

@@ -102,8 +102,8 @@ def test_solve_draws(capsys, tmp_path, world, kind):
     [
         (
             ["solv"],
-            "expected one of list, check, solve, train, evaluate, frontier, tune, watch, export, reproduce, sweep, runs, "
-            "report, doctor; did you mean 'solve'?",
+            "expected one of list, check, solve, train, evaluate, offline, certify, stress, frontier, tune, watch, export, "
+            "reproduce, sweep, runs, report, doctor; did you mean 'solve'?",
         ),
         (["solve", "vpac/FourRoms-v0"], "did you mean 'vpac/FourRooms-v0'?"),
         (["solve", "FourRooms"], "did you mean 'vpac/FourRooms-v0'?"),

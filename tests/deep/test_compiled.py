@@ -20,7 +20,7 @@ from gymnasium import spaces  # noqa: E402
 
 from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO, NotFinite  # noqa: E402
 from vpac.deep.collect import Collector  # noqa: E402
-from vpac.deep.compiled import Draws, Plan, Training, initial, iterate, moments_of, take  # noqa: E402
+from vpac.deep.compiled import CompiledPlan, CompiledTraining, Draws, initial, iterate, moments_of, take  # noqa: E402
 from vpac.envs.functional import FunctionalEnvironments, advance  # noqa: E402
 from vpac.envs.vector import VectorStep  # noqa: E402
 
@@ -95,7 +95,7 @@ def both(kind, env, iterations=4, **settings):
     given = {**SMALL, **settings}
     host = kind(Given(env, given["envs"]), seed=3, **given)
     twin = kind(env, seed=3, **given)
-    plan, key = Plan.of(twin), jax.random.key(7)
+    plan, key = CompiledPlan.of(twin), jax.random.key(7)
     for agent in (host, twin):
         agent.span = (0, 64 * iterations)
     state = initial(twin, plan)
@@ -295,7 +295,7 @@ def test_training_takes_its_numbers_from_seed_and_iteration():
     once, twice = (VPACPPO(CHAIN, seed=5, psi=0.1, **SMALL) for _ in range(2))
     for agent, calls in ((once, [2]), (twice, [1, 1])):
         agent.span = (0, 64 * 2)
-        training = Training(agent)
+        training = CompiledTraining(agent)
         for count in calls:
             training.advance(count)
     np.testing.assert_array_equal(once.policy().weights[0], twice.policy().weights[0])

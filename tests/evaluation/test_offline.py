@@ -18,7 +18,7 @@ from simulate import simulate
 from vpac import cli, oracle
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.spaces import Interface
-from vpac.evaluation.importance import METHODS, Study, lower_bound
+from vpac.evaluation.importance import METHODS, LogStudy, lower_bound
 from vpac.evaluation.log import Chances, Log, from_columns, load_log
 
 GAMMA = 0.9
@@ -50,8 +50,8 @@ def sampled(episodes: int, seed: int, mdp: vpac.FiniteMDP | None = None) -> Log:
     )  # fmt: skip
 
 
-def study(log: Log, gamma: float = GAMMA) -> Study:
-    return Study(log, Chances.of(TARGET, log.observation, log.action), gamma)
+def study(log: Log, gamma: float = GAMMA) -> LogStudy:
+    return LogStudy(log, Chances.of(TARGET, log.observation, log.action), gamma)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_fitted_and_marginalised_are_exact_where_the_log_is_the_process():
     log = from_columns(dict(zip(names, np.array(rows, float).T, strict=True)))
     target = np.array([[0.8, 0.2], [0.5, 0.5]])
     moments = oracle.evaluate(mdp, target, GAMMA)
-    found = Study(log, Chances.of(target, log.observation, log.action), GAMMA)
+    found = LogStudy(log, Chances.of(target, log.observation, log.action), GAMMA)
     for method in ("fitted", "marginalised"):
         assert found.refit(method, np.ones(len(log))) == pytest.approx(
             (float(moments.mean), float(moments.total_variance))
@@ -129,7 +129,7 @@ def test_linear_critics_on_one_number_for_each_state_are_the_tables():
     log = sampled(400, 3)
     table = study(log)
     as_function = Chances.of(lambda rows: TARGET[rows[:, 0].astype(int)], log.observation, log.action)
-    linear = Study(log, as_function, GAMMA)
+    linear = LogStudy(log, as_function, GAMMA)
     assert not linear.finite
     times = np.ones(len(log))
     assert linear.refit("fitted", times) == pytest.approx(table.refit("fitted", times), rel=2e-3)
@@ -187,7 +187,7 @@ def test_the_lower_bound_is_that_of_a_mean_and_rarely_wrong():
 
 def test_weights_one_give_the_sample_itself():
     log = sampled(300, 1)
-    found = Study(log, Chances.of(BEHAVIOUR, log.observation, log.action), GAMMA)
+    found = LogStudy(log, Chances.of(BEHAVIOUR, log.observation, log.action), GAMMA)
     sample = found.returns
     (mean, _), (variance, _), (cvar, _) = found.weighted([0.25])
     assert (mean, variance) == pytest.approx((sample.mean(), sample.var(ddof=1)))
@@ -229,7 +229,7 @@ def test_a_log_holds_the_episodes_that_were_measured(files):
     plain = vpac.evaluate(agent, "vpac/RiskyShortcut-v0", 300, seed=3, gamma=0.99)
     assert plain == sample
     log = load_log(folder / "log.parquet")
-    found = Study(log, Chances.of(agent, log.observation, log.action), 0.99)
+    found = LogStudy(log, Chances.of(agent, log.observation, log.action), 0.99)
     assert found.returns == pytest.approx(sample.returns)
     assert np.array_equal(log.lengths, sample.lengths)
     assert found.weight == pytest.approx(np.ones(300))
@@ -322,7 +322,7 @@ def test_densities_of_clipped_actions_weigh_as_they_should(tmp_path):
     log = load_log(tmp_path / "a.parquet")
     assert not log.discrete
     assert (log.action == 2.0).mean() > 0.05
-    found = Study(log, Chances.of(after, log.observation, log.action), 0.9)
+    found = LogStudy(log, Chances.of(after, log.observation, log.action), 0.9)
     error = found.ratio.std() / np.sqrt(len(found.ratio))
     assert abs(found.ratio.mean() - 1.0) < 4 * error
     report = vpac.offline(log, after)

@@ -88,11 +88,11 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
 
 @dataclass(frozen=True)
 class Certify(Verb):
-    """Certify a policy: what it earns, how often it ends badly, its worst episodes, whether it holds its limits.
+    """Certify what a policy can be relied on for, on one page and in one JSON file.
 
-    Writes one HTML page and one JSON file; `vpac.monitor` watches the policy at work against it.
+    `vpac.monitor` watches the policy at work against it.
 
-    Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0 --baseline results/train/ppo-Shop
+    Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0
     """
 
     run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
@@ -234,7 +234,9 @@ def _check(verb: Any) -> None:
 
 @dataclass(frozen=True)
 class Stress(Verb):
-    """Measure a policy in worlds that differ from the one it learned in, with the same seeds as a control arm.
+    """Measure a policy in worlds that differ from the one it learned in.
+
+    Every arm has the seeds of a control arm.
 
     With two things to change, both together, too, as a heat map.
 

@@ -18,9 +18,9 @@ COLUMNS = ("trial", "U", "mean", "variance")
 
 @dataclass(frozen=True)
 class Tune(Verb):
-    """Search settings of the PPO family for the best mean − psi · variance, with Optuna.
+    """Search settings of the PPO family for the best mean − psi · variance.
 
-    Resumable: the same command goes on with the study; a larger --trials adds to it.
+    By Optuna. The same command goes on with the study; a larger --trials adds to it.
 
     Example: vpac tune CartPole-v1 --trials 30 --risk-aversion 0.3
     """

@@ -51,7 +51,7 @@ STREAM = 14
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompiledPlan:
     """What a training is compiled for. All else is an argument: one program does for all seeds and prices."""
 
     env: FunctionalEnv
@@ -63,7 +63,7 @@ class Plan:
     """Whether ψ is charged in the rewards."""
 
     @classmethod
-    def of(cls, agent: PPO) -> Plan:
+    def of(cls, agent: PPO) -> CompiledPlan:
         """Of an agent, whatever its price is."""
         if not agent.interface.plain or agent.interface.choices:
             raise UserError(
@@ -132,7 +132,7 @@ class Draws(NamedTuple):
     """Minibatches, [gradient step, sample]; all networks have the same."""
 
     @classmethod
-    def of(cls, plan: Plan, key: Array) -> Draws:
+    def of(cls, plan: CompiledPlan, key: Array) -> Draws:
         """Those of a key."""
         o, env, n = plan.options, plan.env, plan.options.envs
         keys = jax.random.split(key, 5)
@@ -197,7 +197,7 @@ def as_commands(interface: Interface, actions: Array) -> Array:
     return found.reshape(len(actions), *interface.shape)
 
 
-def restarted(plan: Plan, state: State, draws: Draws, restart: Array) -> State:
+def restarted(plan: CompiledPlan, state: State, draws: Draws, restart: Array) -> State:
     """All episodes begin anew, if `restart`."""
     envs, seen = jax.vmap(plan.env.reset)(draws.starts)
     zeros = jnp.zeros(plan.options.envs)
@@ -210,7 +210,7 @@ def restarted(plan: Plan, state: State, draws: Draws, restart: Array) -> State:
     return found
 
 
-def collect(plan: Plan, state: State, draws: Draws) -> tuple[State, Rollout, Episode]:
+def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Rollout, Episode]:
     """A rollout, and for each of its steps the episode up to it."""
     o, interface, within, policy = plan.options, plan.interface, plan.prices, state.networks.policy
     gaussian = not interface.discrete_actions
@@ -252,7 +252,9 @@ def collect(plan: Plan, state: State, draws: Draws) -> tuple[State, Rollout, Epi
     return state._replace(envs=envs, rows=rows, underway=underway, prices=prices), rollout, so_far
 
 
-def count_episodes(plan: Plan, state: State, rollout: Rollout, so_far: Episode, now: Moment) -> tuple[State, Any]:
+def count_episodes(
+    plan: CompiledPlan, state: State, rollout: Rollout, so_far: Episode, now: Moment
+) -> tuple[State, Any]:
     """Remember the episodes that have ended, and let a budget move ψ; returns metrics of recent episodes as well."""
     over, rows = flat(rollout.running) == 0.0, jnp.stack([flat(x) for x in so_far], axis=1)
     ranks = jnp.cumsum(over)
@@ -311,7 +313,7 @@ def diagnose(state: State, rollout: Rollout, spread: SpreadEstimate) -> tuple[St
 
 
 def improve(
-    plan: Plan, networks: Networks, batch: Batch, actions: Array, weights: Array, targets: dict[str, Array],
+    plan: CompiledPlan, networks: Networks, batch: Batch, actions: Array, weights: Array, targets: dict[str, Array],
     rows: Array, share: Array,
 ) -> tuple[Networks, dict[str, Array]]:  # fmt: skip
     """Improve the policy and fit each critic to its targets."""
@@ -333,7 +335,9 @@ def improve(
     return networks._replace(**learned), metrics
 
 
-def iterate(plan: Plan, state: State, draws: Draws, now: Moment) -> tuple[State, dict[str, Array], dict[str, Array]]:
+def iterate(
+    plan: CompiledPlan, state: State, draws: Draws, now: Moment
+) -> tuple[State, dict[str, Array], dict[str, Array]]:
     """One iteration. Returns also its metrics and, by name, whether what it learned from is finite.
 
     If some number is not finite, the state stays as it was, but for `failed`.
@@ -378,7 +382,7 @@ def iterate(plan: Plan, state: State, draws: Draws, now: Moment) -> tuple[State,
     return state._replace(failed=~good), metrics | update, finite
 
 
-def normalised(plan: Plan, state: State, rollout: Rollout, rewards: Array, context: CriticContext) -> State:
+def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Array, context: CriticContext) -> State:
     """With normalisers that know the rollout."""
     o = plan.options
     if context.columns:
@@ -393,7 +397,7 @@ def normalised(plan: Plan, state: State, rollout: Rollout, rewards: Array, conte
     return state
 
 
-class Report(NamedTuple):
+class IterationReport(NamedTuple):
     """What the iterations of a call were like."""
 
     done: Array
@@ -404,7 +408,7 @@ class Report(NamedTuple):
     """Of the last one: whether what it learned from is finite."""
 
 
-def train(plan: Plan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, Report]:
+def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, IterationReport]:
     """`count` iterations, at most as many as there are `moments`; fewer if a number is not finite."""
     metric_names: list[str] = []
     finite_names: list[str] = []
@@ -431,20 +435,20 @@ def train(plan: Plan, state: State, key: Array, moments: Moment, count: Array) -
         going, body, (jnp.int32(0), state, columns, jnp.ones(COLUMNS, bool))
     )
     metrics = {name: columns[:, i] for i, name in enumerate(metric_names)}
-    return state, Report(done, metrics, {name: flags[i] for i, name in enumerate(finite_names)})
+    return state, IterationReport(done, metrics, {name: flags[i] for i, name in enumerate(finite_names)})
 
 
 one_run = jax.jit(train, static_argnames="plan", donate_argnames="state")
 
 
 @partial(jax.jit, static_argnames="plan")
-def _envs(plan: Plan) -> tuple[Any, Array]:
+def _envs(plan: CompiledPlan) -> tuple[Any, Array]:
     """States and rows, as the first iteration is given them; it begins with a restart."""
     envs, seen = jax.vmap(plan.env.reset)(plan.env.draws(jax.random.key(0), (plan.options.envs,)))
     return jax.tree.map(lambda x: x.astype(x.dtype), envs), as_rows(plan.interface, seen)
 
 
-def initial(agent: PPO, plan: Plan) -> State:
+def initial(agent: PPO, plan: CompiledPlan) -> State:
     """The state of an agent before an iteration that begins with a restart."""
 
     def moments(m: RunningMoments) -> RunningMoments:
@@ -515,14 +519,14 @@ def _rank(name: str) -> int:
 
 
 _compiling = threading.Lock()
-_compiled: set[Plan] = set()
+_compiled: set[CompiledPlan] = set()
 
 
-class Training:
+class CompiledTraining:
     """The compiled training of one agent."""
 
     def __init__(self, agent: PPO) -> None:
-        self.agent, self.plan = agent, Plan.of(agent)
+        self.agent, self.plan = agent, CompiledPlan.of(agent)
         words = np.random.SeedSequence(agent.seed, spawn_key=(STREAM,)).generate_state(2)
         self.key = jax.random.wrap_key_data(jnp.asarray(words))
         self.state, self._restart = initial(agent, self.plan), True
@@ -554,7 +558,7 @@ class Training:
                 _compiled.add(self.plan)
         self.record(report)
 
-    def record(self, report: Report) -> None:
+    def record(self, report: IterationReport) -> None:
         """Give the agent what was learned."""
         agent, failed = self.agent, bool(self.state.failed)
         take(agent, self.state)
@@ -573,21 +577,21 @@ class Training:
 
 @partial(jax.jit, static_argnames=("plan", "devices"), donate_argnames="state")
 def many_runs(
-    plan: Plan, devices: int, state: State, keys: Array, moments: Moment, count: Array
-) -> tuple[State, Report]:
+    plan: CompiledPlan, devices: int, state: State, keys: Array, moments: Moment, count: Array
+) -> tuple[State, IterationReport]:
     """`train` of many runs side by side, an equal share of them on each device."""
     runs = jax.vmap(partial(train, plan), in_axes=(0, 0, 0, None))
     if devices > 1:
         spec: Any = jax.sharding.PartitionSpec
         mesh, split = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("runs",)), spec("runs")
         runs = jax.shard_map(runs, mesh=mesh, in_specs=(split, split, split, spec()), out_specs=split, check_vma=False)
-    found: tuple[State, Report] = runs(state, keys, moments, count)
+    found: tuple[State, IterationReport] = runs(state, keys, moments, count)
     return found
 
 
 def _side_by_side(agents: list[Agent], width: int, devices: int) -> None:
     """Let at most `width` agents learn at once, in one program; where there are fewer, the first is computed again."""
-    trainings = [Training(agent) for agent in agents]
+    trainings = [CompiledTraining(agent) for agent in agents]
     places = [*range(len(agents)), *[0] * (width - len(agents))]
 
     def stacked(trees: list[Any]) -> Any:

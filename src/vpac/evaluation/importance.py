@@ -172,7 +172,7 @@ def offline(
     chosen = [method for method in METHODS if method in {one_of(name, METHODS, "method") for name in methods}]
     if not chosen or len(found) < 2:
         raise UserError(f"expected at least one method and two episodes, got {len(chosen)} and {len(found)}")
-    study = Study(found, Chances.of(policy, found.observation, found.action), gamma)
+    study = LogStudy(found, Chances.of(policy, found.observation, found.action), gamma)
     floor = float(study.returns.min()) if lowest is None else float(lowest)
     if floor > study.returns.min():
         raise UserError(
@@ -203,7 +203,7 @@ def offline(
 
 
 def _estimate(
-    study: Study,
+    study: LogStudy,
     method: str,
     alphas: Sequence[float],
     level: float,
@@ -238,7 +238,7 @@ def _estimate(
     return OfflineEstimate(method, effective, "", found[0], found[1], dict(zip(alphas, found[2:], strict=False)))
 
 
-class Critics(NamedTuple):
+class FittedCritics(NamedTuple):
     """Estimates at every step of a log: of the return ahead, given the action and before it is chosen."""
 
     action_value: FloatArray
@@ -248,7 +248,7 @@ class Critics(NamedTuple):
     """The second moment."""
 
 
-class Study:
+class LogStudy:
     """A log, seen with the probabilities of the policy in question.
 
     Args:
@@ -328,7 +328,7 @@ class Study:
         variance = float(squares.mean()) - (mean - self.centre) ** 2 + bias
         return [(mean, x), (variance, squares - 2.0 * (mean - self.centre) * x)]
 
-    def terms(self, critics: Critics | None) -> tuple[FloatArray, FloatArray]:
+    def terms(self, critics: FittedCritics | None) -> tuple[FloatArray, FloatArray]:
         """One term an episode for E[G], and one for E[(G − c)²]; c is the weighted mean return."""
         log, zero = self.log, np.zeros(len(self.log.reward))
         Q, M, V, B = critics or (zero,) * 4
@@ -343,7 +343,7 @@ class Study:
         sums = (np.add.reduceat(self.product * x, log.first) for x in (surprise, second))
         return reached[log.first] + next(sums), moment[log.first] + next(sums)
 
-    def cross_fitted(self, rng: np.random.Generator) -> Critics:
+    def cross_fitted(self, rng: np.random.Generator) -> FittedCritics:
         """Critics at the steps of each fold that were fitted to the others."""
         n = len(self.log)
         fold = rng.permutation(np.arange(n) % min(FOLDS, n))
@@ -351,7 +351,7 @@ class Study:
         for k in range(fold.max() + 1):
             here = (fold == k)[self.log.episode]
             parts[:, here] = np.stack(self.critics((fold != k).astype(np.float64)))[:, here]
-        return Critics(*parts)
+        return FittedCritics(*parts)
 
     def refit(self, method: str, times: FloatArray) -> tuple[float, float]:
         """Mean and variance by a fitted method, of episodes that count so many times each."""
@@ -380,7 +380,7 @@ class Study:
             found.append((cvar, n * p * (quantile - np.maximum(quantile - G, 0.0) / alpha - cvar)))
         return found
 
-    def critics(self, times: FloatArray) -> Critics:
+    def critics(self, times: FloatArray) -> FittedCritics:
         """Q̂ and the second moments, fitted to episodes that count so many times each."""
         return self._finite_critics(times) if self.finite else self._linear_critics(times)
 
@@ -435,7 +435,7 @@ class Study:
                 "a gamma below 1, or leave out the methods fitted, marginalised and doubly-robust"
             ) from None
 
-    def _finite_critics(self, times: FloatArray) -> Critics:
+    def _finite_critics(self, times: FloatArray) -> FittedCritics:
         V, second = self._states(self._kernel("fitted", times))
         m = times[self.log.episode] * self.used
         R, gamma, ahead = self.log.reward, self.gamma, self._ahead(V)
@@ -448,9 +448,9 @@ class Study:
         Q = by_pair(R + gamma * ahead, V)
         M = by_pair(R**2 + 2.0 * gamma * R * ahead + gamma**2 * self._ahead(second), second)
         value, moment = ((self.table * x.reshape(self.table.shape)).sum(axis=1)[self.state] for x in (Q, M))
-        return Critics(Q[self.pair], M[self.pair], value, moment)
+        return FittedCritics(Q[self.pair], M[self.pair], value, moment)
 
-    def _linear_critics(self, times: FloatArray) -> Critics:
+    def _linear_critics(self, times: FloatArray) -> FittedCritics:
         """LSTD on features x of the observation for each action, first of Q, then of σ."""
         every, action = self.chances.every, self.chances.action
         assert every is not None
@@ -481,7 +481,7 @@ class Study:
         spread = shifted((every * (Q - V[:, None]) ** 2).sum(axis=1))
         variance = np.maximum(fitted(gamma**2, (R + gamma * ahead - taken) ** 2 + gamma**2 * spread), 0.0)
         M = variance + Q**2
-        return Critics(taken, (chosen * M).sum(axis=1), V, (every * M).sum(axis=1))
+        return FittedCritics(taken, (chosen * M).sum(axis=1), V, (every * M).sum(axis=1))
 
 
 def _features(observations: FloatArray) -> FloatArray:
