@@ -37,9 +37,10 @@ def test_there_is_a_fixture_of_every_format():
 
     newest = {"learner": saved.TABULAR_FORMAT, "agent": saved.DEEP_FORMAT}
     newest |= {"sample.json": samples.FORMAT, "store": notes.NOTE_FORMAT}
-    assert policy.FORMAT == saved.DEEP_FORMAT
+    newest |= {"policy": policy.FORMAT}  # its first three were written with agents of the same number
     for what, number in newest.items():
-        assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n + 1}" for n in range(number)]
+        first = saved.DEEP_FORMAT + 1 if what == "policy" else 1
+        assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n}" for n in range(first, number + 1)]
     for number in range(1, notes.NOTE_FORMAT + 1):
         (note,) = (FIXTURES / f"format-{number}" / "store" / "studies").iterdir()
         assert json.loads(note.read_text(encoding="utf-8")).get("format", 1) == number
@@ -64,6 +65,16 @@ def test_an_agent_and_a_policy(folder):
     assert (agent.timesteps, agent.seed) == (48, 1)
     np.testing.assert_array_equal(agent.policy().weights[0], policy.weights[0])
     assert load_agent(folder).gamma == policy.gamma
+
+
+@pytest.mark.parametrize("folder", formats("policy"))
+def test_a_policy_of_several_parts_with_masks(folder):
+    """Of the second part only the last of three is allowed: 1 1 | 0 0 1."""
+    from vpac.deep.policy import load_policy
+
+    row = {"vector": np.zeros((1, 2), np.float32), "action_mask": np.array([[1, 1, 0, 0, 1]], np.int8)}
+    acted = [load_policy(folder).act(row, np.random.default_rng(seed))[0] for seed in range(20)]
+    assert {int(part) for _, part in acted} == {2}
 
 
 @pytest.mark.parametrize("folder", formats("agent"))
@@ -112,7 +123,7 @@ def test_formats_of_the_future_are_refused_by_name(tmp_path):
     forge(tmp_path / "policy", {"format": 9}, what="policy")
     with pytest.raises(UserError, match="format 7: this version reads formats up to 2"):
         VPAC.load(tmp_path / "learner")
-    with pytest.raises(UserError, match="format 9: this version reads formats up to 3"):
+    with pytest.raises(UserError, match="format 9: this version reads formats up to 4"):
         load_agent(tmp_path / "policy")
     pytest.importorskip("jax")
     from vpac.deep import VPACPPO

@@ -240,7 +240,7 @@ class Stress(Verb):
 
     With two things to change, both together, too, as a heat map.
 
-    Example: vpac stress results/train/vpac-ppo-Shop --set demand=4,5,6,7 --noise 0.1,0.3
+    Example: vpac stress results/train/vpac-ppo-Shop --set demand=4,6 --noise 0.3
     """
 
     run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]

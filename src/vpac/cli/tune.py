@@ -20,7 +20,7 @@ COLUMNS = ("trial", "U", "mean", "variance")
 class Tune(Verb):
     """Search settings of the PPO family for the best mean − psi · variance.
 
-    By Optuna. The same command goes on with the study; a larger --trials adds to it.
+    By Optuna. The same command goes on; a larger --trials adds to the study.
 
     Example: vpac tune CartPole-v1 --trials 30 --risk-aversion 0.3
     """
