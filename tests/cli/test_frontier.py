@@ -47,7 +47,7 @@ def test_it_trains_draws_and_advises(tmp_path, monkeypatch, capsys):
         (["--points", "1"], "points must be a whole number from 2 to 1000"),
         (["--points", "1000000000"], "points must be a whole number from 2 to 1000"),
         (["--executor", "procesess"], "did you mean 'processes'"),
-        (["--option", "alpha_teta=1"], "no run at ψ = 0 came to its end"),
+        (["--option", "alpha_teta=1"], "vpac has no setting 'alpha_teta'; did you mean 'alpha_theta'?"),
         (["--set", "slipp=1"], "slipp"),
     ],
 )
