@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tiny import little
-from vpac import files
+from vpac import files, portable
 from vpac.cli import main
 from vpac.files import Unwritable, hold
 from vpac.lab.store import folder as store_folder
@@ -196,13 +196,11 @@ def test_of_a_group_what_has_its_name_is_whole(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_disk_behind_the_cache_is_an_error(monkeypatch):
-    class Broken:
-        @staticmethod
-        def syncfs(handle):
-            ctypes.set_errno(errno.EIO)
-            return -1
+    def broken(handle):
+        ctypes.set_errno(errno.EIO)
+        return -1
 
-    monkeypatch.setattr(files, "_libc", Broken)
+    monkeypatch.setattr(portable, "_syncfs", broken)
     with pytest.raises(OSError, match="Input/output error"):
         files.sync_folders(["a", "b"], 3)
 
@@ -210,7 +208,7 @@ def test_an_error_of_the_disk_behind_the_cache_is_an_error(monkeypatch):
 @pytest.mark.parametrize("count", [1, 2])
 def test_without_a_call_for_the_whole_file_system_each_file_is_synced(tmp_path, monkeypatch, count):
     synced = []
-    monkeypatch.setattr(files, "_libc", object())
+    monkeypatch.setattr(portable, "_syncfs", None)
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
     folders = [tmp_path / str(number) for number in range(count)]
     for folder in folders:

@@ -46,8 +46,8 @@ class Options:
     """Share of `learn` in which a ψ that is a number rises from 0 in a straight line: a high price put on a poor policy at once
     is best paid by standing still. 0: the whole price at once. A schedule or a budget is taken as it is."""
     budget: Budget | str | Mapping[str, Any] | None = None
-    """Limits of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2) or "std:2",
-    "keep-mean:0.95", "cvar:0.1:100", "ruin:0.05:0", "ruin:0.05:0,std:2": ψ is then found and not given."""
+    """Limits of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2), "std:2" or
+    "ruin:0.05:0,cvar:0.1:100": ψ is then found and not given."""
     psi_range: tuple[float, float] | None = None
     """Smallest and largest ψ of a conditioned policy; every episode draws its own, even in √ψ."""
     psi_units: Literal["raw", "scaled"] = "raw"
