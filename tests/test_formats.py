@@ -40,7 +40,9 @@ def test_there_is_a_fixture_of_every_format():
     newest |= {"policy": policy.FORMAT}  # its first three were written with agents of the same number
     for what, number in newest.items():
         first = saved.DEEP_FORMAT + 1 if what == "policy" else 1
-        assert [path.values[0].parent.name for path in formats(what)] == [f"format-{n}" for n in range(first, number + 1)]
+        assert [path.values[0].parent.name for path in formats(what)] == [
+            f"format-{n}" for n in range(first, number + 1)
+        ]
     for number in range(1, notes.NOTE_FORMAT + 1):
         (note,) = (FIXTURES / f"format-{number}" / "store" / "studies").iterdir()
         assert json.loads(note.read_text(encoding="utf-8")).get("format", 1) == number
