@@ -225,7 +225,7 @@ def test_runs_side_by_side_on_four_devices_are_those_alone():
 
 def test_an_environment_of_the_other_kind_is_refused():
     with pytest.raises(UserError, match=r"learn_many needs an environment of pure functions of JAX .*got CartPole-v1"):
-        VPACPPO.learn_many("CartPole-v1", 64, seeds=[0], **SMALL)
+        VPACPPO.learn_many("CartPole-v1", 64, seeds=[0], **SMALL, psi=[0.1])
 
 
 class Endless(Drift):

@@ -117,7 +117,7 @@ def with_exact_critics(time_aware: bool, **settings):
         MLP([jnp.asarray(weights, jnp.float32)], [jnp.asarray([2.0 if time_aware else 2.25])], "tanh"), False
     )
     agent.updater.networks = agent.networks._replace(
-        value=critic, value_state=agent.updater.critic_optimiser.start(critic)
+        value=critic, value_state=agent.updater.rules.critics.start(critic)
     )
     return agent
 

@@ -247,6 +247,7 @@ def test_progress(monkeypatch):
             return lambda *words, **more: self.calls.append((name, more))
 
     monkeypatch.setattr(progress, "_bar", Bar)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     vpac.evaluate(first, Walk, 20, progress=True)
     assert bars == []  # it took less than two seconds
     monkeypatch.setattr(progress, "DELAY", -1.0)

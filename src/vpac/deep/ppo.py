@@ -250,9 +250,9 @@ class PPO:
         kept: Callable[[], object] | None,
     ) -> Self:
         """`learn` in an environment that is a pure function: many iterations in one call, or one before each `callback`."""
-        from vpac.deep.compiled import Training
+        from vpac.deep.compiled import CompiledTraining
 
-        training, going = Training(self), True
+        training, going = CompiledTraining(self), True
         while going and training.left:
             training.advance(1 if callback else training.left)
             going = callback is None or callback(self) is not False
