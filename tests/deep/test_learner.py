@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,6 +19,7 @@ from vpac.deep import PPO, VAACPPO, VPACPPO  # noqa: E402
 from vpac.deep import improve as module  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.improve import Optimiser  # noqa: E402
+from vpac.errors import UserError  # noqa: E402
 from vpac.risk.schedules import as_schedule  # noqa: E402
 
 LIMIT, TOTAL = 5, 5
@@ -349,3 +351,21 @@ def test_critics_are_there_only_where_they_are_asked_for():
     assert critics(VPACPPO, luck_critic=False) == ["spread"]
     assert critics(VPACPPO, form="published") == ["spread"]
     assert critics(VAACPPO, variance_gamma=1.0) == ["spread", "score", "luck"]
+
+
+def test_an_agent_starts_from_what_another_has_learned() -> None:
+    before = PPO("CartPole-v1", seed=0, hidden=(8,), envs=4, steps=16, minibatch=32).learn(64)
+    settings: dict[str, Any] = {"psi": 0.1, "hidden": (8,), "envs": 4, "steps": 16, "minibatch": 32}
+    agent = VPACPPO("CartPole-v1", seed=1, **settings).start_from(before)
+    seen = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    old, new = (one.policy().outputs(one.policy().normalise(seen)) for one in (before, agent))
+    assert np.array_equal(old, new)
+    assert agent.timesteps == 0
+    assert agent.reward_scale.moments == before.reward_scale.moments
+    spread = agent.networks.spread
+    assert VPACPPO("CartPole-v1", seed=2, **settings).start_from(agent).networks.spread is spread
+    moved = agent.learn(64).policy()
+    assert not np.array_equal(old, moved.outputs(moved.normalise(seen)))
+    for other in ({"hidden": (9,)}, {"time_aware": False}):
+        with pytest.raises(UserError, match="do not fit"):
+            VPACPPO("CartPole-v1", **(settings | other)).start_from(before)

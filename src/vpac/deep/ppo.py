@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -538,6 +539,28 @@ class PPO:
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
         return self.policy().at(psi)
+
+    def start_from(self, other: PPO) -> Self:
+        """Begin with what another agent has learned, e.g. to make a policy of PPO steadier; returns this agent.
+
+        Its policy, the critics that both have, and the scales of observations and rewards are taken over. Optimisers,
+        schedules, counters and random streams stay this agent's own.
+        """
+        names = (
+            "policy",
+            "value",
+            *(n for n in self._critics() if n in other._critics() and self.spread == other.spread),
+        )
+        mine, theirs = ({name: getattr(one.networks, name) for name in names} for one in (self, other))
+        if str(jax.eval_shape(lambda: mine)) != str(jax.eval_shape(lambda: theirs)):
+            raise UserError(
+                f"the networks of {other.environments.name} do not fit {self.environments.name}: observations, actions and the "
+                "options hidden, critic_hidden, activation, encoder, time_aware and psi_range must be the same"
+            )
+        self.updater.networks = self.networks._replace(**theirs)
+        self.observation_moments, self.pixel_moments = other.observation_moments, other.pixel_moments
+        self.context.moments, self.reward_scale.moments = other.context.moments, other.reward_scale.moments
+        return self
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
         """Actions for a batch of observations; the generator is all that is random."""

@@ -1,0 +1,196 @@
+"""Does a price of variance make a trained policy steadier? Decided by pairs: each arm goes on from the same PPO checkpoints.
+
+    python benchmarks/paired.py                                   everything, ten checkpoints: hours; resumes when stopped
+    python benchmarks/paired.py --tasks Hopper-v5 --seeds 3
+    python benchmarks/paired.py --only-table                      print what has been measured
+
+Over seeds of PPO the logarithm of the score's variance has a standard deviation of 1 to 4, so that few independent runs decide
+nothing. Here PPO learns for a million steps; then every arm goes on from that agent for 300 000 steps with the same seed: with
+ψ = 0, published, corrected, and corrected with the variance of the score (`variance_gamma=1`). ψ is set by the size of the
+penalty, sd(penalty) / sd(A_V) = 0.1, 0.3 and 1, measured with ψ ≈ 0 on two seeds (100, 101) beside the ten. Policies are
+measured with their noise, in 1000 episodes with starts drawn anew. An arm is compared with ψ = 0 seed by seed: the ratio of
+variances (of their logarithms) and the ratio of means, with 95 % intervals by Student's t.
+Results are lines of JSON in docs/data/paired.jsonl; checkpoints are kept in results/paired and can be deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from vpac.deep import PPO, VPACPPO
+from vpac.envs.vector import environments
+from vpac.evaluation.play import plain, play
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "docs" / "data" / "paired.jsonl"
+CHECKPOINTS = HERE.parent / "results" / "paired"
+TASKS = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")
+STEPS, MORE, EPISODES, PLAYERS = 1_000_000, 300_000, 1000, 64
+KINDS: dict[str, dict[str, Any]] = {
+    "corrected": {},
+    "published": {"form": "published"},
+    "corrected, score": {"variance_gamma": 1.0},
+}
+SIZES = (0.1, 0.3, 1.0)
+CALIBRATION = (100, 101)
+TINY = 1e-9
+"""A price that changes nothing, at which the size of a penalty can be measured."""
+GAMMAS = (0.99, 0.997, 1.0)
+"""Discounts of the returns that are measured; the first is that of training."""
+
+Key = tuple[str, str, int]
+
+
+class Players:
+    """Environments as `play` wants them, from seeds given once."""
+
+    def __init__(self, env: str, seeds: np.random.SeedSequence) -> None:
+        self.envs = environments(env, PLAYERS, "auto", {})
+        self.n, self.resets_in_next_step = self.envs.n, not self.envs.same_step
+        self.seeds = seeds.generate_state(self.n).tolist()
+
+    def reset(self) -> Any:
+        """Begin all episodes."""
+        return self.envs.reset(self.seeds)
+
+    def step(self, actions: Any) -> Any:
+        """One step of each."""
+        return self.envs.step(actions)[:4]
+
+    def restart(self, observations: Any, over: Any, number: Any) -> Any:
+        """Episodes begin by themselves."""
+        return observations
+
+
+def measure(agent: PPO, env: str, seed: int) -> dict[str, float]:
+    """Mean and variance of the returns at each of `GAMMAS`, CVaR 10 % of the score, and the mean length."""
+    starts, acts = np.random.SeedSequence(seed, spawn_key=(4000,)).spawn(2)
+    policy, rng, players = agent.policy(), np.random.default_rng(acts), Players(env, starts)
+    terms = [lambda r, k, _, g=g: g**k * r for g in GAMMAS[:-1]] + [plain]
+    sums, lengths, _ = play(players, lambda seen, _: policy.act(seen, rng), EPISODES, 1.0, tuple(terms))
+    players.envs.close()
+    found = {"length": float(lengths.mean()), "cvar": float(np.sort(sums[-1])[: EPISODES // 10].mean())}
+    for gamma, returns in zip(GAMMAS, sums, strict=True):
+        found |= {f"mean {gamma:g}": float(returns.mean()), f"variance {gamma:g}": float(returns.var(ddof=1))}
+    return found
+
+
+def trained(env: str, seed: int) -> PPO:
+    """PPO after a million steps, from the file if there is one."""
+    folder = CHECKPOINTS / f"{env}-{seed}"
+    if (folder / "agent.json").exists():
+        return PPO.load(folder)
+    agent = PPO(env, seed=seed).learn(STEPS)
+    agent.save(folder)
+    return agent
+
+
+def gone_on(env: str, seed: int, psi: float, settings: dict[str, Any]) -> VPACPPO:
+    """The agent after 300 000 more steps; its critics of the variance have a fifth of them before the whole price is paid."""
+    agent = VPACPPO(env, seed=seed, psi=psi, psi_warm_up=0.2, **settings).start_from(trained(env, seed))
+    return agent.learn(MORE)
+
+
+def arms() -> dict[str, tuple[str, float]]:
+    """Kind and size of the penalty of each arm."""
+    return {"ψ = 0": ("corrected", 0.0)} | {f"{kind}, {size:g}": (kind, size) for kind in KINDS for size in SIZES}
+
+
+def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int) -> dict[str, Any]:
+    """Measure one arm from one checkpoint; a calibration is an arm "size of KIND"."""
+    if arm.startswith("size of "):
+        agent = gone_on(env, seed, TINY, KINDS[arm.removeprefix("size of ")])
+        sizes = [row["penalty_share"] / TINY for row in list(agent.history)[len(agent.history) // 2 :]]
+        return {"size": float(np.nanmedian(sizes))}
+    kind, size = arms()[arm]
+    psi = 0.0
+    if size:
+        psi = size / float(np.mean([found[env, f"size of {kind}", seed]["size"] for seed in CALIBRATION]))
+    return {"psi": psi} | measure(gone_on(env, seed, psi, KINDS[kind]), env, seed)
+
+
+def jobs(tasks: list[str], seeds: int) -> list[Key]:
+    """Calibrations first, then seed by seed, so that a stopped run has whole pairs."""
+    return [
+        *((env, f"size of {kind}", seed) for env in tasks for kind in KINDS for seed in CALIBRATION),
+        *((env, arm, seed) for env in tasks for seed in range(seeds) for arm in arms()),
+    ]
+
+
+def read() -> dict[Key, dict[str, Any]]:
+    """What has been measured."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {(row["env"], row["arm"], row["seed"]): row for row in rows}
+
+
+def ratio(logs: np.ndarray) -> str:
+    """The geometric mean of ratios with its 95 % interval."""
+    if len(logs) < 2:
+        return "–" if len(logs) == 0 else f"{math.exp(logs[0]):.2f}"
+    half = stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))
+    low, middle, high = np.exp(logs.mean() + half * np.array([-1.0, 0.0, 1.0]))
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def show(found: dict[Key, dict[str, Any]]) -> None:
+    """Print a table for each task, in Markdown."""
+    for env in TASKS:
+        pairs = {arm: [s for e, a, s in found if (e, a) == (env, arm) and (env, "ψ = 0", s) in found] for arm in arms()}
+        if not pairs["ψ = 0"]:
+            continue
+        print(f"\n**{env}**, {len(pairs['ψ = 0'])} checkpoints; each column but ψ against ψ = 0, geometric means\n")
+        print(
+            "| arm | pairs | ψ | mean score | variance of the score | at 0.997 | at 0.99 |\n|---|---:|---:|---|---|---|---|"
+        )
+        for arm, seeds in pairs.items():
+            rows = [(found[env, arm, seed], found[env, "ψ = 0", seed]) for seed in seeds]
+            if arm == "ψ = 0":
+                means, spreads = (np.array([row[f"{name} 1"] for row, _ in rows]) for name in ("mean", "variance"))
+                print(f"| ψ = 0 | {len(rows)} | 0 | {means.mean():.0f} | median {np.median(spreads):.3g} | | |")
+            elif rows:
+                columns = [
+                    ratio(np.array([math.log(a[name] / b[name]) for a, b in rows if min(a[name], b[name]) > 0.0]))
+                    for name in ("mean 1", "variance 1", "variance 0.997", "variance 0.99")
+                ]
+                print(f"| {arm} | {len(rows)} | {rows[0][0]['psi']:.2g} | {' | '.join(columns)} |")
+
+
+def main() -> int:
+    """Measure what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only-table", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    found = read()
+    todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.seeds) if key not in found]
+    warnings.simplefilter("ignore")
+    begun = time.monotonic()
+    for done, key in enumerate(todo, 1):
+        env, arm, seed = key
+        found[key] = {"env": env, "arm": arm, "seed": seed, **job(found, *key)}
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found[key], ensure_ascii=False) + "\n")
+        left = (time.monotonic() - begun) / done * (len(todo) - done)
+        print(
+            f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({env}, {arm}, seed {seed})",
+            file=sys.stderr,
+            flush=True,
+        )
+    show(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
