@@ -177,3 +177,11 @@ def test_the_published_direction_finds_the_safe_way_too_if_the_price_rises_slowl
 def test_ties_go_to_the_first_action():
     mdp = FiniteMDP(np.full((2, 3, 2), [0.0, 1.0]), 1.0, 0.0, [1.0, 0.0], [False, True])
     assert oracle.optimal_policy(mdp, 0.9)[0].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_what_a_notebook_shows_fits_on_a_line_or_two():
+    mdp = CatchUp().mdp
+    moments = oracle.evaluate(mdp, oracle.optimal_policy(mdp, 0.95), 0.95)
+    assert repr(moments).startswith("Moments(mean=9.80113, total_variance=13.0872, gamma=0.95, FiniteMDP(11 states")
+    assert repr(oracle.evaluate(mdp, np.stack([moments.policy] * 7), 0.95)).startswith("Moments(7 policies, ")
+    assert len(repr(oracle.frontier(mdp, [0.1], 0.95))) < 240

@@ -19,7 +19,7 @@ To find the global optimum is NP-hard in general; `vpac.oracle.upper_bound` says
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class Frontier:
     """Mean return of each policy."""
     variances: FloatArray
     """Variance of the return of each policy, in the meaning `variance_of`."""
-    policies: FloatArray
+    policies: FloatArray = field(repr=False)
     """The policies, [points, S, A]."""
     variance_of: VarianceOf
     """Which variance is penalised and reported."""

@@ -41,7 +41,7 @@ LONGEST_HORIZON = 100_000
 """Steps of a horizon, each of which is computed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Moments:
     """Exact moments of the return of a policy, by state, by state and action, and over the start distribution.
 
@@ -63,6 +63,14 @@ class Moments:
     """Q(s,a) = E[G | s, a], [..., S, A]."""
     action_variance: FloatArray
     """σ(s,a) = Var(G | s, a), [..., S, A]."""
+
+    def __repr__(self) -> str:
+        numbers = (
+            f"mean={self.mean:.6g}, total_variance={self.total_variance:.6g}"
+            if self.mean.ndim == 0
+            else f"{self.mean.size} policies"
+        )
+        return f"Moments({numbers}, gamma={self.gamma:g}, {self.mdp!r})"
 
     @cached_property
     def variance(self) -> FloatArray:
