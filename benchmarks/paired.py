@@ -119,11 +119,11 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int) -> dict
     return {"psi": psi} | measure(gone_on(env, seed, psi, KINDS[kind]), env, seed)
 
 
-def jobs(tasks: list[str], seeds: int) -> list[Key]:
+def jobs(tasks: list[str], chosen: list[str], seeds: int) -> list[Key]:
     """Calibrations first, then seed by seed, so that a stopped run has whole pairs."""
     return [
         *((env, f"size of {kind}", seed) for env in tasks for kind in KINDS for seed in CALIBRATION),
-        *((env, arm, seed) for env in tasks for seed in range(seeds) for arm in arms()),
+        *((env, arm, seed) for env in tasks for seed in range(seeds) for arm in chosen),
     ]
 
 
@@ -170,11 +170,12 @@ def main() -> int:
     """Measure what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--arms", nargs="+", choices=list(arms()), default=list(arms()), metavar="ARM")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only-table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     found = read()
-    todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.seeds) if key not in found]
+    todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in found]
     warnings.simplefilter("ignore")
     begun = time.monotonic()
     for done, key in enumerate(todo, 1):
