@@ -211,6 +211,9 @@ def test_key_values_are_read_and_never_run():
     assert key_values(["a=1", "b=0.5", "c=true", "d=text", "e=[1, 2]", "f=None", "g="]) == {
         "a": 1, "b": 0.5, "c": True, "d": "text", "e": (1, 2), "f": None, "g": "",
     }  # fmt: skip
+    assert key_values(["shape=(84, 84)", "one=(3,)", "none=()", "text=(a)"]) == {
+        "shape": (84, 84), "one": (3,), "none": (), "text": "(a)",
+    }  # fmt: skip
     assert key_values(["a=__import__('os')"]) == {"a": "__import__('os')"}
     with pytest.raises(UserError, match="expected KEY=VALUE"):
         key_values(["=1"])

@@ -75,6 +75,7 @@ def test_weights_and_biases_offline(monkeypatch, tmp_path):
     assert b"vpac/CatchUp-v0" in content
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own, of SQLAlchemy 2.1
 def test_mlflow_in_a_local_folder(monkeypatch, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -188,9 +188,9 @@ def env_arguments(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """A value: JSON where it can be read as such, else text; lists become tuples."""
+    """A value: JSON where it can be read as such, else text; lists become tuples, which may be written as in Python."""
     try:
-        value = json.loads(text)
+        value = json.loads("[" + text[1:-1].rstrip(", ") + "]" if text[:1] == "(" and text[-1:] == ")" else text)
     except (ValueError, RecursionError):
         value = {"True": True, "False": False, "None": None}.get(text, text)
     return tuple(value) if isinstance(value, list) else value

@@ -268,15 +268,20 @@ class Interface:
         one_hot: Numbers = self._one_hot[np.asarray(observations) - self.first_observation]
         return one_hot
 
-    def _channels_last(self, images: Any) -> Any:
-        """A batch of images as [row, height, width, channel]; the frames of a stack are channels, too.
+    @property
+    def channels_first(self) -> bool:
+        """Whether an image has its channels first: if the two sides behind them are equal and not the two before, else if there
+        are fewer in front."""
+        if len(self.image) < 3:
+            return False
+        first, middle, last = self.image[-3:]
+        return first != middle and (middle == last or first < last)
 
-        Channels are last if the two sides before them are equal, first if the two behind are, else where there are fewer.
-        """
+    def _channels_last(self, images: Any) -> Any:
+        """A batch of images as [row, height, width, channel]; the frames of a stack are channels, too."""
         if images.ndim == 3:
             return images[..., None]
-        first, middle, last = images.shape[-3:]
-        if first != middle and (middle == last or first < last):
+        if self.channels_first:
             images = np.moveaxis(images, -3, -1)
         if images.ndim == 4:
             return images

@@ -138,7 +138,7 @@ class ArrangedObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstruct
     def _arrange(self, observation: Any, info: Any, by: str, over: bool) -> Any:
         """An observation as networks take it."""
         found, rest = dict[str, Any](), list[Any]()
-        for part, value in _values(self._seen, observation):
+        for part, value in part_values(self._seen, observation):
             if is_image(part):
                 found["image"] = value
             else:
@@ -159,14 +159,14 @@ def without_mask(space: Any) -> Any:
     return spaces.Dict({key: part for key, part in space.items() if key != MASK}) if masked else space
 
 
-def _values(space: spaces.Space[Any], value: Any) -> Iterator[tuple[spaces.Space[Any], Any]]:
+def part_values(space: spaces.Space[Any], value: Any) -> Iterator[tuple[spaces.Space[Any], Any]]:
     """The parts of an observation with their spaces, in the order of `parts`."""
     if isinstance(space, spaces.Dict):
         for key, part in space.items():
-            yield from _values(part, value[key])
+            yield from part_values(part, value[key])
     elif isinstance(space, spaces.Tuple):
         for part, one in zip(space, value, strict=True):
-            yield from _values(part, one)
+            yield from part_values(part, one)
     else:
         yield space, value
 
