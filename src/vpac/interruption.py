@@ -19,6 +19,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
+from vpac.portable import tell_now
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C; the exit code is 143."""
@@ -134,6 +136,7 @@ def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
 
     def leave(status: int) -> NoReturn:
         if os.getpid() == mine:
+            tell_now()
             complain(f"something in this process, perhaps the environment, has called os._exit({status!r})")
             status = status or 1
         EXIT(status)

@@ -1,4 +1,4 @@
-"""What differs between Linux, macOS and Windows: locks, cores, flags of files, durability, masks of signals.
+"""What differs between Linux, macOS and Windows: locks, cores, flags of files, durability, masks of signals, native output.
 
 Nothing else in vpac asks which system it is on, and this module asks only for what is there. Processes are spawned everywhere.
 """
@@ -9,6 +9,8 @@ import ctypes
 import importlib
 import os
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,3 +109,57 @@ def without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Kept:
+    """What is written to standard error, by native code too, kept in a file."""
+
+    def __init__(self) -> None:
+        self.file, self.real = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115
+        os.dup2(self.file.fileno(), 2)
+
+    def show(self, said: set[bytes]) -> None:
+        """Show the lines that were not `said`, and all others from now on."""
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os.dup2(self.real, 2)
+        self.file.seek(0)
+        for line in self.file:
+            if line not in said:
+                said.add(line)
+                os.write(2, line)
+        os.close(self.real)
+        self.file.close()
+
+
+_said: set[bytes] | None = None
+_kept: _Kept | None = None
+
+
+def tell_once() -> None:
+    """Let `told_once` have an effect: in commands and their workers. A library leaves the streams of a program alone."""
+    global _said
+    _said = set()
+
+
+def tell_now() -> None:
+    """Show what `told_once` keeps; if it is not within one, do nothing."""
+    global _kept
+    kept, _kept = _kept, None
+    if kept is not None and _said is not None:
+        kept.show(_said)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Show each line once that is written to standard error within this, by native code too, when it is over."""
+    global _kept
+    if _said is None or _kept is not None:
+        yield
+        return
+    with suppress(OSError):  # standard error is closed
+        _kept = _Kept()
+    try:
+        yield
+    finally:
+        tell_now()

@@ -51,9 +51,11 @@ class Hangs(Quits):
 """
 
 
+SOURCE = str(Path(vpac.__file__).parent.parent)
+
+
 def call(*words: str | bytes, folder: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
-    source = str(Path(vpac.__file__).parent.parent)
-    env = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"} | more
+    env = os.environ | {"PYTHONPATH": SOURCE, "COLUMNS": "100"} | more
     return subprocess.run([*COMMAND, *words], cwd=folder, env=env, capture_output=True, timeout=100, check=False)
 
 
@@ -171,3 +173,44 @@ def test_warnings_are_shown_once():
         for text in ("a", "b", "a", "a"):
             warnings.warn(text, stacklevel=1)
     assert said == ["a", "b"]
+
+
+NATIVE = """
+import os
+import gymnasium
+
+class Loud(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, leave=False):
+        os.write(2, b"WARNING: old\\n\\n")  # as a library in C does
+        if leave:
+            os._exit(0)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, 0.0, True, False, {}
+"""
+
+
+def test_what_native_code_says_at_every_construction_is_shown_once(tmp_path):
+    (tmp_path / "loud.py").write_text(NATIVE)
+    code = "from vpac.envs import make_env; from vpac.portable import tell_once; tell_once()\n"
+    code += "for _ in range(3): make_env('loud:Loud')"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        capture_output=True,
+        check=True,
+    ).stderr
+    assert said == b"WARNING: old\n\n"
+    done = call("check", "loud:Loud", folder=tmp_path)
+    assert (done.returncode, done.stderr.count(b"WARNING: old\n")) == (0, 1)
+    done = call("check", "loud:Loud", "--set", "leave=true", folder=tmp_path)
+    assert done.returncode == 1
+    assert b"WARNING: old\n" in done.stderr
+    assert b"has called os._exit(0)" in done.stderr

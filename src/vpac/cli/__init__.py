@@ -33,6 +33,7 @@ from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
 from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
+from vpac.portable import tell_once
 
 KINDS = (
     List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs,
@@ -95,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
     """
     prepare_streams()
+    tell_once()
     with handled(), warnings.catch_warnings():
         warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
         try:

@@ -27,6 +27,7 @@ from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.observations import flattened
 from vpac.errors import UserError, suggestion
+from vpac.portable import told_once
 
 NAMED: set[str] = set()
 """Import paths of environments and wrappers that the user has named."""
@@ -218,7 +219,8 @@ def _made(spec: EnvSpec) -> gymnasium.Env[Any, Any]:
 
 def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        return _made(spec)
+        with told_once():
+            return _made(spec)
     except UserError:
         raise
     except (gymnasium.error.Error, ModuleNotFoundError) as error:

@@ -28,7 +28,7 @@ from vpac.interruption import Terminated, handled, stop_if_asked
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.worker import Outcome, carry_out, carry_out_batch
-from vpac.portable import without_interrupts
+from vpac.portable import tell_once, without_interrupts
 
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
@@ -267,6 +267,7 @@ def _stop(pool: ProcessPool) -> None:
 
 def _initialize() -> None:
     threadpool_limits(1)
+    tell_once()
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
 
