@@ -33,7 +33,9 @@ def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_pat
     extras = {extra["name"]: extra for extra in found["extras"]}
     assert set(extras) >= {"deep", "mujoco", "envpool", "ray", "tensorboard", "docs", "bench", "dev"}
     assert extras["deep"]["packages"]["jax"] is None
-    assert extras["deep"]["install"].endswith('-m pip install --upgrade "vpac[deep]"')
+    assert extras["deep"]["install"] == f'uv pip install --python {home / "python"} --upgrade "vpac[deep]"', (
+        "it has no pip"
+    )
     solved = subprocess.run([home / "vpac", "solve", "vpac/CatchUp-v0", "--json"], check=True, **run)
     assert json.loads(solved.stdout)["states"] == 11
     marker = "import vpac, pathlib; print((pathlib.Path(vpac.__file__).parent / 'py.typed').exists())"

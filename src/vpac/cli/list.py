@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -122,8 +123,15 @@ class Doctor(Verb):
         show(found if self.json else None, plain_table("vpac doctor", rows), plain_table("extras", extras))
         wrong = [name for name, version in found["packages"].items() if version is None or name in found["unfit"]]
         if wrong:
-            note(f"vpac needs {', '.join(wrong)}: {sys.executable} -m pip install --upgrade vpac")
+            note(f"vpac needs {', '.join(wrong)}: {_install('vpac')}")
         return 1 if wrong else 0
+
+
+def _install(what: str) -> str:
+    """The command that installs something beside vpac; what uv has made has no pip."""
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {sys.executable} --upgrade {what}"
+    return f"{sys.executable} -m pip install --upgrade {what}"
 
 
 def _fit(name: str, version: str, found: dict[str, Any]) -> str:
@@ -156,7 +164,7 @@ def examine() -> dict[str, Any]:
         "packages": required,
         "unfit": unfit,
         "extras": [
-            {"name": name, "packages": packages, "install": f'{sys.executable} -m pip install --upgrade "vpac[{name}]"'}
+            {"name": name, "packages": packages, "install": _install(f'"vpac[{name}]"')}
             for name, packages in sorted(extras.items())
         ],
     }
