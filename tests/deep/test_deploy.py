@@ -276,6 +276,13 @@ def test_the_command_line_exports_what_was_trained(capsys, tmp_path):
     assert (code, "holds no policy" in error) == (2, True)
 
 
+def batch(one):
+    """An observation as a batch of one."""
+    return (
+        {key: np.asarray(part)[None] for key, part in one.items()} if isinstance(one, dict) else np.asarray(one)[None]
+    )
+
+
 def trained(name):
     """An agent that learned a little in a world of other tests, and observations of random play there as it takes them."""
     from deep.test_images import Spot
@@ -303,9 +310,8 @@ def test_what_was_learned_acts_in_onnx_as_predict_does(tmp_path, name):
     pytest.importorskip("jax")
     onnxruntime = pytest.importorskip("onnxruntime")
     agent, seen = trained(name)
-    session = onnxruntime.InferenceSession(
-        agent.policy().export(tmp_path / "p.onnx"), providers=["CPUExecutionProvider"]
-    )
+    policy = agent.policy()
+    session = onnxruntime.InferenceSession(policy.export(tmp_path / "p.onnx"), providers=["CPUExecutionProvider"])
     kinds = {i.name: {"tensor(float)": np.float32}.get(i.type) for i in session.get_inputs()}
     for one in seen:
         parts = one if isinstance(one, dict) else {next(iter(kinds)): one}
@@ -313,8 +319,7 @@ def test_what_was_learned_acts_in_onnx_as_predict_does(tmp_path, name):
         action, logits = session.run(["action", "logits"], given)
         wanted, _ = agent.predict(one, deterministic=True)
         assert (action[0] == wanted).all()
-        policy = agent.policy()
-        assert close(logits, policy.outputs(policy.view(policy.interface.rows(policy.interface.batch(one, ())[0]))))
+        assert close(logits, policy.outputs(policy.view(policy.interface.rows(batch(one)))))
 
 
 def test_without_onnx_it_says_what_to_install(monkeypatch):

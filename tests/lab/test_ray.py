@@ -349,6 +349,54 @@ def test_a_machine_that_does_not_answer_is_not_waited_for(monkeypatch):
                 other.close()
 
 
+LOCAL = """
+import os, re
+from pathlib import Path
+from vpac.lab.workers.ray import _connect
+
+def descendants(pid):
+    parents = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, rest = each.read_text().split(" ", 1)
+            parents[int(number)] = int(rest.rpartition(")")[2].split()[1])
+        except OSError:
+            pass
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+ray = _connect(None)
+listening = {
+    fields[9]: fields[1].partition(":")[0]
+    for name in ("tcp", "tcp6")
+    for fields in map(str.split, Path("/proc/net", name).read_text().splitlines()[1:])
+    if fields[3] == "0A"
+}
+heard = set()
+for pid in descendants(os.getpid()):
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            inode = re.findall(r"socket:\\[(\\d+)\\]", os.readlink(link))
+        except OSError:
+            continue
+        heard |= {listening[each] for each in inode if each in listening}
+print(ray.nodes()[0]["NodeManagerAddress"], *sorted(heard))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's list of sockets")
+def test_a_cluster_that_is_started_here_listens_on_the_loopback_interface_alone():
+    """0100007F is 127.0.0.1, and the other is ::1 or 127.0.0.1 as IPv6 writes it."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, env=env, timeout=200)
+    node, *heard = done.stdout.split()
+    assert node == "127.0.0.1", done.stderr
+    assert "0100007F" in heard
+    assert set(heard) <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
 @pytest.mark.parametrize(
     "address", ["head", "head:", "head:0", "head:65536", "os://x:1", "http://head:1", "[::1:6379", "a b:1"]
 )
