@@ -1,7 +1,9 @@
 # Each target works on a fresh clone with nothing but Python 3.11+ and make: it sets up .venv first, once.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(INSTALL) --constraint requirements.lock
+HASHES ?= yes # HASHES= where a mirror has built its packages anew
 
 .PHONY: help setup reproduce test test-fast lint bench torture fuzz docs clean
 
@@ -10,11 +12,12 @@ help:  ## Show this list
 
 setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 
-.venv/.installed: pyproject.toml requirements.lock
+.venv/.installed: pyproject.toml requirements.lock requirements.hashes
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("vpac needs Python 3.11 or later, found %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "Setting up .venv (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(PIP) --editable ".[dev]"
+	@if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --require-hashes --requirement requirements.hashes; fi
+	@$(PIP) $(if $(strip $(HASHES)),--no-build-isolation --no-deps) --editable ".[dev]"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 	@echo "Set up: $(BIN)/vpac --help"

@@ -224,3 +224,14 @@ def test_the_lock_holds_plain_versions_only():
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     assert lines
     assert all(re.fullmatch(r"[a-z0-9-]+==[\w.!+]+", line) for line in lines)
+
+
+def test_hashes_are_those_of_the_lock_and_name_no_address():
+    lock = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines())
+    lines = (ROOT / "requirements.hashes").read_text().splitlines()
+    wanted = r"(    --hash=sha256:[0-9a-f]{64}|(?P<name>[a-z0-9-]+)==(?P<version>[\w.!+]+)( ; [^/]+)?)( \\)?"
+    found = [re.fullmatch(wanted, line) for line in lines]
+    assert None not in found, lines[found.index(None)]
+    versions = {one["name"]: one["version"] for one in found if one and one["name"]}
+    assert len(versions) > 100
+    assert {name: lock.get(name) for name in versions} == versions
