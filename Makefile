@@ -17,7 +17,7 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@echo "Setting up .venv (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --require-hashes --requirement requirements.hashes; fi
-	@$(PIP) $(if $(strip $(HASHES)),--no-build-isolation --no-deps) --editable ".[dev]"
+	@$(PIP) $(if $(strip $(HASHES)),--no-deps) --editable ".[dev]"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 	@echo "Set up: $(BIN)/vpac --help"

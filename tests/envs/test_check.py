@@ -199,6 +199,8 @@ def test_a_small_breach_of_bounds_is_a_remark_with_its_place(value):
 def test_a_breach_of_more_than_a_hundredth_is_an_error():
     with pytest.raises(UserError, match=r"step returned 1\.0101 at place 1, outside its bounds 0 to 1"):
         check_env(Right(later=np.array([0.5, 1.0101])))
+    remarks = check_env(Right(reset=(np.array([1.001, 1.0]), {}), later=np.array([1.0, 1.001]))).remarks
+    assert sum("numbers at place" in remark for remark in remarks) == 1
     half = spaces.Box(np.zeros(2), np.full(2, np.inf), dtype=np.float64)
     assert "at place 0 that" in " ".join(check_env(Right(seen=half, later=np.array([-1e-3, 1.0]))).remarks)
 

@@ -38,6 +38,8 @@ def python(folder, *words, code=0):
 
 RULES = """
 import os, signal, sys, pytest
+from vpac import portable
+assert portable.fcntl is None and not portable.sync_file_system(0) and portable.cores() == os.cpu_count()
 assert not hasattr(os, "sched_getaffinity") and not hasattr(signal, "pthread_sigmask")
 for name in ("fcntl", "resource"):
     with pytest.raises(ImportError):
