@@ -13,6 +13,7 @@ from vpac.risk import (
     difference_of_means,
     first_order_dominates,
     probability_of_improvement,
+    ratio_of_means,
     ratio_of_variances,
     second_order_dominates,
 )
@@ -145,6 +146,41 @@ def test_difference_of_means_without_spread_and_of_single_numbers():
     assert np.isnan(ends(difference_of_means([2.0, 3.0], [0.5]))).all()
     varying = difference_of_means([1.0, 3.0], [0.5, 0.5])
     assert ends(varying) == pytest.approx((1.5 - 12.7062, 1.5 + 12.7062), abs=1e-3)
+
+
+def test_ratio_of_means_by_hand():
+    """x̄ = 6 with e = 1/3 and ȳ = 2 without error: 3 ± t √(1/3)/2, two degrees of freedom. And a ratio r is in the interval
+    exactly if Welch's statistic of x and r·y, with the degrees of freedom at x̄/ȳ, is below t."""
+    t = stats.t.ppf(0.975, 2)
+    assert ends(ratio_of_means([5.0, 6.0, 7.0], [2.0, 2.0])) == pytest.approx((3 - t / 12**0.5, 3 + t / 12**0.5))
+    x, y = X + 4.0, Y + 5.0
+    found, errors = ratio_of_means(x, y), np.array([np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)])
+    assert found.estimate == x.mean() / y.mean()
+    parts = errors * [1.0, found.estimate**2]
+    freedom = parts.sum() ** 2 / (parts[0] ** 2 / (len(x) - 1) + parts[1] ** 2 / (len(y) - 1))
+    for r in ends(found):
+        statistic = abs(x.mean() - r * y.mean()) / np.sqrt(errors @ [1.0, r**2])
+        assert statistic == pytest.approx(stats.t.ppf(0.975, freedom))
+
+
+def test_ratio_of_means_where_it_is_not_bounded_or_not_known():
+    assert ends(ratio_of_means(X, Y - Y.mean() + 0.01)) == (-np.inf, np.inf)
+    assert ends(ratio_of_means([2.0, 2.0], [4.0, 4.0])) == (0.5, 0.5)
+    assert np.isnan(ends(ratio_of_means([1.0], Y))).all()
+    assert np.isnan(ends(ratio_of_means(X, [0.0, 0.0]))).all()
+
+
+@pytest.mark.parametrize("name", ["normal", "exponential", "lognormal"])
+@pytest.mark.parametrize("runs", [5, 20])
+def test_two_arms_that_do_the_same_are_rarely_told_apart(name, runs):
+    """By few runs, too, and by chance no more often than in 5 % of trials and 3.5 standard errors."""
+    rng = np.random.default_rng(3)
+    draw = {
+        "normal": lambda size: rng.normal(10.0, 2.0, size), "exponential": lambda size: rng.exponential(1.0, size),
+        "lognormal": lambda size: rng.lognormal(0.0, 0.7, size),
+    }[name]  # fmt: skip
+    share = covered(ratio_of_means, lambda trials: draw((trials, runs)), lambda trials: draw((trials, runs)), 1.0)
+    assert share >= 0.95 - 3.5 * binomial_error(0.95)
 
 
 def test_ratio_of_variances_by_hand():

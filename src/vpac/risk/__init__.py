@@ -9,6 +9,7 @@ from vpac.risk.compare import (
     difference_of_means,
     first_order_dominates,
     probability_of_improvement,
+    ratio_of_means,
     ratio_of_variances,
     second_order_dominates,
 )
@@ -40,7 +41,7 @@ __all__ = [
     "ReturnSample", "RobbinsMonro", "Row", "Schedule", "TradeOff", "WarmUp", "as_budget", "as_schedule", "aversion_of",
     "bootstrap", "bootstrap_many", "clopper_pearson", "compare_paired", "compare_samples", "cvar", "difference_of_means",
     "first_order_dominates", "gini_deviation", "interquartile_mean", "mean", "mean_interval", "mean_upper_bound",
-    "monitor", "probability_below", "probability_of_improvement", "psi_of", "quantile", "ratio_of_variances",
+    "monitor", "probability_below", "probability_of_improvement", "psi_of", "quantile", "ratio_of_means", "ratio_of_variances",
     "second_order_dominates", "semivariance", "semivariance_below", "sharpe", "std", "uniform_probability_below",
     "value_at_risk", "variance", "variance_interval",
 ]  # fmt: skip

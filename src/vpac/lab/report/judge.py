@@ -1,8 +1,7 @@
-"""Verdicts on claims that were written before the runs: a score over runs with a bootstrap interval decides."""
+"""Verdicts on claims that were written before the runs: a score over runs with its interval decides."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -10,19 +9,21 @@ import numpy as np
 from vpac.lab.experiments.spec import Arm, Claim
 from vpac.lab.report.chart import Table
 from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Verdict
-from vpac.lab.report.results import Results
-from vpac.risk.intervals import Interval, bootstrap_many
+from vpac.lab.report.results import Results, never_negative
+from vpac.risk.compare import difference_of_means, ratio_of_means
+from vpac.risk.intervals import Interval, mean_interval, not_negative
 from vpac.typing import FloatArray
 
 ENOUGH = 5
 """Runs of each arm that a verdict needs."""
 ROUNDING = 1e-9
 """A score below this is zero: the rest is rounding."""
-SCORES: dict[str, Callable[..., FloatArray]] = {
-    "ratio": lambda a, b: a.mean(axis=-1) / b.mean(axis=-1),
-    "difference": lambda a, b: a.mean(axis=-1) - b.mean(axis=-1),
-    "value": lambda a: a.mean(axis=-1),
-}
+SCORES: dict[str, Callable[..., Interval]] = {
+    "ratio": ratio_of_means, "difference": difference_of_means, "value": mean_interval,
+}  # fmt: skip
+"""Fieller's, Welch's and Student's intervals; between equal arms of five runs they decide in at most 5 % of cases."""
+PAPER_SCALE = 0.01
+"""The preset "paper" multiplies rewards by it, so its prices are per such a unit."""
 NAMES = {
     "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
     "within": "variance from a given start cell", "risky": "share of steps in risky cells",
@@ -44,18 +45,44 @@ def judge(results: Results) -> list[ClaimRow]:
 
 
 def score(claim: Claim, samples: list[FloatArray]) -> Interval:
-    """The claim's score and its 95 % bootstrap interval; the generator is seeded by the claim's text."""
-    seed = int.from_bytes(hashlib.sha256(claim.text.encode()).digest()[:8], "big")
-    found = bootstrap_many(samples, SCORES[claim.by], seed=seed)
-    if min(len(sample) for sample in samples) < 2:
-        return Interval(found.estimate, float("nan"), float("nan"))
-    return Interval(*(0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high)))
+    """The claim's score, a function of averages over runs, and its 95 % interval, cut at 0 for what cannot be less."""
+    found = SCORES[claim.by](*samples)
+    ends = (0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high))
+    return (
+        not_negative(Interval(*ends))
+        if claim.by != "difference" and never_negative(claim.quantity)
+        else Interval(*ends)
+    )
+
+
+def objective_gain(results: Results, claim: Claim) -> Interval | None:
+    """What a lower variance is worth: U = mean − ψ · variance of the arm less that of the arm it is compared with.
+
+    ψ is the price that the claim's arm was trained with. None for claims of other kinds, or if there is no such number.
+    """
+    settings = results.study.experiment.settings_of(results.study.experiment.arm(claim.arm))
+    price, quantity = settings.get("psi"), "variance" if claim.quantity == "within" else claim.quantity
+    if (
+        claim.against is None
+        or claim.below is None
+        or not quantity.endswith("variance")
+        or not isinstance(price, float)
+    ):
+        return None
+    psi = price * PAPER_SCALE if settings.get("preset") == "paper" else price
+    worth = []
+    for label in (claim.arm, claim.against):
+        mean, variance = (results.final(label, q) for q in (quantity.replace("variance", "mean"), quantity))
+        if len(mean) < 2 or len(mean) != len(variance):
+            return None
+        worth.append(mean - psi * variance)
+    return difference_of_means(*worth)
 
 
 def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
     """Holds if the interval is inside the bounds, does not hold if it is outside, and is undecided otherwise.
 
-    Fewer than `ENOUGH` runs are too few for the bootstrap: nothing is decided.
+    Fewer than `ENOUGH` runs decide nothing.
     """
     if runs < ENOUGH:
         return "undecided"
@@ -98,8 +125,14 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     words = f"{how}; {runs} runs{scale}.{small}{few}" + (
         f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
     )
-    ours = ClaimEstimate(found.estimate, found.low, found.high)
-    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group)
+    ours, gain = ClaimEstimate(found.estimate, found.low, found.high), objective_gain(results, claim)
+    worth = None if gain is None else ClaimEstimate(gain.estimate, gain.low, gain.high)
+    if worth is not None:
+        sign = "worth its price" if worth.low > 0.0 else "not worth its price" if worth.high < 0.0 else "undecided"
+        words += (
+            f" U = mean − ψ · variance, {claim.arm} less {claim.against}: {worth.text()} ({worth.interval()}), {sign}."
+        )
+    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group, worth)
 
 
 def winner(results: Results, arms: list[Arm]) -> Arm:
@@ -127,7 +160,8 @@ def claims_as_markdown(document: Document) -> str:
         for claim in (claim for claim in document.claims if claim.group == group):
             ours = ("", "") if claim.ours is None else (claim.ours.text(), claim.ours.interval())
             name = f"`{claim.command.removeprefix('vpac reproduce ')}`" if claim.command else claim.experiment
-            rows.append((name, claim.sentence, claim.paper_number, *ours, claim.verdict))
-        columns = ("experiment", "claim", "paper", "ours", "95 % interval", "")
+            gain = f"{claim.gain.text()} ({claim.gain.interval()})" if claim.gain else ""
+            rows.append((name, claim.sentence, claim.paper_number, *ours, claim.verdict, gain))
+        columns = ("experiment", "claim", "paper", "ours", "95 % interval", "", "gain in U")
         text += f"## {group}\n\n{Table.of(columns, rows).as_markdown()}\n"
     return text
