@@ -14,6 +14,9 @@ NAMES = {
     "vpac/ContinuousPuddleWorld-v0": 5000,
     "vpac/RiskyShortcut-v0": 200,
     "vpac/CatchUp-v0": 200,
+    "vpac/GuardedMaze-v0": 100,
+    "vpac/CarFollowing-v0": 200,
+    "vpac/ServerAllocation-v0": 200,
 }
 worlds = pytest.mark.parametrize("name", NAMES)
 
@@ -47,6 +50,9 @@ STANDING_STILL = {
     "vpac/ContinuousPuddleWorld-v0": ({"noise": 0.0}, {"position": [0.0, 0.0]}, 0),
     "vpac/RiskyShortcut-v0": ({}, {"state": 0}, 0),
     "vpac/CatchUp-v0": ({}, {"state": 3}, 2),
+    "vpac/GuardedMaze-v0": ({}, {"state": 0}, 0),
+    "vpac/CarFollowing-v0": ({"brakes": 0.0, "steps": 300}, {}, 1),
+    "vpac/ServerAllocation-v0": ({"steps": 300}, {}, 1),
 }
 
 

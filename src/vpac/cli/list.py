@@ -34,13 +34,14 @@ def environments() -> list[dict[str, Any]]:
     """Environments of vpac, and those of Gymnasium that have a transition table."""
     import gymnasium
 
-    from vpac.envs.registration import NOISY_TASKS, WORLDS
+    from vpac.envs.registration import NOISY_TASKS, SIDED_TASKS, WORLDS
 
     ours = [
         {"name": w.id, "exact": "Continuous" not in w.id, "limit": w.max_episode_steps, "about": w.about}
         for w in WORLDS
     ]
     ours += [{"name": task.id, "exact": False, "limit": 1000, "about": task.about} for task in NOISY_TASKS]
+    ours += [{"name": t.id, "exact": False, "limit": t.max_episode_steps, "about": t.about} for t in SIDED_TASKS]
     others = [
         {"name": name, "exact": True, "limit": gymnasium.registry[name].max_episode_steps, "about": about}
         for name, about in OTHERS.items()

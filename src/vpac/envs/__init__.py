@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vpac.envs.observations import arranged, flattened
     from vpac.envs.registration import register
     from vpac.envs.remember import RememberReturn, remembering
+    from vpac.envs.risk_tasks import BothDirections, CarFollowing, GuardedMaze, NoisyLanding, ServerAllocation
     from vpac.envs.worlds import CatchUp, ContinuousPuddleWorld, FiniteMDPEnv, FourRooms, PuddleWorld, RiskyShortcut
 
 MODULES = {
@@ -27,15 +28,16 @@ MODULES = {
     "observations": ("arranged", "flattened"),
     "registration": ("register",),
     "remember": ("RememberReturn", "remembering"),
+    "risk_tasks": ("BothDirections", "CarFollowing", "GuardedMaze", "NoisyLanding", "ServerAllocation"),
     "worlds": ("CatchUp", "ContinuousPuddleWorld", "FiniteMDPEnv", "FourRooms", "PuddleWorld", "RiskyShortcut"),
 }
 
 __all__ = [
-    "ActionNoise", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteEnv", "FiniteMDP", "FiniteMDPEnv", "FourRooms",
-    "FunctionalEnv", "GridMap", "GymnaxEnv",
-    "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise", "RiskyShortcut",
-    "arranged", "check_env", "enlarge", "flattened", "grid_world", "look_over", "make_env", "register", "remembering",
-    "spec_of",
+    "ActionNoise", "BothDirections", "CarFollowing", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteEnv",
+    "FiniteMDP", "FiniteMDPEnv", "FourRooms", "FunctionalEnv", "GridMap", "GuardedMaze", "GymnaxEnv", "NoisyLanding",
+    "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise",
+    "RiskyShortcut", "ServerAllocation", "arranged", "check_env", "enlarge", "flattened", "grid_world", "look_over",
+    "make_env", "register", "remembering", "spec_of",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

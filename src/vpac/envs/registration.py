@@ -8,11 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RegisteredWorld:
-    """A world of ours, of the class `vpac.envs.NAME`: its Gymnasium id, its step limit and a line about it."""
+    """A world of ours, of the class `vpac.envs.NAME`: its Gymnasium id, its step limit, a line about it and its module."""
 
     id: str
     max_episode_steps: int
     about: str
+    module: str = "worlds"
 
 
 WORLDS = (
@@ -21,6 +22,9 @@ WORLDS = (
     RegisteredWorld("vpac/ContinuousPuddleWorld-v0", 5000, "the unit square, 4 moves, a noisy puddle"),
     RegisteredWorld("vpac/RiskyShortcut-v0", 200, "a short way may throw you back"),
     RegisteredWorld("vpac/CatchUp-v0", 200, "luck first, then the choice of pace"),
+    RegisteredWorld("vpac/GuardedMaze-v0", 100, "a guard takes a toll on the short way", "risk_tasks"),
+    RegisteredWorld("vpac/CarFollowing-v0", 200, "close up to a car that may brake", "risk_tasks"),
+    RegisteredWorld("vpac/ServerAllocation-v0", 200, "rent servers for rare rushes", "risk_tasks"),
 )
 
 
@@ -54,6 +58,50 @@ NOISY_TASKS = (
 )
 
 
+Wrapper = tuple[str, str, dict[str, Any]]
+"""Name, import path and arguments."""
+
+
+@dataclass(frozen=True)
+class SidedTask:
+    """A task of Gymnasium with its risk on one side: its id, the task, arguments, step limit, wrappers and a line about it."""
+
+    id: str
+    base: str
+    arguments: dict[str, Any]
+    max_episode_steps: int
+    wrappers: tuple[Wrapper, ...]
+    about: str
+
+
+def _noise_right_of(low: float, std: float, where: str | int = "x_position") -> Wrapper:
+    arguments = {"std": std, "where": where, "low": low, "high": None}
+    return "RegionalRewardNoise", "vpac.envs.noise:RegionalRewardNoise", arguments
+
+
+BOTH_WAYS: Wrapper = ("BothDirections", "vpac.envs.risk_tasks:BothDirections", {})
+SEES_X = {"exclude_current_positions_from_observation": False}
+SIDED_TASKS = (
+    SidedTask(
+        "vpac/TwoSidedPendulum-v0", "InvertedPendulum-v5", {}, 500, (_noise_right_of(0.01, 10.0, 0),),
+        "InvertedPendulum-v5, reward noise N(0, 10²) where x > 0.01",
+    ),
+    SidedTask(
+        "vpac/TwoSidedHalfCheetah-v0", "HalfCheetah-v5", SEES_X, 500, (BOTH_WAYS, _noise_right_of(0.0, 10.0)),
+        "HalfCheetah-v5 paid for either direction, noise N(0, 10²) where x > 0",
+    ),
+    SidedTask(
+        "vpac/TwoSidedSwimmer-v0", "Swimmer-v5", SEES_X, 500, (BOTH_WAYS, _noise_right_of(0.5, 10.0)),
+        "Swimmer-v5 paid for either direction, noise N(0, 10²) where x > 0.5",
+    ),
+    SidedTask(
+        "vpac/NoisyLunarLander-v0", "LunarLander-v3", {}, 500,
+        (("NoisyLanding", "vpac.envs.risk_tasks:NoisyLanding", {"std": 100.0, "low": 0.0}),),
+        "LunarLander-v3 (needs Box2D), noise N(0, 100²) for ending right of the middle",
+    ),
+)  # fmt: skip
+
+
 def register() -> None:
     """Make our worlds and noisy tasks known to `gymnasium.make`; doing it twice does no harm. MuJoCo is not imported."""
     import gymnasium
@@ -62,7 +110,13 @@ def register() -> None:
     for world in WORLDS:
         if world.id not in gymnasium.registry:
             name = world.id.removeprefix("vpac/").removesuffix("-v0")
-            gymnasium.register(world.id, f"vpac.envs.worlds:{name}", max_episode_steps=world.max_episode_steps)
+            gymnasium.register(world.id, f"vpac.envs.{world.module}:{name}", max_episode_steps=world.max_episode_steps)
+    for sided in SIDED_TASKS:
+        if sided.id not in gymnasium.registry:
+            gymnasium.register(
+                sided.id, gymnasium.spec(sided.base).entry_point, max_episode_steps=sided.max_episode_steps,
+                kwargs=sided.arguments, additional_wrappers=tuple(WrapperSpec(*wrapper) for wrapper in sided.wrappers),
+            )  # fmt: skip
     for task in NOISY_TASKS:
         if task.id not in gymnasium.registry:
             gymnasium.register(
