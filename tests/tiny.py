@@ -16,6 +16,10 @@ SCALES = {"training": 0.004, "convergence": 0.0002, "prediction": 0.01}
 def small(name: str) -> Experiment:
     """An experiment of the catalogue; what has no scale is made smaller: points of the oracle's searches, steps of rollouts."""
     experiment = EXPERIMENTS[name]
+    if name.startswith("evidence/forms"):  # two prices of each form
+        prices = sorted({arm.at["ψ"] for arm in experiment.arms})[:2]
+        arms = tuple(arm for arm in experiment.arms if arm.at["ψ"] in prices)
+        experiment = experiment.model_copy(update={"arms": arms})
     if experiment.kind == "frontier":
         return experiment.model_copy(update={"settings": experiment.settings | {"psis": [0.0, 0.02]}})
     if (

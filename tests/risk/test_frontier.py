@@ -5,7 +5,7 @@ import pytest
 
 from vpac.errors import UserError
 from vpac.risk import FrontierPoint, Interval, TradeOff, aversion_of, psi_of
-from vpac.risk.frontier import first_prices, next_prices
+from vpac.risk.frontier import first_prices, hypervolume, next_prices
 
 
 def point(psi, mean, std, mean_error=0.0, std_error=0.0):
@@ -133,3 +133,12 @@ def test_what_was_tried_is_not_tried_again():
     again = next_prices(psis, [10.0, 9.0, 5.0], [10.0, 5.0, 1.0], [*psis, *once], 1)
     assert len(once) == len(again) == 1
     assert once != again
+
+
+def test_the_hypervolume_by_hand():
+    """Floor 1, ceiling 10: from risk 2 to 5 the mean 3 is above the floor by 2, from 5 to 10 the mean 4 by 3."""
+    means, risks = np.array([4.0, 3.0, 2.5, 9.0, 0.0]), np.array([5.0, 2.0, 4.0, 11.0, 0.0])
+    assert hypervolume(means, risks, 1.0, 10.0) == pytest.approx(3 * 2 + 5 * 3)
+    rows = hypervolume(np.stack([means, means + 1.0]), np.stack([risks, risks]), 1.0, 10.0)
+    assert rows == pytest.approx([21.0, 3 * 3 + 5 * 4])
+    assert hypervolume(np.array([0.0]), np.array([1.0]), 1.0, 10.0) == 0.0

@@ -194,6 +194,19 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.0f} %".replace("-", "−")
 
 
+def hypervolume(means: FloatArray, risks: FloatArray, floor: float, ceiling: float) -> FloatArray:
+    """Area of the plane that points dominate, between a mean of `floor` and a risk (variance or other) of `ceiling`.
+
+    A point dominates what has no more mean and no less risk. More is better: a frontier that lies above and to the left of
+    another has more. Points along the last axis; leading axes are kept.
+    """
+    order = np.argsort(risks, axis=-1, kind="stable")
+    x = np.minimum(np.take_along_axis(risks, order, -1), ceiling)
+    best = np.maximum.accumulate(np.maximum(np.take_along_axis(means, order, -1) - floor, 0.0), axis=-1)
+    ends = np.concatenate([x[..., 1:], np.full_like(x[..., :1], ceiling)], axis=-1)
+    return np.asarray(((ends - x) * best).sum(axis=-1), np.float64)
+
+
 FIRST_AVERSIONS = (0.1, 0.5, 2.5)
 """Risk aversions to begin with, beside none: where there is something to trade, it is mostly between these."""
 PRICE_STEP = 4.0

@@ -31,6 +31,7 @@ GROUPS = {
     "puddles": [name for name in EXPERIMENTS if name.startswith("puddle")],
     "others": [name for name in EXPERIMENTS if name.startswith(("critics", "convergence", "forms", "theorems"))],
     "searches": [name for name in EXPERIMENTS if name.startswith("grid")],
+    "evidence": [name for name in EXPERIMENTS if name.startswith("evidence")],
 }
 
 
@@ -41,7 +42,10 @@ def test_every_experiment_is_in_a_group():
 
 
 def as_published(name):
-    """The experiment that one of the corrected forms repeats, which has the same figures; None if it repeats none."""
+    """The experiment that one of the corrected forms repeats, which has the same figures; None if it repeats none. Of the
+    sweeps of forms one stands for all."""
+    if name.startswith("evidence/forms-") and name != "evidence/forms-catch-up":
+        return "evidence/forms-catch-up"
     twin = name.removesuffix("-corrected")
     if twin == name:
         return None
@@ -54,7 +58,7 @@ def as_published(name):
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_experiment_runs_and_every_figure_draws(group, tmp_path):
     """Everything is run and made into charts; of two experiments whose charts differ in their numbers alone one is drawn."""
-    store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps") else 2)
+    store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps", "evidence") else 2)
     assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
     whole = document_of(store, list(studies(store)))
     assert whole.failures == []
@@ -106,6 +110,21 @@ def test_the_numbers_in_the_document_are_the_stores(little_store):
     assert row["runs"] == 5
     assert found.sections[0].wall_seconds > 0.0
     assert found.sections[0].provenance["runs"] == 10
+
+
+def test_less_variance_is_judged_by_what_it_is_worth(little_store):
+    """U = mean − ψ · variance of VPAC less that of AC, at VPAC's ψ; claims of other kinds have no such number."""
+    found = document_of(little_store, list(studies(little_store)))
+    records = [little_store.read(name) for name in little_store.names()]
+    psi = next(r.run.task["settings"]["psi"] for r in records if r.run.task["algorithm"] == "vpac")
+
+    def worth(algorithm):
+        finals = [r.final for r in records if r.run.task["algorithm"] == algorithm]
+        return np.mean([final["mean"] - psi * final["variance"] for final in finals])
+
+    assert found.claims[0].gain.value == pytest.approx(worth("vpac") - worth("ac"))
+    assert "U = mean − ψ · variance, VPAC less AC" in found.claims[0].explanation
+    assert found.claims[1].gain is None
 
 
 def test_figures_are_drawn_again_only_when_they_change(little_store):

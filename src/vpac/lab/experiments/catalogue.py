@@ -11,7 +11,17 @@ from pydantic import BaseModel, ValidationError
 
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
-from vpac.lab.experiments import corrected, critics, forms, four_rooms, grid_search, mujoco, puddle_world, theorems
+from vpac.lab.experiments import (
+    corrected,
+    critics,
+    evidence,
+    forms,
+    four_rooms,
+    grid_search,
+    mujoco,
+    puddle_world,
+    theorems,
+)
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
 
 THEOREMS = Experiment(
@@ -50,6 +60,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *forms.EXPERIMENTS,
         *corrected.EXPERIMENTS,
         *grid_search.EXPERIMENTS,
+        *evidence.EXPERIMENTS,
     )
 }
 

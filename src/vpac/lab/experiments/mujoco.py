@@ -82,14 +82,14 @@ def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]
         of: Literal["paper", "corrected"] = "paper" if told else "corrected"
         claims += [
             claim(
-                f"fixed_variance: {arm} / {other} < 1", f"{whose}'s scores vary less than {other}'s", "Table 1, Figure 9",
+                f"fixed_variance: {arm} / {other} < 1", f"{whose}'s scores vary less than {other}'s", "Table 1, Figure 5",
                 f"{paper['VPAC'][1] / paper[other][1]:.2g}" if told else "", of=of,
             )
             for other in ("PPO", "VAAC")
         ]  # fmt: skip
         difference = f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else ""
         text = f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)"
-        claims.append(claim(f"fixed_mean: {arm} - PPO > {-price}", text, "Table 1, Figure 8", difference, of=of))
+        claims.append(claim(f"fixed_mean: {arm} - PPO > {-price}", text, "Table 1, Figure 12", difference, of=of))
     return tuple(claims)
 
 
@@ -122,7 +122,7 @@ def _as_published(
         f"`paper`, field by field in the documentation, with ψ = {psi:g} for VPAC and 0.15 for VAAC per unit of reward × 0.01. "
         + PROTOCOLS
         + DEVIATIONS,
-        paper="Table 1, Figures 8 and 9",
+        paper="Table 1, Figures 5 (box plots) and 12 (learning curves)",
         settings={"preset": "paper"},
         steps=iterations * PER_ITERATION,
         runs=20,

@@ -129,10 +129,11 @@ def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: An
 class Figure(Data):
     """How an experiment is drawn."""
 
-    kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best"]
+    kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best", "frontiers"]
     """curves: mean and variance along learning; effect: final numbers against a setting; maps: a world's cells; paths:
     sampled trajectories; bars: final numbers of each arm, averaged; boxes: the same, run by run with median and quartiles;
-    errors: of critics against steps; best: of a grid search."""
+    errors: of critics against steps; best: of a grid search; frontiers: mean against variance along the price ψ, a line for
+    each value of `lines`."""
     title: str
     """Above it."""
     caption: str = ""
@@ -151,6 +152,8 @@ class Figure(Data):
     """Whether lines join the points of an effect: not where what is varied has no order."""
     sideways: bool = False
     """Whether an effect's horizontal axis runs from top to bottom: for long names."""
+    oracle: tuple[tuple[float, float, float], ...] = ()
+    """Of frontiers: price, mean and variance of the best policies there are, in ascending order of the price."""
     log_x: bool = False
     """Whether the horizontal axis is logarithmic."""
     log_y: bool = False
@@ -235,9 +238,11 @@ class Experiment(Data):
         known = COLUMNS[self.kind] if figure.kind in ("curves", "errors") else FINAL[self.kind]
         for shown in figure.shows:
             _known(shown, MAPS if figure.kind == "maps" else known, "thing to show")
-        if figure.kind != "effect":
+        if figure.kind == "frontiers" and not (figure.lines and figure.x):
+            raise ValueError("frontiers need `x`, the price, and `lines`")
+        if figure.kind not in ("effect", "frontiers"):
             return
-        if figure.x is None or not figure.shows:
+        if figure.kind == "effect" and (figure.x is None or not figure.shows):
             raise ValueError("an effect needs `x`, what is varied, and `shows`")
         for key in filter(None, (figure.x, figure.lines, figure.panels)):
             for arm in self.arms:

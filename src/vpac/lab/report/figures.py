@@ -11,6 +11,7 @@ import numpy as np
 from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table, spaced
 from vpac.lab.report.document import Failure, why
+from vpac.lab.report.frontiers import compared, frontier_panels
 from vpac.lab.report.geometry import LIGHT, NAMES
 from vpac.lab.report.judge import winner
 from vpac.lab.report.policy_maps import map_panels, plane_panels
@@ -63,7 +64,8 @@ class StudySummary:
             shown = [q for q in quantities if any(len(results.final(arm.label, q)) for arm in results.arms)]
             if shown:
                 tables.append(_final_table(results, title, shown))
-        return tables
+        figures = [f for f in results.study.experiment.figures if f.kind == "frontiers"]
+        return tables + [table for figure in figures if (table := compared(results, figure)) is not None]
 
 
 def attempt(results: Results, title: str, make: Callable[[], T]) -> T | None:
@@ -275,6 +277,11 @@ def boxes(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     return panels, notes
 
 
+def frontiers(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
+    """Mean against variance along the price."""
+    return frontier_panels(results, figure, arms, styles(str(arm.at[figure.lines or ""]) for arm in arms)), []
+
+
 def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Every setting of a search in the mean–variance plane; the best one of each algorithm has a label."""
     series, notes = [], []
@@ -291,5 +298,5 @@ def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
 
 KINDS: dict[str, Callable[[Results, Figure, list[Arm]], Panels]] = {
     "curves": curves, "effect": effect, "maps": map_panels, "paths": plane_panels, "bars": bars, "boxes": boxes,
-    "errors": errors, "best": best,
+    "errors": errors, "best": best, "frontiers": frontiers,
 }  # fmt: skip
