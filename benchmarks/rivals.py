@@ -163,7 +163,7 @@ def learn(task: str, arm: str, seeds: list[int], share: float, keep: Callable[[d
             policy = agent.policy()
             logits = policy.outputs(policy.normalise(where.task.features.astype(np.float32))).astype(np.float64)
             table = oracle.softmax(logits)
-            exact = oracle.evaluate(where.mdp, table, where.task.gamma)
+            exact = oracle.evaluate(where.mdp, table, where.task.gamma, where.task.limit)
             returns, careful, _ = where.sample(table, np.random.default_rng([agent.seed, 1]))
             row |= {
                 "mean": float(exact.mean), "variance": float(exact.total_variance), "cvar": float(cvar(returns, ALPHA)),

@@ -191,3 +191,41 @@ def test_limits_are_measured_as_the_oracle_would(monkeypatch):
         assert abs(squares.mean() - exact.total_variance) < 4.0 * squares.std() / np.sqrt(len(returns))
     assert limits.verdict([{"met": place < 22} for place in range(25)]) == 0
     assert limits.verdict([{"met": place < 21} for place in range(25)]) == 1
+
+
+@pytest.mark.parametrize("name", ["maze", "car following", "server allocation"])
+def test_rivals_are_measured_as_the_oracle_would(monkeypatch, name):
+    rivals = script("rivals", monkeypatch)
+    where = rivals.get_task(name)
+    uniform = oracle.uniform(where.mdp)
+    exact = oracle.evaluate(where.mdp, uniform, where.task.gamma, where.task.limit)
+    returns, careful, paid = where.sample(uniform, np.random.default_rng(0))
+    assert abs(returns.mean() - exact.mean) < 4.0 * returns.std() / np.sqrt(len(returns))
+    squares = (returns - exact.mean) ** 2
+    assert abs(squares.mean() - exact.total_variance) < 4.0 * squares.std() / np.sqrt(len(returns))
+    assert 0.0 < careful.mean() < 1.0
+    assert len(paid) > len(returns)
+
+
+def test_careful_episodes_of_the_maze_are_those_past_no_guard(monkeypatch):
+    where = script("rivals", monkeypatch).get_task("maze")
+    for psi, careful in ((0.0, 0.0), (0.05, 1.0)):
+        policy = oracle.frontier(where.mdp, [psi], 0.999, restarts=0).policies[0]
+        assert where.sample(policy, np.random.default_rng(1))[1].mean() == careful
+
+
+def test_the_rival_that_has_the_oracles_points_wins(monkeypatch, capsys):
+    rivals = script("rivals", monkeypatch)
+    ideal, rng, found = rivals.best("maze"), np.random.default_rng(2), {}
+    for seed in range(5):
+        row = {"cvar": 0.0, "careful": 1.0, "seconds": 0.0}
+        found["maze", "PPO", 0.0, seed] = row | {"mean": ideal[0, 1], "variance": ideal[0, 2] + rng.random()}
+        for place, r in enumerate(rivals.AVERSIONS):
+            best = {"mean": ideal[place + 1, 1], "variance": ideal[place + 1, 2]}
+            found["maze", "VPAC", r, seed] = row | best
+            found["maze", "VAAC", r, seed] = row | best | {"mean": best["mean"] - 1.0 - rng.random()}
+    rivals.show(found)
+    shown = capsys.readouterr().out
+    assert "| maze | VPAC | yes |" in shown
+    assert "| VPAC |" in shown
+    assert "1 (1 … 1) |" in next(line for line in shown.splitlines() if line.startswith("| VPAC |"))
