@@ -70,9 +70,8 @@ class Rivalry:
             first, last = mdp.indptr[row], mdp.indptr[row + 1]
             draw = rng.random(EPISODES)
             before = np.concatenate([[0.0], np.cumsum(mdp.probability)])
-            place = np.clip(
-                np.searchsorted(before[1:], before[first] + draw, side="right"), first, np.maximum(last - 1, first)
-            )
+            place = np.clip(np.searchsorted(before[1:], before[first] + draw, side="right"), first, last - 1)
+            place = np.clip(place, 0, len(mdp.probability) - 1)  # of an episode that is over it does not matter
             reward = mdp.reward[place] + np.sqrt(mdp.noise[place]) * rng.standard_normal(EPISODES)
             returns += np.where(alive, self.task.gamma**step * reward, 0.0)
             paid.append(reward[alive])

@@ -44,11 +44,12 @@ def _sweep(
 
 
 ON_POLICY: dict[str, dict[str, Any]] = {
-    AS_PAPER: {}, BASELINE: {"baseline": True}, CORRECTED: dict(corrected.ON_POLICY),
+    BASELINE: {"baseline": True}, CORRECTED: dict(corrected.ON_POLICY), AS_PAPER: {},
 }  # fmt: skip
+"""The first is what the others are compared with: the corrected form differs from it in the form alone."""
 OFF_POLICY: dict[str, dict[str, Any]] = {
-    AS_PAPER: {}, f"{BASELINE}, expected critics": {"baseline": True, "critics": "expected", "ratios": "clipped"},
-    CORRECTED: dict(corrected.OFF_POLICY),
+    f"{BASELINE}, expected critics": {"baseline": True, "critics": "expected", "ratios": "clipped"},
+    CORRECTED: dict(corrected.OFF_POLICY), AS_PAPER: {},
 }  # fmt: skip
 EVEN: dict[str, dict[str, Any]] = {"published": {"form": "published"}, CORRECTED: {"form": "corrected"}}
 OFF_POLICY_FAST: dict[str, Any] = {"alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25}
