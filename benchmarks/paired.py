@@ -5,11 +5,12 @@
     python benchmarks/paired.py --only-table                      print what has been measured
 
 Over seeds of PPO the logarithm of the score's variance has a standard deviation of 1 to 4, so that few independent runs decide
-nothing. Here PPO learns for a million steps; then every arm goes on from that agent for 300 000 steps with the same seed: with
-ψ = 0, published, corrected, and corrected with the variance of the score (`variance_gamma=1`). ψ is set by the size of the
-penalty, sd(penalty) / sd(A_V) = 0.1, 0.3 and 1, measured with ψ ≈ 0 on two seeds (100, 101) beside the ten. Policies are
-measured with their noise, in 1000 episodes with starts drawn anew. An arm is compared with ψ = 0 seed by seed: the ratio of
-variances (of their logarithms) and the ratio of means, with 95 % intervals by Student's t.
+nothing. Here PPO learns for a million steps; then every arm goes on from that agent for 300 000 steps with the same seed:
+published and corrected with the γ of PPO, 0.99; with the variance of the score (`variance_gamma=1`); and with γ = 0.997, whose
+horizon is a third of an episode. ψ is set by the size of the penalty, sd(penalty) / sd(A_V) = 0.1, 0.3 and 1, measured with ψ
+≈ 0 on two seeds (100, 101) beside the ten. Policies are measured with their noise, in 1000 episodes with starts drawn anew. An
+arm is compared with ψ = 0 at its own γ, seed by seed: the ratio of variances (of their logarithms) and the ratio of means,
+with 95 % intervals by Student's t.
 Results are lines of JSON in docs/data/paired.jsonl; checkpoints are kept in results/paired and can be deleted.
 """
 
@@ -40,7 +41,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "corrected": {},
     "published": {"form": "published"},
     "corrected, score": {"variance_gamma": 1.0},
+    "corrected, long": {"gamma": 0.997},
 }
+CONTROLS = {"ψ = 0": "corrected", "ψ = 0, long": "corrected, long"}
+"""Arms without a price, and the settings they have."""
 SIZES = (0.1, 0.3, 1.0)
 CALIBRATION = (100, 101)
 TINY = 1e-9
@@ -103,7 +107,13 @@ def gone_on(env: str, seed: int, psi: float, settings: dict[str, Any]) -> VPACPP
 
 def arms() -> dict[str, tuple[str, float]]:
     """Kind and size of the penalty of each arm."""
-    return {"ψ = 0": ("corrected", 0.0)} | {f"{kind}, {size:g}": (kind, size) for kind in KINDS for size in SIZES}
+    free = {arm: (kind, 0.0) for arm, kind in CONTROLS.items()}
+    return free | {f"{kind}, {size:g}": (kind, size) for kind in KINDS for size in SIZES}
+
+
+def control(arm: str) -> str:
+    """The arm without a price that it is compared with."""
+    return "ψ = 0, long" if "long" in arm else "ψ = 0"
 
 
 def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int) -> dict[str, Any]:
@@ -146,24 +156,31 @@ def ratio(logs: np.ndarray) -> str:
 def show(found: dict[Key, dict[str, Any]]) -> None:
     """Print a table for each task, in Markdown."""
     for env in TASKS:
-        pairs = {arm: [s for e, a, s in found if (e, a) == (env, arm) and (env, "ψ = 0", s) in found] for arm in arms()}
-        if not pairs["ψ = 0"]:
+        table = {
+            arm: [
+                (row, found[env, control(arm), s])
+                for (e, a, s), row in found.items()
+                if (e, a) == (env, arm) and (env, control(arm), s) in found
+            ]
+            for arm in arms()
+        }
+        if not any(table.values()):
             continue
-        print(f"\n**{env}**, {len(pairs['ψ = 0'])} checkpoints; each column but ψ against ψ = 0, geometric means\n")
+        print(f"\n**{env}**; but for ψ = 0, ratios to ψ = 0 with the same γ, geometric means with 95 % intervals\n")
         print(
             "| arm | pairs | ψ | mean score | variance of the score | at 0.997 | at 0.99 |\n|---|---:|---:|---|---|---|---|"
         )
-        for arm, seeds in pairs.items():
-            rows = [(found[env, arm, seed], found[env, "ψ = 0", seed]) for seed in seeds]
-            if arm == "ψ = 0":
-                means, spreads = (np.array([row[f"{name} 1"] for row, _ in rows]) for name in ("mean", "variance"))
-                print(f"| ψ = 0 | {len(rows)} | 0 | {means.mean():.0f} | median {np.median(spreads):.3g} | | |")
-            elif rows:
-                columns = [
+        for arm, rows in table.items():
+            columns = ("mean 1", "variance 1", "variance 0.997", "variance 0.99")
+            if arm in CONTROLS and rows:
+                cells = [f"{np.median([row[name] for row, _ in rows]):.3g} (median)" for name in columns]
+            else:
+                cells = [
                     ratio(np.array([math.log(a[name] / b[name]) for a, b in rows if min(a[name], b[name]) > 0.0]))
-                    for name in ("mean 1", "variance 1", "variance 0.997", "variance 0.99")
+                    for name in columns
                 ]
-                print(f"| {arm} | {len(rows)} | {rows[0][0]['psi']:.2g} | {' | '.join(columns)} |")
+            if rows:
+                print(f"| {arm} | {len(rows)} | {rows[0][0]['psi']:.2g} | {' | '.join(cells)} |")
 
 
 def main() -> int:
