@@ -297,6 +297,11 @@ def test_an_environment_that_does_not_draw_itself(capsys, folder, unnamed):
     assert code == 2
     assert "__init__ an argument render_mode=None" in error
     assert "render() that returns pixels" in error
+    shy = "from coin_for_tests import Coin\n\nclass Shy(Coin):\n    def __init__(self, render_mode=None):\n"
+    shy += "        super().__init__()\n        assert render_mode in (None, 'human')\n"
+    (folder / "shy_for_tests.py").write_text(shy)
+    code, _, error = run(capsys, "watch", "q", "--env", "shy_for_tests:Shy")
+    assert (code, "shy_for_tests:Shy does not draw itself" in error) == (2, True)
 
 
 GAMES = """

@@ -50,12 +50,16 @@ def make_watched(recipe: EnvRecipe) -> gymnasium.Env[Any, Any]:
     try:
         made = recipe.make(render_mode="rgb_array")
     except UserError as error:
-        if "has no argument 'render_mode'" in str(error):
+        if "has no argument 'render_mode'" in str(error) or not _draws(recipe.make()):
             raise refused from None
         raise
-    if "rgb_array" not in made.metadata.get("render_modes", ()):
+    if not _draws(made):
         raise refused
     return made
+
+
+def _draws(env: gymnasium.Env[Any, Any]) -> bool:
+    return "rgb_array" in env.metadata.get("render_modes", ())
 
 
 def choose_renderer() -> None:
