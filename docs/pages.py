@@ -6,8 +6,8 @@ Pages stay readable where nothing is built, such as on a code host:
   in src/vpac/tabular/update.py" becomes the source of these functions or classes (a method is `Class.method`), a notebook
   becomes its words, code and stored outputs, any other file is shown whole. A name that is gone stops the build.
 - In api.md, an item "[`vpac.NAME`](file): summary" becomes the signature and the docstring.
-- The summaries of api.md and the table of settings in deep.md are kept in the pages: `python docs/pages.py --write` renews
-  them, and a test fails when they are old.
+- The summaries of api.md and the tables of settings in deep.md and of penalties in measures.md are kept in the pages:
+  `python docs/pages.py --write` renews them, and a test fails when they are old.
 
 `python docs/pages.py` writes the complete pages to build/docs, which the generator of the site reads (mkdocs.yml).
 """
@@ -53,6 +53,17 @@ def preset_table() -> str:
         mine, theirs = (_shown(preset[field.name]) for preset in (default, paper))
         words = about[field.name].replace("\n", " ").replace("|", "\\|")
         lines.append(f"| `{field.name}` | {words} | {mine} | {'the same' if mine == theirs else theirs} |")
+    return "\n".join(lines)
+
+
+def penalty_table() -> str:
+    """The measures that can have a price, from their registry."""
+    from vpac.risk.measures import penalty_rows
+
+    lines = ["| `penalty=` | measure | parameter | unit of ψ | what it is |", "|---|---|---|---|---|"]
+    for row in penalty_rows():
+        cells = (f"`{row['name']}`", row["definition"], row["parameter"], row["unit"], row["about"])
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
 
@@ -202,8 +213,8 @@ def _members(kind: type) -> Iterator[str]:
 
 def renewed(page: str, markdown: str) -> str:
     """A page as it is kept: with today's table of settings and summaries."""
-    if page == "deep.md":
-        return TABLE.sub(lambda _: preset_table() + "\n", markdown)
+    if table := {"deep.md": preset_table, "measures.md": penalty_table}.get(page):
+        return TABLE.sub(lambda _: table() + "\n", markdown)
     return ITEM.sub(lambda item: summary(item["name"]), markdown) if page == "api.md" else markdown
 
 

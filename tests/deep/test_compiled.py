@@ -151,6 +151,8 @@ def alike(host, twin, rtol=2e-3):
         ),
         (VAACPPO, {"budget": "std:1.5:64", "form": "published", "time_aware": False, "reset_every_iteration": True}),
         (MVPIPPO, {"psi": 0.2, "reward_floor": -1.0, "reward_scale": 0.5, "target_kl": 0.01, "weight_decay": 0.01}),
+        (VPACPPO, {"psi": 0.5, "penalty": "cvar:0.3", "psi_units": "scaled", "variance_gamma": 1.0}),
+        (VPACPPO, {"psi": 0.2, "penalty": "semivariance", "penalty_critic": "none"}),
     ],
 )
 def test_the_same_random_numbers_give_the_same_weights(kind, settings):

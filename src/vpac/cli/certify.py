@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Numbers = Annotated[str, tyro.conf.arg(metavar="V,V,…")]
 Fraction = Annotated[float | None, tyro.conf.arg(metavar="X")]
+NOT_HELD = 3
+"""Exit code of a certificate with a limit that does not hold or is undecided."""
 Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 
@@ -90,7 +92,7 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
 class Certify(Verb):
     """Certify what a policy can be relied on for, on one page and in one JSON file.
 
-    `vpac.monitor` watches the policy at work against it.
+    `vpac.monitor` watches the policy at work against it. Exit code 3: a limit does not hold, or is undecided.
 
     Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0
     """
@@ -172,7 +174,7 @@ class Certify(Verb):
             self.say(f"note: {remark}")
         for path in paths:
             self.say(f"wrote {path}")
-        return 0
+        return 0 if certificate.holds else NOT_HELD
 
     def _limits(self) -> list[Limit]:
         from vpac.risk.limits import KINDS, Limit

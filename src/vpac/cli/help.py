@@ -103,7 +103,7 @@ def _names() -> dict[str, list[str]]:
     return {
         "ALGORITHM": [*ALGORITHMS], "--algorithm": [*ALGORITHMS], "ENV": worlds, "--env": worlds,
         "[NAME …]": sorted({*EXPERIMENTS, *(name.partition("/")[0] for name in EXPERIMENTS)}),
-        "[WHAT]": ["all", "environments", "algorithms", "experiments"],
+        "[WHAT]": ["all", "environments", "algorithms", "penalties", "experiments"],
     }  # fmt: skip
 
 

@@ -55,6 +55,13 @@ def algorithms() -> list[dict[str, Any]]:
     return [{"name": algorithm.name, "about": algorithm.about} for algorithm in ALGORITHMS.values()]
 
 
+def penalties() -> list[dict[str, Any]]:
+    """Names for `vpac train --penalty`."""
+    from vpac.risk.measures import penalty_rows
+
+    return penalty_rows()
+
+
 def experiments() -> list[dict[str, Any]]:
     """Names for `vpac reproduce`."""
     from vpac.lab.experiments.catalogue import EXPERIMENTS
@@ -66,18 +73,18 @@ def experiments() -> list[dict[str, Any]]:
     ]
 
 
-LISTS = {"environments": environments, "algorithms": algorithms, "experiments": experiments}
+LISTS = {"environments": environments, "algorithms": algorithms, "penalties": penalties, "experiments": experiments}
 
 
 @dataclass(frozen=True)
 class List(Verb):
-    """Show environments, algorithms and experiments.
+    """Show environments, algorithms, penalties and experiments.
 
     Example: vpac list environments
     """
 
     what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = "all"
-    """all, environments, algorithms or experiments."""
+    """all, environments, algorithms, penalties or experiments."""
 
     def run(self) -> int:
         """Collect the rows and show them."""

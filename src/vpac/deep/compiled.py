@@ -21,7 +21,7 @@ import numpy as np
 
 from vpac.deep import diagnostics
 from vpac.deep.collect import Episode, Rollout
-from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
+from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
 from vpac.deep.estimators import Trace
 from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, learned_from, minibatch_sizes
 from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
@@ -57,7 +57,7 @@ class CompiledPlan:
     env: FunctionalEnv
     interface: Interface
     options: Options
-    kind: Literal["variance", "moment"] | None
+    kind: Literal["variance", "moment", "measure"] | None
     """What the critic of the spread learns."""
     volatility: bool
     """Whether ψ is charged in the rewards."""
@@ -284,6 +284,15 @@ def count_episodes(
     return state._replace(recent=recent, episodes=episodes, multiplier=multiplier), metrics
 
 
+def recent_law(state: State, rollout: Rollout, so_far: Episode) -> tuple[Array, Array]:
+    """Returns of the episodes that ended in a rollout, or of the last hundred if those are more, and which places hold one."""
+    over = flat(rollout.running) == 0.0
+    kept = jnp.arange(RECENT) >= RECENT - jnp.minimum(state.episodes, RECENT)
+    many = over.sum() > kept.sum()
+    counts = jnp.concatenate([over & many, kept & ~many])
+    return jnp.where(counts, jnp.concatenate([flat(so_far.priced), state.recent[:, 3]]), 0.0), 1.0 * counts
+
+
 def _budget(budget: Budget, multiplier: Any, timesteps: Any, over: Any, priced: Any, recent: Any, count: Any) -> Any:
     """The controller's step, on the host."""
     state = Multiplier.read(dict(zip(Multiplier._fields, multiplier, strict=True)))
@@ -348,7 +357,8 @@ def iterate(
     state, metrics = count_episodes(plan, state, rollout, so_far, now)
     scale = jnp.float32(o.reward_scale) if o.reward_scale is not None else state.rewards.per_std
     psi = now.psi if o.budget is None else state.multiplier[0]
-    per_raw, per_scaled = (1.0, 1.0 / scale) if plan.raw else (scale, 1.0)
+    unit = scale**o.price_power
+    per_raw, per_scaled = (1.0, 1.0 / unit) if plan.raw else (unit, 1.0)
     rewards = rollout.training_rewards(o.reward_floor, per_raw * psi if plan.volatility else None)
     context = CriticContext(o.time_aware, plan.env.limit, 0)
     context.moments = state.context
@@ -356,9 +366,12 @@ def iterate(
     asked = psi if rollout.prices is None else rollout.prices * now.warm_up
     weights, targets, found, spread = estimate_update(
         state.networks, batch, state.trace, EpisodeSums(*state.window), asked * per_scaled, scale, kind=plan.kind,
-        options=o,
+        options=o, law=recent_law(state, rollout, so_far) if plan.kind == "measure" else None,
     )  # fmt: skip
-    if spread is not None:
+    if isinstance(spread, MeasureEstimate):
+        state = state._replace(trace=spread.trace)
+        metrics["objective"] = metrics["return_mean"] - per_raw * now.full_psi * found["penalty_value"]
+    elif spread is not None:
         state, more = diagnose(state._replace(trace=spread.trace), rollout, spread)
         metrics |= more
         if rollout.prices is None:

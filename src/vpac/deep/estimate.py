@@ -18,6 +18,7 @@ from vpac.deep.collect import Rollout
 from vpac.deep.estimators import Trace
 from vpac.deep.networks import Critic, Input, on_device, part
 from vpac.deep.options import Options
+from vpac.risk.measures import Law, Measure
 from vpac.typing import Numbers
 
 Array = jax.Array
@@ -123,6 +124,24 @@ class SpreadEstimate(NamedTuple):
     metrics: dict[str, Array]
 
 
+FEWEST_RETURNS = 20
+"""Episodes in fewer of which no measure is taken."""
+SMALLEST_DISCOUNT = 1e-3
+"""Steps with a smaller γ^k count as if it were this: they hardly change the return, and 1/γ^k would be all rounding."""
+
+
+class MeasureEstimate(NamedTuple):
+    """What a measure's influence function makes of a batch."""
+
+    weights: Array
+    """A_V − ψ · penalty, for the policy."""
+    target: Array | None
+    """Samples of the return, for the critic of quantiles."""
+    trace: Trace
+    """Carried into the next rollout."""
+    metrics: dict[str, Array]
+
+
 def estimate_update(
     networks: Any,
     batch: Batch,
@@ -131,9 +150,10 @@ def estimate_update(
     psi: Array,
     scale: Array,
     *,
-    kind: Literal["variance", "moment"] | None,
+    kind: Literal["variance", "moment", "measure"] | None,
     options: Options,
-) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | None]:
+    law: tuple[Array, Array] | None = None,
+) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:
     """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
 
     Args:
@@ -145,6 +165,7 @@ def estimate_update(
         scale: of the reward.
         kind: what the critic of the spread learns; None: there is none.
         options: the settings.
+        law: of a measure: the returns of recent episodes and whether each of them counts.
     """
     o = options
     how = {"lam": o.gae_lambda, "target_lam": o.gae_lambda if o.target_lambda is None else o.target_lambda}
@@ -153,6 +174,14 @@ def estimate_update(
     if kind is None:
         return values.advantage, targets, metrics, None
     how["gamma"], priced, priced_batch = o.priced_gamma, values, batch
+    if kind == "measure":
+        assert o.measure is not None
+        assert law is not None
+        priced_found = estimate_measure(
+            networks.spread, batch, values.advantage, trace, *law, psi, scale, measure=o.measure, **how
+        )
+        targets |= {} if priced_found.target is None else {"spread": priced_found.target}
+        return priced_found.weights, targets, metrics | priced_found.metrics, priced_found
     if networks.score is not None:  # a score ends at the time limit
         priced_batch = batch._replace(continues=batch.running)
         priced = estimate_value(networks.score, priced_batch, **how)
@@ -258,6 +287,69 @@ def estimate_spread(
     return SpreadEstimate(
         weights, target, luck, rows.luck / scale, luck_after / scale, carried.times(1.0 / scale), episodes, metrics
     )
+
+
+@partial(jax.jit, static_argnames=("measure", "gamma", "lam", "target_lam"))
+def estimate_measure(
+    critic: Critic | None,
+    batch: Batch,
+    advantage: Array,
+    trace: Trace,
+    returns: Array,
+    counts: Array,
+    psi: Array,
+    scale: Array,
+    *,
+    measure: Measure,
+    gamma: float,
+    lam: float,
+    target_lam: float,
+) -> MeasureEstimate:
+    """The policy's weights A_V − ψ · A_u / γ^k, with u = E[IF(G)] given the past, and the targets of the quantiles.
+
+        u_k = mean_i IF(G_{0:k} + γ^k q_i(S_k)),     u at the end = IF(G),     A_u = Σ_l λ^l (u_{k+l+1} − u_{k+l})
+
+    Time limits end episodes. Without a critic u is 0 up to the end, and A_u = IF(G) for episodes that end in the batch.
+
+    Args:
+        critic: of the quantiles of the return, or None.
+        batch: the rollout.
+        advantage: A_V.
+        trace: carried from the rollout before, see `collected_returns`.
+        returns: of recent episodes, in units of the raw reward: the distribution that IF is taken at.
+        counts: which of them count.
+        psi: price per unit of the scaled reward.
+        scale: of the reward.
+        measure: what is penalised.
+        gamma: discount of the return that is measured.
+        lam: λ of advantages.
+        target_lam: λ of targets.
+    """
+    enough = counts.sum() >= FEWEST_RETURNS
+    law = Law.of(returns, jnp.where(enough, counts, 1.0))
+    paid = batch.rewards / scale
+    rows, carried = estimators.collected_returns(trace, paid, batch.running, batch.valid, gamma)
+    after, discount = rows.collected + rows.discount * paid, rows.discount
+    ended = measure.influence(after, law)
+    if critic is None:
+        before, then, lam, target = jnp.zeros_like(after), 0.0, 1.0, None
+    else:
+        here, ahead = batch.values(critic)
+        before = measure.influence(rows.collected[..., None] + discount[..., None] * here / scale, law).mean(-1)
+        there = measure.influence(after[..., None] + gamma * discount[..., None] * ahead / scale, law)
+        then = there.mean(-1)
+        target = estimators.quantile_targets(batch.rewards, ahead, batch.running, gamma, target_lam)
+    error = batch.valid * (jnp.where(batch.running > 0.0, then, ended) - before)
+    penalty = (
+        enough * scale**measure.degree * batch.advantages(error, 1.0, lam) / jnp.maximum(discount, SMALLEST_DISCOUNT)
+    )
+    weights = advantage - psi * penalty
+    shares = _shares(batch, advantage, psi * penalty, weights, jnp.zeros_like(weights))
+    metrics = {
+        "penalty_value": measure.value(law),
+        **{name: shares[name] for name in ("penalty_share", "weight_share")},
+    }
+    return MeasureEstimate(weights, target, carried, metrics)
 
 
 def _episode_sums(batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, scale: Array) -> EpisodeSums:

@@ -43,6 +43,37 @@ def advantages(error: Array, running: Array, valid: Array, discount: float, lam:
     return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, running, valid), reverse=True)[1]
 
 
+def quantile_targets(
+    reward: Array, quantiles: Array, running: Array, gamma: float, lam: float
+) -> Array:  # fmt: skip
+    """Samples of the return from each step on, [time, environment, sample]: R + γ Z', where Z' is, for each sample, one of the
+    next step's with probability λ and else a quantile of the critic's: the λ-return's distribution. `quantiles` are those of
+    where each step led."""
+    bootstrap = jax.random.bernoulli(jax.random.key(0), 1.0 - lam, quantiles.shape)
+
+    def back(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, ahead, running, bootstrap = row
+        here = reward[:, None] + gamma * running[:, None] * jnp.where(bootstrap, ahead, later)
+        return here, here
+
+    return jax.lax.scan(back, quantiles[-1], (reward, quantiles, running, bootstrap), reverse=True)[1]
+
+
+def collected_returns(
+    carried: Trace, reward: Array, running: Array, valid: Array, gamma: float
+) -> tuple[Trace, Trace]:  # fmt: skip
+    """Traces whose `collected` is G_{0:k} = Σ_{j<k} γ^j R_{j+1} and whose `discount` is γ^k: at each row, and carried on."""
+
+    def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
+        reward, running, valid = row
+        after = trace._replace(collected=trace.collected + trace.discount * reward, discount=trace.discount * gamma)
+        first = Trace.first(len(reward))
+        return jax.tree.map(lambda new, old: jnp.where(running * valid > 0.0, new, old), after, first), trace
+
+    last, rows = jax.lax.scan(on, carried, (reward, running, valid))
+    return rows, last
+
+
 class Trace(NamedTuple):
     """What an episode carries from its start to step k, one number for each environment, in units of the raw reward."""
 

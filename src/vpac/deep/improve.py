@@ -160,6 +160,13 @@ def improve_policy(
     return policy, state, metrics
 
 
+def quantile_loss(predicted: Array, target: Array) -> Array:
+    """Σ_i mean_j (z_j − q_i) (τ_i − 1[z_j < q_i]), smallest if q_i is the quantile τ_i = (i + ½) / n of the targets z."""
+    n = predicted.shape[-1]
+    share, error = (jnp.arange(n) + 0.5) / n, target[..., None, :] - predicted[..., :, None]
+    return (error * (share[:, None] - (error < 0.0))).mean(-1).sum(-1)
+
+
 @partial(jax.jit, static_argnames=("optimiser",))
 def fit_critic(
     critic: Critic,
@@ -172,11 +179,12 @@ def fit_critic(
     *,
     optimiser: Optimiser,
 ) -> tuple[Critic, Any, dict[str, Array]]:
-    """Fit a critic to its targets by least squares on the minibatches `rows`."""
+    """Fit a critic to its targets on the minibatches `rows`: by least squares, quantiles by `quantile_loss`."""
 
     def loss(critic: Critic, which: Array) -> Array:
         weight = valid[which]
-        error = (critic(part(observations, which)) - targets[which]) ** 2
+        predicted = critic(part(observations, which))
+        error = quantile_loss(predicted, targets[which]) if critic.quantiles else (predicted - targets[which]) ** 2
         return (weight * error).sum() / jnp.maximum(weight.sum(), 1.0)
 
     def step(carry: tuple[Critic, Any], which: Array) -> tuple[Any, tuple[Array, Array]]:
@@ -266,7 +274,9 @@ class Updater:
         self._columns = interface.inputs + options.conditioned
         made: dict[str, Any] = {"spread": None, "spread_state": None}
         for name in ("value", *critics):
-            critic = make_critic(generators[f"{name} weights"], interface, options, name == "spread", context)
+            quantiles = name == "spread" and options.measure is not None
+            positive = name == "spread" and not quantiles
+            critic = make_critic(generators[f"{name} weights"], interface, options, positive, context, quantiles)
             made |= {name: critic, f"{name}_state": self.rules.critics.start(critic)}
         self.networks = Networks(policy=policy, policy_state=self.rules.actor.start(policy), **made)
         self._before = self.networks

@@ -201,8 +201,12 @@ class Categorical(eqx.Module):
 Policy = Gaussian | Categorical
 
 
+QUANTILES = 32
+"""Numbers that stand for a distribution: quantiles of (i + ½) / 32."""
+
+
 class Critic(eqx.Module):
-    """A number for each state; one that cannot be negative if it is a variance or a second moment.
+    """A number for each state; one that cannot be negative if it is a variance or a second moment. Or quantiles, [..., 32].
 
     Softplus keeps it so: it is the identity for large numbers, so the scale of the target does not matter much, and its
     slope never vanishes exactly, so a critic that has fallen to nothing can rise again.
@@ -210,10 +214,12 @@ class Critic(eqx.Module):
 
     net: MLP
     positive: bool = eqx.field(static=True)
+    quantiles: bool = eqx.field(static=True, default=False)
 
     def __call__(self, observation: Input) -> Array:
         """Its number for each state."""
-        out = self.net(observation)[..., 0]
+        out = self.net(observation)
+        out = out if self.quantiles else out[..., 0]
         return jax.nn.softplus(out) if self.positive else out
 
 
@@ -234,10 +240,13 @@ def make_policy(rng: np.random.Generator, interface: Interface, options: Options
 
 
 def make_critic(
-    rng: np.random.Generator, interface: Interface, options: Options, positive: bool, context: int = 0
-) -> Critic:
-    """A critic of the value, or of something that cannot be negative; it sees `context` numbers more than the policy."""
-    inputs = interface.inputs + options.conditioned + context
-    sizes = _sizes(inputs, options.critic_hidden or options.hidden, 1, interface.inputs, options)
+    rng: np.random.Generator, interface: Interface, options: Options, positive: bool, context: int = 0,
+    quantiles: bool = False,
+) -> Critic:  # fmt: skip
+    """A critic of the value, or of something that cannot be negative, or of the distribution of the return; it sees `context`
+    numbers more than the policy."""
+    inputs, outputs = interface.inputs + options.conditioned + context, QUANTILES if quantiles else 1
+    sizes = _sizes(inputs, options.critic_hidden or options.hidden, outputs, interface.inputs, options)
     encoder = make_encoder(rng, interface, options)
-    return Critic(make_mlp(rng, sizes, options.activation, options.initialisation, 1.0, encoder), positive)
+    net = make_mlp(rng, sizes, options.activation, options.initialisation, 1.0, encoder)
+    return Critic(net, positive, quantiles)

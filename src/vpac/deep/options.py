@@ -12,6 +12,7 @@ import numpy as np
 from vpac.deep.price import PriceRange
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
+from vpac.risk.measures import Measure, measure_of
 from vpac.risk.schedules import Constant, Schedule, as_schedule
 
 
@@ -50,6 +51,12 @@ class Options:
     "ruin:0.05:0,cvar:0.1:100": ψ is then found and not given."""
     psi_range: tuple[float, float] | None = None
     """Smallest and largest ψ of a conditioned policy; every episode draws its own, even in √ψ."""
+    penalty: str = "variance"
+    """What ψ is the price of: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
+    (`vpac list penalties`). Of std, cvar, gini, mad and entropic ψ has no unit."""
+    penalty_critic: Literal["auto", "direct", "quantile", "none"] = "auto"
+    """Critic of the penalty: "direct" learns the variance, "quantile" the distribution of the return for any measure, "none"
+    weighs episodes with their returns; "auto": direct for the variance, else quantile."""
     psi_units: Literal["raw", "scaled"] = "raw"
     """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
     form: Literal["corrected", "published"] = "corrected"
@@ -161,6 +168,33 @@ class Options:
             set_field(self, "psi_range", (float(within.low), float(within.high)))
         elif self.psi_range is not None:
             raise UserError(f'psi_range={self.psi_range!r} is for psi="conditioned", got psi={self.psi!r}')
+        self._check_penalty()
+
+    def _check_penalty(self) -> None:
+        """Refuse what only the direct critic of the variance can do."""
+        name, asked = measure_of(self.penalty).name, f"penalty={self.penalty!r}, penalty_critic={self.penalty_critic!r}"
+        if name == "volatility" and self.penalty_critic != "auto":
+            raise UserError(f"the volatility is charged in the rewards and needs no critic, got {asked}")
+        if name != "variance" and self.penalty_critic == "direct":
+            raise UserError(f"a direct critic learns the variance, other measures need quantiles, got {asked}")
+        if name == "variance" and self.measure is None:
+            return
+        for only, usual in (DIRECT if self.measure else {"budget": None, "psi_range": None}).items():
+            if getattr(self, only) != usual:
+                raise UserError(
+                    f"{only}={getattr(self, only)!r} needs the variance and its direct critic, got {asked}: leave out one"
+                )
+
+    @property
+    def measure(self) -> Measure | None:
+        """The measure that is priced by its influence function; None: the variance with its direct critic, or MVPI."""
+        direct = self.penalty == "variance" and self.penalty_critic in ("auto", "direct")
+        return None if direct or self.penalty == "volatility" else measure_of(self.penalty)
+
+    @property
+    def price_power(self) -> int:
+        """ψ is in units of 1/reward to this power."""
+        return measure_of(self.penalty).degree - 1
 
     @property
     def conditioned(self) -> bool:
@@ -188,6 +222,10 @@ class Options:
         found["psi"] = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
         found["budget"] = self.budget.as_dict() if isinstance(self.budget, Budget) else None
         return found
+
+
+DIRECT = {"form": "corrected", "weighting": "start", "variance_of": "return", "budget": None, "psi_range": None}
+"""Settings that only the direct critic of the variance gives a choice of, and what other critics have."""
 
 
 @cache

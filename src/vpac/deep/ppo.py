@@ -18,7 +18,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ import numpy as np
 from vpac.checks import MOST_STEPS, whole
 from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
 from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NoEpisodeEnded, NotFinite, check_finite
-from vpac.deep.estimate import Batch, EpisodeSums, SpreadEstimate, estimate_update
+from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
 from vpac.deep.estimators import Trace
 from vpac.deep.improve import Networks, Updater, configure_jax
 from vpac.deep.logs import MetricsHistory
@@ -99,9 +99,9 @@ class PPO:
         settings: any of the fields of `Options`.
     """
 
-    spread: ClassVar[Literal["variance", "moment"] | None] = None
-    """What the critic of the spread learns."""
-    volatility: ClassVar[bool] = False
+    spread: Literal["variance", "moment", "measure"] | None = None
+    """What the critic of the spread learns; "measure": quantiles, or nothing, for a measure that is priced by its influence."""
+    volatility: bool = False
     """Whether ψ is charged in the rewards (MVPI: for the variance of a step's reward)."""
 
     def __init__(
@@ -117,6 +117,10 @@ class PPO:
         configure_jax()
         self.options = o = Options.read(settings, preset)
         self._check_price(settings)
+        if self.spread == "variance" and o.penalty == "volatility":
+            self.spread, self.volatility = None, True
+        elif o.measure is not None:
+            self.spread = "measure"
         self.seed, self.preset = whole(seed, "seed"), preset
         self.memory: dict[str, Any] | None = None
         """Arguments of the `RememberReturn` around its environments, if it remembers."""
@@ -163,6 +167,8 @@ class PPO:
         self.restarted = 0
         """The iteration before which the environments were restarted last."""
         self._episode_metrics: dict[str, float] = {}
+        self._ended: list[Episode] = []
+        """Those of the last rollout."""
         self._update_metrics: dict[str, Any] = {}
         """Metrics of an update that is not yet in the history; its critics may still be learning."""
 
@@ -175,6 +181,10 @@ class PPO:
             raise UserError(f'{name} has no price of variance to condition on: use VPACPPO for psi="conditioned"')
         if self.spread is None and not self.volatility and o.psi != 0:
             raise UserError(f"{name} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
+        charged = "volatility" if self.volatility else "variance"
+        if self.spread != "variance" and (o.penalty not in ("variance", charged) or o.penalty_critic != "auto"):
+            asked = f"penalty={o.penalty!r}, penalty_critic={o.penalty_critic!r}"
+            raise UserError(f"{name} has no choice of what is penalised, got {asked}: use VPACPPO")
         if (self.spread is not None or self.volatility) and not {"psi", "budget"} & settings.keys():
             raise UserError(
                 f"{name} needs a price of variance, psi=…, in units of 1/reward, or a budget, e.g. budget=Budget(max_std=2). "
@@ -186,6 +196,8 @@ class PPO:
         if self.spread is None:
             return ()
         o = self.options
+        if self.spread == "measure":
+            return () if o.penalty_critic == "none" else ("spread",)
         other, luck = o.variance_gamma is not None, o.luck_critic and o.form == "corrected"
         return ("spread", *(["score"] if other else []), *(["luck"] if luck else []))
 
@@ -340,9 +352,14 @@ class PPO:
         weights, targets, metrics, spread = estimate_update(
             self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
             jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
+            law=self._recent_law() if self.spread == "measure" else None,
         )  # fmt: skip
         if spread is not None:
             self.trace = spread.trace
+        if isinstance(spread, MeasureEstimate):
+            price = self.raw_psi(self.full_psi)
+            metrics["objective"] = self._episode_metrics["return_mean"] - price * metrics["penalty_value"]
+        elif spread is not None:
             self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
         return UpdateInputs(batch, rewards, weights, targets, metrics)
 
@@ -403,11 +420,18 @@ class PPO:
 
     def _count_episodes(self) -> None:
         """Count the episodes that have ended, and let a budget move ψ."""
-        ended = self._collector.episodes.take()
+        self._ended = ended = self._collector.episodes.take()
         self.episodes += len(ended)
         self.recent.extend(ended)
         moved = {} if self.controller is None else self.controller.update(self.timesteps, ended, self.recent)
         self._episode_metrics = {"episodes": float(self.episodes), **episode_metrics(self.recent), **moved}
+
+    def _recent_law(self) -> tuple[Any, Any]:
+        """Returns of the episodes of this iteration, or of the last hundred if those are more, and which places hold one."""
+        sample = self._ended if len(self._ended) > len(self.recent) else self.recent
+        found = np.zeros((2, self.per_iteration + RECENT), np.float32)
+        found[:, : len(sample)] = [[one.priced for one in sample], np.ones(len(sample))]
+        return jnp.asarray(found[0]), jnp.asarray(found[1])
 
     def _diagnose(self, rollout: Rollout, spread: SpreadEstimate, psi: float) -> None:
         """Add the objective and what critics say of starts and luck to the metrics; warn of a drift of the luck.
@@ -486,12 +510,12 @@ class PPO:
     def raw_psi(self, psi: float) -> float:
         """ψ per unit of the environment's own reward."""
         raw = self.options.psi_units == "raw" or self.controller is not None
-        return psi if raw else psi * self.reward_scale.value
+        return psi if raw else psi * self.reward_scale.value**self.options.price_power
 
     def _scaled_psi(self, psi: Any) -> Any:
         """ψ per unit of the scaled reward."""
         raw = self.options.psi_units == "raw" or self.controller is not None
-        return psi / self.reward_scale.value if raw else psi
+        return psi / self.reward_scale.value**self.options.price_power if raw else psi
 
     @property
     def prices(self) -> PricePath:

@@ -143,7 +143,7 @@ def moved_price(
         state = budget.look(state, sample, share, AIM)
     elif len(ended) and timesteps >= budget.wait and not budget.limits:
         state = budget.step(state, variance / AIM, share)
-    return state, variance, error, *(limit.value(sample) if known else math.nan for limit in budget.limits)
+    return state, variance, error, *(limit.of(sample) if known else math.nan for limit in budget.limits)
 
 
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:

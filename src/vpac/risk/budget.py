@@ -15,7 +15,7 @@ the budget already, as policies learn more slowly than numbers are added up (ant
 The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
 drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
 
-`limit_control` has other limits, whose excess x moves the same controller. Of several the one that is exceeded most counts;
+`limits` has other limits, whose excess x moves the same controller. Of several the one that is exceeded most counts;
 a share of the mean that is to be kept is a brake on all of them, and alone it lets ψ rise as far as it goes. Without a V the
 unit of the price is the standard deviation of the returns at the first look, in place of √V.
 """
@@ -31,7 +31,7 @@ import numpy as np
 
 from vpac.errors import UserError, suggestion
 from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
-from vpac.risk.limit_control import HeldLimit, MeanLimit, NeutralMean, RuinLimit, TailLimit, pair, probability
+from vpac.risk.limits import Limit, NeutralMean, pair, probability
 from vpac.typing import FloatArray
 
 SMOOTHING = 0.5
@@ -162,11 +162,11 @@ class Budget:
         return math.sqrt(self.variance)
 
     @property
-    def limits(self) -> tuple[HeldLimit, ...]:
+    def limits(self) -> tuple[Limit, ...]:
         """Limits beside that of the variance."""
-        found: list[HeldLimit] = [] if self.min_cvar is None else [TailLimit(*self.min_cvar)]
-        found += [] if self.max_ruin is None else [RuinLimit(*self.max_ruin)]
-        return (*found, *(() if self.keep_mean is None else (MeanLimit(self.keep_mean),)))
+        found = [] if self.min_cvar is None else [Limit("min-cvar", self.min_cvar[1], self.min_cvar[0])]
+        found += [] if self.max_ruin is None else [Limit("max-ruin", *self.max_ruin)]
+        return (*found, *(() if self.keep_mean is None else (Limit("keep-mean", self.keep_mean),)))
 
     @property
     def in_words(self) -> str:
@@ -212,11 +212,11 @@ class Budget:
         if unit == 0.0:
             return state
         wanted = [(self._excess(variance / aim), math.inf)] if self.limits_variance else []
-        risky = [limit for limit in self.limits if not isinstance(limit, MeanLimit)]
+        risky = [limit for limit in self.limits if limit.name != "mean"]
         wanted += [(limit.excess(returns), limit.most(returns)) for limit in risky]
         excess, most = max(wanted) if wanted else (1.0, math.inf)
         if self.keep_mean is not None:
-            excess = min(excess, MeanLimit(self.keep_mean).excess(returns, state.reference))
+            excess = min(excess, Limit("keep-mean", self.keep_mean).excess(returns, state.reference))
         return self._moved(state._replace(unit=unit), excess, share, unit, most)
 
     def _excess(self, variance: float) -> float:
@@ -338,7 +338,7 @@ def measured(returns: FloatArray, least: int) -> tuple[float, float]:
 class LimitCheck:
     """Whether a trained policy keeps one limit beside that of the variance."""
 
-    limit: HeldLimit
+    limit: Limit
     found: Interval
     """What was measured."""
     bound: float
@@ -349,13 +349,13 @@ class LimitCheck:
     @property
     def met(self) -> bool:
         """Whether the interval reaches the bound."""
-        return self.limit.holds(self.found, self.bound)
+        return self.limit.reaches(self.found, self.bound)
 
     @property
     def words(self) -> str:
         """What was found."""
-        asked = f", at least {self.bound:.4g} is asked" if isinstance(self.limit, MeanLimit) else ""
-        return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.percent)}{asked}"
+        asked = f", at least {self.bound:.4g} is asked" if self.limit.name == "mean" else ""
+        return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.name == 'ruin')}{asked}"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; numbers that are not known become null."""
@@ -396,7 +396,7 @@ def check_limits(
     unit = math.sqrt(float(np.var(returns)) or 1.0)
     missing = [looks["variance"] / budget.variance - 1.0] if budget.limits_variance else []
     for limit, (_, bound) in zip(budget.limits, checked, strict=True):
-        missing.append(limit.missing(looks[limit.name], bound) / (bound if isinstance(limit, RuinLimit) else unit))
+        missing.append(limit.missing(looks[limit.name], bound) / (bound if limit.name == "ruin" else unit))
     worst = np.where(looks["at"] > max(budget.wait, state.begin), np.max(missing, axis=0), np.nan)
     which = int(np.nanargmin(worst)) if np.isfinite(worst).any() else None
     nearest = [math.nan if which is None else float(looks[limit.name][which]) for limit in budget.limits]
@@ -487,7 +487,7 @@ class BudgetReport:
             [] if self.variance_met else ["the variance" if self.budget.max_std is None else "the standard deviation"]
         )
         near = ", ".join(
-            f"{c.limit.symbol} {_shown(Interval(c.closest, math.nan, math.nan), 1.0, c.limit.percent)}"
+            f"{c.limit.symbol} {_shown(Interval(c.closest, math.nan, math.nan), 1.0, c.limit.name == 'ruin')}"
             for c in self.limits
         )
         closest = (
@@ -506,9 +506,7 @@ class BudgetReport:
             return "The mean that is to be kept may exclude the other limit: ask for one of the two only, or for less."
         if not checks:
             return "Train longer, or ask for less: the closest look says what was within reach."
-        level = max(
-            limit.level for limit in (check.limit for check in checks.values()) if not isinstance(limit, MeanLimit)
-        )
+        level = max(check.limit.level for name, check in checks.items() if name != "mean")
         if self.mean.estimate <= level:
             return f"The mean itself is below {level:g}: train longer or better first, no price of variance helps."
         return (

@@ -22,11 +22,12 @@ from vpac.errors import Diverged, UserError
 from vpac.oracle.policies import softmax
 from vpac.progress import Bar
 from vpac.risk.budget import Multiplier, PricePath, as_budget
+from vpac.risk.measures import Law, measure_of
 from vpac.risk.schedules import Constant, as_schedule
 from vpac.saved import TABULAR_FORMAT, SavedAgent, frozen, reading, revived, write_agent
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
-from vpac.tabular.budget import EVERY, WINDOW, BudgetController, with_budget
+from vpac.tabular.budget import EVERY, LEAST, WINDOW, BudgetController, with_budget
 from vpac.tabular.environment import open_environment
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.options import OffPolicyOptions, Options
@@ -38,6 +39,10 @@ QUANTITIES = {
     codes.BAD_SPREAD: "update of the critic of the spread",
     codes.BAD_ACTOR: "actor's update",
 }
+
+
+KNOTS = 200
+"""Points of an influence function's table beside the returns themselves."""
 
 
 class Learner:
@@ -65,7 +70,9 @@ class Learner:
         self._env = env
         self.environment = open_environment(env, self.options)
         limits = self.environment.limit, self.environment.limited
-        self.settings = self.options.compile(self.critic, *limits)._replace(volatility=self.volatility)
+        volatility, by_return = self._penalty()
+        compiled = self.options.compile(self.critic, *limits)
+        self.settings = compiled._replace(volatility=volatility, by_return=by_return)
         start, learn, rollout, reset = np.random.SeedSequence(self.seed).spawn(4)
         self.weights = self._first_weights(np.random.default_rng(start))
         self._rng, self._rollout_rng, self._resets = generator(learn), generator(rollout), np.random.default_rng(reset)
@@ -85,6 +92,21 @@ class Learner:
         if as_schedule(settings.get("psi", 0.0), "psi") != Constant(0.0):
             raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")
 
+    def _penalty(self) -> tuple[bool, bool]:
+        """Whether the rewards pay ψ (MVPI), and whether whole returns do (all measures but the variance)."""
+        measure, name = measure_of(self.options.penalty), type(self).__name__
+        usual = "volatility" if self.volatility else "variance"
+        choice = self.priced and self.critic == codes.DIRECT and not self.volatility
+        if measure.name not in ("variance", usual) and (not choice or isinstance(self.options, OffPolicyOptions)):
+            why = (
+                "an influence function needs returns of the policy itself"
+                if choice
+                else "it has no choice of penalties"
+            )
+            raise UserError(f"{name} cannot have penalty={self.options.penalty!r}, {why}: use VPAC")
+        volatility = self.volatility or measure.name == "volatility"
+        return volatility, not volatility and measure.name != "variance"
+
     def _first_weights(self, rng: np.random.Generator) -> Weights:
         shape = (self.environment.n_features, self.environment.n_actions)
         theta, w, z = (rng.random(shape) for _ in range(3))
@@ -95,11 +117,12 @@ class Learner:
         return Weights(theta, w, z, np.zeros(1))
 
     def _buffer_length(self) -> int:
-        if self.critic != codes.MONTE_CARLO:
+        if self.critic != codes.MONTE_CARLO and not self.settings.by_return:
             return 0
         if not self.environment.limited:
+            who = f"penalty={self.options.penalty!r}" if self.settings.by_return else "VAAC"
             raise UserError(
-                f"{self.environment.name} has no step limit, and VAAC records whole episodes: pass max_episode_steps=…"
+                f"{self.environment.name} has no step limit, and {who} records whole episodes: pass max_episode_steps=…"
             )
         return self.environment.limit
 
@@ -192,9 +215,25 @@ class Learner:
     def _learn(self, episodes: int) -> None:
         last = self.episodes + episodes
         while self.episodes < last:
-            self._learn_block(self._up_to_multiple(None if self._controller is None else EVERY, last))
+            if self.settings.by_return:
+                self._work = self._work._replace(influence=self._influence())
+            looks = self._controller is not None or self.settings.by_return
+            self._learn_block(self._up_to_multiple(EVERY if looks else None, last))
             if self._controller is not None and self.episodes % EVERY == 0:
                 self._controller.update([target for _, target in self._past[-WINDOW:]])
+
+    def _influence(self) -> FloatArray:
+        """The influence function at the distribution of the last returns, as a table; zero before there are enough.
+
+        Beyond the smallest and the largest of them it goes on for their range, and then stays.
+        """
+        last = np.concatenate([np.zeros(0), *(target for _, target in self._past[-WINDOW - EVERY :])])
+        sample = last[: len(last) - self.episodes % EVERY][-WINDOW:]  # the same wherever learning was interrupted
+        if len(sample) < LEAST:
+            return np.zeros((2, 1))
+        low, high = sample.min(), sample.max()
+        knots = np.unique(np.append(sample, np.linspace(2.0 * low - high, 2.0 * high - low, KNOTS)))
+        return np.stack([knots, measure_of(self.options.penalty).influence(knots, Law.of(sample))])
 
     def _learn_block(self, episodes: int) -> None:
         history, rates = History.make(episodes), self._rates(episodes)

@@ -56,6 +56,8 @@ class Settings(NamedTuple):
     """Whether the user or the environment set `limit`; otherwise an episode that reaches it counts as endless."""
     volatility: bool = False
     """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
+    by_return: bool = False
+    """Whether ψ is the price of a measure of the whole return: then the actor pays it once the episode has ended."""
 
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
@@ -72,7 +74,7 @@ class Weights(NamedTuple):
     w: FloatArray
     """Value critic Q̂."""
     z: FloatArray
-    """Critic of the spread: σ̂ or M̂."""
+    """Critic of the spread: σ̂ or M̂; of another measure the mean influence of returns, a baseline."""
     mean: FloatArray
     """Ĵ, the mean of V̂(S_0) over starts, [1]; in MVPI y = (1 − γ) · mean return, the mean reward of a step."""
 
@@ -124,15 +126,17 @@ class Workspace(NamedTuple):
     table: FloatArray
     """The behaviour policy b[s, a], if it is a table."""
     buffer: EpisodeBuffer
+    influence: FloatArray
+    """IF of a measure: returns, ascending, and their influences, [2, knots]."""
 
     @classmethod
     def make(cls, n_active: int, n_actions: int, table: FloatArray | None = None, recorded_steps: int = 0) -> Workspace:
-        """For so many active features and actions; `recorded_steps` is the longest episode of VAAC."""
+        """For so many active features and actions; `recorded_steps` is the longest episode that is recorded."""
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
         table = np.zeros((1, n_actions)) if table is None else table
         buffer = EpisodeBuffer.make(recorded_steps, n_active, n_actions)
-        return cls(here, there, policy, policy_next, behaviour, np.zeros(2), table, buffer)
+        return cls(here, there, policy, policy_next, behaviour, np.zeros(2), table, buffer, np.zeros((2, 1)))
 
 
 class History(NamedTuple):

@@ -21,8 +21,10 @@ from vpac.tabular.update import (
     begin_episode,
     choose,
     learn_from_episode,
+    learn_from_return,
     learn_step,
     record,
+    risk_neutral,
     step_sizes,
 )
 from vpac.typing import FloatArray, IntArray
@@ -62,6 +64,9 @@ def _learn(
         transition = Transition(
             work.here, work.policy, choice.action, paid, terminated, work.there, work.policy_next, next_choice
         )
+        if settings.by_return:
+            record(work.buffer, step, work.here, work.policy, choice, reward)
+            sizes = risk_neutral(sizes)
         found, trace = learn_step(settings, weights, weights.theta, trace, transition, sizes)
     for index in range(len(work.here)):
         work.here[index] = work.there[index]
@@ -76,6 +81,13 @@ def _learn_episode(
     return learn_from_episode(
         settings, weights, weights.theta, sizes, work.buffer, steps, work.here, choice, terminated
     )
+
+
+@compiled
+def _learn_return(
+    settings: Settings, weights: Weights, work: Workspace, sizes: StepSizes, steps: int, total: float
+) -> tuple[int, int]:
+    return learn_from_return(settings, weights, weights.theta, sizes, work, steps, total)
 
 
 def train_gymnasium(
@@ -110,6 +122,10 @@ def train_gymnasium(
             discount *= settings.gamma
         if settings.critic == MONTE_CARLO:
             found, at = _learn_episode(settings, weights, work, sizes, steps, choice, terminated)
+            if found != GOOD:
+                return found, episode, at
+        if settings.by_return:
+            found, at = _learn_return(settings, weights, work, sizes, steps, total)
             if found != GOOD:
                 return found, episode, at
         if settings.volatility:

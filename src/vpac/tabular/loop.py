@@ -40,8 +40,10 @@ from vpac.tabular.update import (
     begin_episode,
     choose,
     learn_from_episode,
+    learn_from_return,
     learn_step,
     record,
+    risk_neutral,
     step_sizes,
 )
 from vpac.typing import FloatArray
@@ -85,7 +87,7 @@ def as_on_policy(s: Settings) -> Settings:
     """The settings of an on-policy learner, with constants for the compiler to fold."""
     return Settings(
         s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
-        CLIPPED, False, s.limited, s.volatility,
+        CLIPPED, False, s.limited, s.volatility, s.by_return,
     )  # fmt: skip
 
 
@@ -94,7 +96,7 @@ def in_registers(work: Workspace) -> Workspace:
     """The workspace of a table: one active feature, the state's number. No other code sees these arrays."""
     here, there, position = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.position, 2)
     return Workspace(
-        here, there, work.policy, work.policy_next, work.behaviour, position, work.table, work.buffer
+        here, there, work.policy, work.policy_next, work.behaviour, position, work.table, work.buffer, work.influence
     )  # fmt: skip
 
 
@@ -132,7 +134,10 @@ def _train(
             else:
                 paid = augment(reward, sizes.reward_psi, step_mean)
                 t = Transition(here, policy, choice.action, paid, terminated, there, next_policy, next_choice)
-                found, trace = learn_step(settings, weights, ascent, trace, t, sizes)  # lines 10–16
+                if settings.by_return:
+                    record(work.buffer, steps, here, policy, choice, reward)
+                paying = risk_neutral(sizes) if settings.by_return else sizes
+                found, trace = learn_step(settings, weights, ascent, trace, t, paying)  # lines 10–16
             if found != GOOD:
                 return found, episode, steps
             steps += 1
@@ -150,10 +155,13 @@ def _train(
             else:
                 here, there = there, here
             choice, policy = next_choice, next_policy  # line 17
-        if settings.critic == MONTE_CARLO:
-            found, at = learn_from_episode(
-                settings, weights, ascent, sizes, work.buffer, steps, here, choice, terminated
-            )
+        if settings.critic == MONTE_CARLO or settings.by_return:
+            if settings.by_return:
+                found, at = learn_from_return(settings, weights, ascent, sizes, work, steps, total)
+            else:
+                found, at = learn_from_episode(
+                    settings, weights, ascent, sizes, work.buffer, steps, here, choice, terminated
+                )
             if found != GOOD:
                 return found, episode, at
             for step in range(steps):  # θ has changed wherever the episode went: those policies are not known any more

@@ -12,6 +12,7 @@ import numpy as np
 from vpac.checks import real, whole
 from vpac.errors import UserError, one_of, suggestion
 from vpac.risk.budget import Budget, as_budget
+from vpac.risk.measures import measure_of
 from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular.arrays import CODES, TABLE, Settings
 
@@ -34,6 +35,9 @@ class Options:
 
     psi: Rate = 0.0
     """Price of variance ψ (μ in VAAC), in units of 1/reward: a number or a schedule, e.g. "warm-up:0.05:300:500"."""
+    penalty: str = "variance"
+    """What ψ is the price of: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
+    (`vpac list penalties`). All but variance and volatility are learned from whole returns."""
     budget: Budget | str | Mapping[str, Any] | None = None
     """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found and not given, and `variance_of`
     is "return" if nothing else is said."""
@@ -88,6 +92,12 @@ class Options:
             if getattr(self, name) is not None or name in ("tilings", "tiles"):
                 whole(getattr(self, name), name, 1)
         object.__setattr__(self, "budget", as_budget(self.budget))
+        if measure_of(self.penalty).name != "variance":
+            for name, usual in (("form", "corrected"), ("budget", None)):
+                if getattr(self, name) != usual:
+                    raise UserError(
+                        f"{name}={getattr(self, name)!r} is for the variance, got penalty={self.penalty!r}: leave out one"
+                    )
         self._warn_of_order()
 
     def _warn_of_order(self) -> None:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vpac.risk.volatility import augmented
+from vpac.risk.measures.volatility import augmented
 from vpac.tabular.arrays import (
     ACTION,
     BAD_ACTOR,
@@ -45,6 +45,7 @@ from vpac.tabular.arrays import (
     Rates,
     Settings,
     Weights,
+    Workspace,
 )
 from vpac.tabular.kernel.compiled import inlined, shared
 from vpac.tabular.kernel.generator import RngState, pick, uniform
@@ -472,6 +473,43 @@ def learn_from_episode(
             delta = reward + settings.gamma * then.rho * value(weights.w, next_state, then.action) - q
             trace = advance(settings, trace, reward, delta, delta_v, then)
     return GOOD, steps
+
+
+# Other measures of the return than its variance: AC, and at the end of an episode
+
+
+@shared
+def learn_from_return(
+    settings: Settings, weights: Weights, ascent: FloatArray, sizes: StepSizes, work: Workspace, steps: int, total: float
+) -> tuple[int, int]:  # fmt: skip
+    """θ ← θ − α_θ ψ Σ_k (IF(G) − b(S_k)) ∇log π(A_k|S_k), b(s) = Σ_a π(a|s) ẑ(s,a), and ẑ ← ẑ + α_z (IF(G) − ẑ).
+
+    IF is the influence function of the measure at the distribution of recent returns (`risk.measures`), ẑ a baseline, which
+    learns after the actor. A time limit ends the return. Returns GOOD, or what is not finite and was not learned, and the step
+    where that was found.
+    """
+    buffer, influence = work.buffer, np.interp(total, work.influence[0], work.influence[1])
+    for step in range(steps):
+        state, policy = buffer.active[step], buffer.policy[step]
+        base = mean_value(weights.z, state, policy) if settings.baseline else 0.0
+        amount = -sizes.alpha_theta * settings.score * sizes.psi * (influence - base)
+        if not abs(amount) < LARGEST:
+            return BAD_ACTOR, step
+        add_score(ascent, state, policy, buffer.action[step], amount)
+    for step in range(steps):
+        state, action = buffer.active[step], buffer.action[step]
+        error = sizes.alpha_z * (influence - value(weights.z, state, action))
+        if not abs(error) < LARGEST:
+            return BAD_SPREAD, step
+        for index in range(len(state)):
+            weights.z[state[index], action] += error
+    return GOOD, steps
+
+
+@inlined
+def risk_neutral(sizes: StepSizes) -> StepSizes:
+    """What `learn_step` takes where the return pays: AC's step sizes."""
+    return StepSizes(0.0, 0.0, sizes.alpha_theta, sizes.alpha_w, 0.0)
 
 
 @inlined

@@ -23,7 +23,7 @@ from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
 from vpac import portable
-from vpac.risk import volatility
+from vpac.risk.measures import volatility
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

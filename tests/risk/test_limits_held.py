@@ -11,7 +11,7 @@ from scipy.stats import norm
 from vpac.errors import UserError
 from vpac.risk import Budget, BudgetReport, Interval, Multiplier, as_budget
 from vpac.risk.budget import check_limits
-from vpac.risk.limit_control import MeanLimit, NeutralMean, RuinLimit, TailLimit
+from vpac.risk.limits import Limit, NeutralMean
 
 Z = norm.ppf((np.arange(1000) + 0.5) / 1000)
 """A normal sample without any luck."""
@@ -91,7 +91,7 @@ def test_means_of_parts_join_to_the_mean_of_all():
 
 
 def test_a_mean_below_zero_loses_the_same_share():
-    limit = MeanLimit(0.9)
+    limit = Limit("keep-mean", 0.9)
     assert limit.floor(NeutralMean(-10.0, 0.0)) == -11.0
     assert limit.excess(np.full(30, -10.0), NeutralMean(-10.0, 0.0)) == pytest.approx(1.0)
     assert limit.excess(np.full(30, -12.0), NeutralMean(-10.0, 0.0)) == pytest.approx(-1.0)
@@ -170,14 +170,14 @@ def test_what_is_met_and_what_is_not_is_said_plainly():
 
 
 def test_an_uncertain_reference_widens_the_interval():
-    limit, returns = MeanLimit(0.9), 2.0 * Z
+    limit, returns = Limit("keep-mean", 0.9), 2.0 * Z
     sure, unsure = (limit.check(returns, 0.95, NeutralMean(1.0, error))[0] for error in (0.0, 0.1))
     plain = (sure.high - sure.low) / 2.0
     assert (unsure.high - unsure.low) / 2.0 == pytest.approx(math.hypot(plain, 1.96 * 0.09), rel=1e-3)
 
 
 def test_intervals_decide():
-    assert RuinLimit(0.05, 0.0).holds(Interval(0.06, 0.04, 0.08), 0.05)
-    assert not RuinLimit(0.05, 0.0).holds(Interval(0.08, 0.06, 0.1), 0.05)
-    assert TailLimit(0.1, 1.0).holds(Interval(0.9, 0.8, 1.1), 1.0)
-    assert not TailLimit(0.1, 1.0).holds(Interval(0.9, math.nan, math.nan), 1.0)
+    assert Limit("max-ruin", 0.05, 0.0).reaches(Interval(0.06, 0.04, 0.08), 0.05)
+    assert not Limit("max-ruin", 0.05, 0.0).reaches(Interval(0.08, 0.06, 0.1), 0.05)
+    assert Limit("min-cvar", 1.0, 0.1).reaches(Interval(0.9, 0.8, 1.1), 1.0)
+    assert not Limit("min-cvar", 1.0, 0.1).reaches(Interval(0.9, math.nan, math.nan), 1.0)

@@ -1,0 +1,27 @@
+"""Mean absolute deviation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vpac.risk.measures.law import Law, Measure
+from vpac.typing import namespace
+
+
+@dataclass(frozen=True)
+class MeanAbsoluteDeviation(Measure):
+    """The mean distance of the return from its mean."""
+
+    name: ClassVar[str] = "mad"
+    symbol: ClassVar[str] = "E|G − μ|"
+
+    def value(self, law: Law) -> Any:
+        """E|G − μ|."""
+        return law.mean_of(abs(law.value - law.mean))
+
+    def influence(self, g: Any, law: Law) -> Any:
+        """|g − μ| − ρ + (P(G < μ) − P(G > μ)) (g − μ), for μ moves too."""
+        mean = law.mean
+        side = law.mean_of(namespace(law.value).sign(mean - law.value))
+        return abs(g - mean) - self.value(law) + side * (g - mean)

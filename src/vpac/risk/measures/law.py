@@ -1,0 +1,105 @@
+"""What a measure is: its value for a distribution of returns, and its influence function.
+
+The gradient of a functional ρ of the distribution F of the return G follows from its influence function,
+
+    IF(g; F) = d/dε ρ((1 − ε) F + ε δ_g) at ε = 0,          ∇ρ(F_θ) = E[IF(G; F_θ) · Σ_k ∇log π(A_k|S_k)]
+
+so IF(G) is the weight that an episode's score has in the gradient of ρ. Formulas take NumPy and JAX arrays alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from vpac.typing import FloatArray, namespace
+
+if TYPE_CHECKING:
+    from vpac.envs.finite_mdp import FiniteMDP
+    from vpac.oracle.distribution import ReturnDistribution
+
+TINY = 1e-30
+NOISE_REACH, NOISE_POINTS = 6.0, 241
+"""Standard deviations of normal noise that a law covers, and points that stand for it."""
+
+
+class Law(NamedTuple):
+    """A distribution of returns: values, ascending, and their probabilities, of which some may be 0."""
+
+    value: Any
+    probability: Any
+
+    @classmethod
+    def of(cls, returns: Any, weights: Any = None) -> Law:
+        """Of a sample, its members weighted alike or as `weights` say."""
+        xp = namespace(returns)
+        weights, order = xp.ones_like(returns) if weights is None else weights, xp.argsort(returns)
+        return cls(returns[order], weights[order] / xp.maximum(weights.sum(), TINY))
+
+    @classmethod
+    def exact(cls, found: ReturnDistribution) -> Law:
+        """Of the oracle; normal noise is rounded to a twentieth of its standard deviation."""
+        if not found.deviation.any():
+            return cls.of(found.value, found.probability)
+        z = np.linspace(-NOISE_REACH, NOISE_REACH, NOISE_POINTS)
+        chance = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
+        value, weight = found.value[:, None] + found.deviation[:, None] * z, found.probability[:, None] * chance
+        return cls.of(value.ravel(), weight.ravel())
+
+    def mean_of(self, terms: Any) -> Any:
+        """E of terms, one for each value."""
+        return (self.probability * terms).sum()
+
+    @property
+    def mean(self) -> Any:
+        """E[G]."""
+        return self.mean_of(self.value)
+
+    def quantile(self, share: float) -> Any:
+        """min {x : P(G ≤ x) ≥ share}."""
+        xp = namespace(self.value)
+        return self.value[xp.argmax(xp.cumsum(self.probability) >= share * (1.0 - 1e-6))]
+
+    def distance(self, g: Any) -> Any:
+        """E|g − G| for each g."""
+        xp = namespace(self.value)
+        mean = self.mean
+        centred, zero = self.value - mean, xp.zeros(1, self.value.dtype)
+        chance = xp.concatenate([zero, xp.cumsum(self.probability)])
+        partial = xp.concatenate([zero, xp.cumsum(self.probability * centred)])
+        below = xp.searchsorted(self.value, g, side="right")
+        return (g - mean) * (2.0 * chance[below] - chance[-1]) + partial[-1] - 2.0 * partial[below]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of the spread or the risk of returns that can have a price: learners climb mean − ψ · measure."""
+
+    name: ClassVar[str]
+    """As in `penalty="name"`."""
+    symbol: ClassVar[str]
+    """Its definition."""
+    degree: ClassVar[int] = 1
+    """The power of the reward's unit that it has: 2 for a variance. ψ is in units of 1/reward to the power of this − 1."""
+    parameter: ClassVar[str] = ""
+    """What the number behind the name means; empty: there is none."""
+
+    def value(self, law: Law) -> Any:
+        """ρ."""
+        raise NotImplementedError
+
+    def influence(self, g: Any, law: Law) -> Any:
+        """IF(g) for each g; its mean under the law is 0."""
+        raise NotImplementedError
+
+    def of_sample(self, returns: Any) -> float:
+        """ρ of a sample's own distribution."""
+        return float(self.value(Law.of(np.asarray(returns, np.float64))))
+
+    def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
+        """ρ of the return of a policy, from the oracle's distribution."""
+        from vpac.oracle.distribution import distribution
+
+        return float(self.value(Law.exact(distribution(mdp, policy, gamma, horizon))))

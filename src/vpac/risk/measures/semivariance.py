@@ -1,0 +1,41 @@
+"""Semi-variance below a target, or below the mean."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vpac.errors import UserError
+from vpac.risk.measures.law import Law, Measure
+from vpac.typing import namespace
+
+
+@dataclass(frozen=True)
+class Semivariance(Measure):
+    """The mean squared shortfall from a target, or from the mean if no target is given. What lies above costs nothing."""
+
+    target: float | None = None
+    name: ClassVar[str] = "semivariance"
+    symbol: ClassVar[str] = "E[min(G − c, 0)²]"
+    degree: ClassVar[int] = 2
+    parameter: ClassVar[str] = "target c, default: the mean"
+
+    def __post_init__(self) -> None:
+        if self.target is not None and not math.isfinite(self.target):
+            raise UserError(f"the target of penalty 'semivariance' must be finite, got {self.target!r}")
+
+    def _shortfall(self, g: Any, law: Law) -> Any:
+        level = law.mean if self.target is None else self.target
+        return namespace(law.value).minimum(g - level, 0.0)
+
+    def value(self, law: Law) -> Any:
+        """E[min(G − c, 0)²]."""
+        return law.mean_of(self._shortfall(law.value, law) ** 2)
+
+    def influence(self, g: Any, law: Law) -> Any:
+        """min(g − c, 0)² − ρ; below the mean − 2 E[min(G − μ, 0)] (g − μ) more, for μ moves too."""
+        found = self._shortfall(g, law) ** 2 - self.value(law)
+        if self.target is None:
+            found = found - 2.0 * law.mean_of(self._shortfall(law.value, law)) * (g - law.mean)
+        return found
