@@ -41,6 +41,7 @@ TAGS = {
     "variance/loss": "spread_loss",
     "variance/objective": "objective",
     "variance/penalty_share": "penalty_share",
+    "variance/penalty_value": "penalty_value",
     "variance/weight_share": "weight_share",
     "variance/reversed_share": "reversed_share",
     "variance/luck_drift": "luck_drift",
@@ -296,10 +297,13 @@ def shown_metrics(row: dict[str, float]) -> dict[str, str]:
         "return": f"{row['return_mean']:.4g} (variance {row['return_variance']:.3g})",
         "KL": f"{row['kl']:.2g}",
     }
-    if "measured_variance" in row:
+    if "penalty_share" in row:
         found["ψ"] = f"{row['psi']:.3g}"
         if "objective" in row:
             found["U"] = f"{row['objective']:.4g}"
         found["penalty ÷ advantage"] = f"{row['penalty_share']:.2g}"
+    if "penalty_value" in row:
+        found["measure"] = f"{row['penalty_value']:.4g}"
+    if "measured_variance" in row:
         found["predicted ÷ measured"] = f"{row['predicted_variance'] / max(row['measured_variance'], 1e-30):.2f}"
     return found

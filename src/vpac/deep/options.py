@@ -181,9 +181,8 @@ class Options:
             return
         for only, usual in (DIRECT if self.measure else {"budget": None, "psi_range": None}).items():
             if getattr(self, only) != usual:
-                raise UserError(
-                    f"{only}={getattr(self, only)!r} needs the variance and its direct critic, got {asked}: leave out one"
-                )
+                what = "a budget" if only == "budget" else f"{only}={getattr(self, only)!r}"
+                raise UserError(f"{what} needs the variance and its direct critic, got {asked}: leave out one of them")
 
     @property
     def measure(self) -> Measure | None:

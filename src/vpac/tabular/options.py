@@ -95,9 +95,8 @@ class Options:
         if measure_of(self.penalty).name != "variance":
             for name, usual in (("form", "corrected"), ("budget", None)):
                 if getattr(self, name) != usual:
-                    raise UserError(
-                        f"{name}={getattr(self, name)!r} is for the variance, got penalty={self.penalty!r}: leave out one"
-                    )
+                    what = "a budget" if name == "budget" else "the published form"
+                    raise UserError(f"{what} is for the variance, got penalty={self.penalty!r}: leave out one of them")
         self._warn_of_order()
 
     def _warn_of_order(self) -> None:

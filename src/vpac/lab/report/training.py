@@ -25,6 +25,7 @@ SHOWN = {
     "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
     "return_mean": "mean discounted return", "return_variance": "variance of it", "length_mean": "steps of an episode",
     "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+    "penalty_value": "measure that is penalised, of recent returns",
 }  # fmt: skip
 """The numbers of the last iteration of the PPO family that are shown at the end."""
 
@@ -176,6 +177,9 @@ class DeepTrainingSummary:
         if "measured_variance" in last:
             lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
             panels.append(panel(lines, "variance", "variance of the return ahead: the critic's calibration"))
+        if "penalty_value" in last:
+            name = agent.options.penalty
+            panels.append(panel([Line("", steps, column("penalty_value"))], name, f"{name} of recent {what}"))
         if limit:
             prices = Line("", steps, agent.prices.psi)
             panels.append(panel([prices], "ψ (1/reward)", "the price that holds the budget"))
