@@ -128,10 +128,16 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
 @pytest.mark.parametrize("learner", ["measure", "tabular", "PPO, quantiles", "PPO, no critic"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mean_update_is_the_gradient(world, name, learner):
-    """By enumeration of all episodes, against finite differences of the oracle's value."""
+    """By enumeration of all episodes, against finite differences of the exact value."""
     mdp, theta = world
     measure, policy = measure_of(name), oracle.softmax(theta)
-    exact = slope(lambda theta: -PSI * measure.exact(mdp, oracle.softmax(theta), GAMMA), theta)
+
+    def value(theta):
+        chance, _, _, rewards = paths(mdp, oracle.softmax(theta))
+        return measure.value(Law.of(rewards @ GAMMA ** np.arange(LEVELS), chance))
+
+    assert measure.exact(mdp, policy, GAMMA) == pytest.approx(value(theta), rel=1e-3)  # the oracle's, on a grid
+    exact = slope(lambda theta: -PSI * value(theta), theta)
     assert np.abs(exact).max() > 0.01
     chance, states, actions, rewards = everything = paths(mdp, policy)
     if learner == "measure":

@@ -110,6 +110,8 @@ class Frontier(Verb):
         from vpac.lab.frontier import Question
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
+        if (penalty := settings.get("penalty", "variance")) != "variance":
+            raise UserError(f"a frontier is of mean and variance, got penalty={penalty!r}: leave it out")
         unit = algorithms.find(self.algorithm).unit
         for other in LENGTHS:
             if other != unit and getattr(self, other) is not None:

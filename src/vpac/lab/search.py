@@ -62,6 +62,8 @@ class Search:
             raise UserError("a search needs either --psi PSI, in units of 1/reward, or --risk-aversion R, e.g. 0.3")
         if not found.priced:
             raise UserError(f"{self.algorithm} has no price of variance: search with vpac-ppo; --psi 0 is PPO")
+        if (penalty := self.settings.get("penalty", "variance")) != "variance":
+            raise UserError(f"a search judges mean − ψ · variance, got penalty={penalty!r}: leave it out")
         for name in ("steps", "seeds", "measure"):
             whole(getattr(self, name), name, 1)
 

@@ -478,6 +478,24 @@ def learn_from_episode(
 # Other measures of the return than its variance: AC, and at the end of an episode
 
 
+@inlined
+def interpolated(x: float, table: FloatArray) -> float:
+    """f(x) of a table of ascending x and f(x), [2, knots]: linear between the knots, and constant beyond."""
+    low, high = 0, table.shape[1] - 1
+    if x <= table[0, low]:
+        return table[1, low]
+    if x >= table[0, high]:
+        return table[1, high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if table[0, middle] <= x:
+            low = middle
+        else:
+            high = middle
+    share = (x - table[0, low]) / (table[0, high] - table[0, low])
+    return table[1, low] + share * (table[1, high] - table[1, low])
+
+
 @shared
 def learn_from_return(
     settings: Settings, weights: Weights, ascent: FloatArray, sizes: StepSizes, work: Workspace, steps: int, total: float
@@ -488,7 +506,7 @@ def learn_from_return(
     learns after the actor. A time limit ends the return. Returns GOOD, or what is not finite and was not learned, and the step
     where that was found.
     """
-    buffer, influence = work.buffer, np.interp(total, work.influence[0], work.influence[1])
+    buffer, influence = work.buffer, interpolated(total, work.influence)
     for step in range(steps):
         state, policy = buffer.active[step], buffer.policy[step]
         base = mean_value(weights.z, state, policy) if settings.baseline else 0.0
