@@ -125,20 +125,28 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
     return scores(chance[:, None] * weights, states, actions, policy)
 
 
-@pytest.mark.parametrize("learner", ["measure", "tabular", "PPO, quantiles", "PPO, no critic"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_mean_update_is_the_gradient(world, name, learner):
-    """By enumeration of all episodes, against finite differences of the exact value."""
+@pytest.fixture(scope="module", params=NAMES)
+def judged(request, world):
+    """A measure and the gradient of −ψ times it, by finite differences of its exact value."""
     mdp, theta = world
-    measure, policy = measure_of(name), oracle.softmax(theta)
+    measure = measure_of(request.param)
 
     def value(theta):
         chance, _, _, rewards = paths(mdp, oracle.softmax(theta))
         return measure.value(Law.of(rewards @ GAMMA ** np.arange(LEVELS), chance))
 
-    assert measure.exact(mdp, policy, GAMMA) == pytest.approx(value(theta), rel=1e-3)  # the oracle's, on a grid
-    exact = slope(lambda theta: -PSI * value(theta), theta)
+    assert measure.exact(mdp, oracle.softmax(theta), GAMMA) == pytest.approx(value(theta), rel=1e-3)  # on a grid
+    return measure, slope(lambda theta: -PSI * value(theta), theta)
+
+
+@pytest.mark.parametrize("learner", ["measure", "tabular", "PPO, quantiles", "PPO, no critic"])
+def test_the_mean_update_is_the_gradient(world, judged, learner):
+    """By enumeration of all episodes, against finite differences of the exact value."""
+    mdp, theta = world
+    (measure, exact), policy = judged, oracle.softmax(theta)
     assert np.abs(exact).max() > 0.01
+    if learner == "PPO, no critic" and measure.name not in ("cvar", "variance"):
+        pytest.skip("one way to weigh an episode: two measures are enough")
     chance, states, actions, rewards = everything = paths(mdp, policy)
     if learner == "measure":
         returns = rewards @ GAMMA ** np.arange(LEVELS)
