@@ -145,8 +145,6 @@ def test_the_mean_update_is_the_gradient(world, judged, learner):
     mdp, theta = world
     (measure, exact), policy = judged, oracle.softmax(theta)
     assert np.abs(exact).max() > 0.01
-    if learner == "PPO, no critic" and measure.name not in ("cvar", "variance"):
-        pytest.skip("one way to weigh an episode: two measures are enough")
     chance, states, actions, rewards = everything = paths(mdp, policy)
     if learner == "measure":
         returns = rewards @ GAMMA ** np.arange(LEVELS)
