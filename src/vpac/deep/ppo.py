@@ -430,7 +430,7 @@ class PPO:
         """Returns of the episodes of this iteration, or of the last hundred if those are more, and which places hold one."""
         sample = self._ended if len(self._ended) > len(self.recent) else self.recent
         found = np.zeros((2, self.per_iteration + RECENT), np.float32)
-        found[:, : len(sample)] = [[one.priced for one in sample], np.ones(len(sample))]
+        found[0, : len(sample)], found[1, : len(sample)] = [one.priced for one in sample], 1.0
         return jnp.asarray(found[0]), jnp.asarray(found[1])
 
     def _diagnose(self, rollout: Rollout, spread: SpreadEstimate, psi: float) -> None:

@@ -207,7 +207,7 @@ class Limit:
     def reaches(self, found: Interval, bound: float) -> bool:
         """Whether an interval reaches the bound; an unknown end counts as the estimate."""
         end = found.low if self.kind == "max-ruin" else found.high
-        return self.missing(end if math.isfinite(end) else found.estimate, bound) <= 0.0
+        return bool(self.missing(end if math.isfinite(end) else found.estimate, bound) <= 0.0)
 
     def missing(self, value: Any, bound: float) -> Any:
         """By how much values miss the bound; negative where they keep it."""

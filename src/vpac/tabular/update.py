@@ -483,9 +483,9 @@ def interpolated(x: float, table: FloatArray) -> float:
     """f(x) of a table of ascending x and f(x), [2, knots]: linear between the knots, and constant beyond."""
     low, high = 0, table.shape[1] - 1
     if x <= table[0, low]:
-        return table[1, low]
+        return float(table[1, low])
     if x >= table[0, high]:
-        return table[1, high]
+        return float(table[1, high])
     while high - low > 1:
         middle = (low + high) // 2
         if table[0, middle] <= x:
@@ -493,7 +493,7 @@ def interpolated(x: float, table: FloatArray) -> float:
         else:
             high = middle
     share = (x - table[0, low]) / (table[0, high] - table[0, low])
-    return table[1, low] + share * (table[1, high] - table[1, low])
+    return float(table[1, low] + share * (table[1, high] - table[1, low]))
 
 
 @shared

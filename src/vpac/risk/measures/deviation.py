@@ -31,4 +31,4 @@ class StandardDeviation(Measure):
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
         """From the moments."""
-        return Variance().exact(mdp, policy, gamma, horizon) ** 0.5
+        return float(Variance().exact(mdp, policy, gamma, horizon) ** 0.5)
