@@ -357,8 +357,8 @@ class PPO:
         if spread is not None:
             self.trace = spread.trace
         if isinstance(spread, MeasureEstimate):
-            price = self.raw_psi(self.full_psi)
-            metrics["objective"] = self._episode_metrics["return_mean"] - price * metrics["penalty_value"]
+            known, price = self._episode_metrics, self.raw_psi(self.full_psi)
+            known["objective"] = known["return_mean"] - price * float(metrics["penalty_value"])
         elif spread is not None:
             self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
         return UpdateInputs(batch, rewards, weights, targets, metrics)
