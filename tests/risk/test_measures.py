@@ -95,7 +95,7 @@ def tabular_weights(measure, chance, states, actions, rewards, policy):
 
 def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
     """The same of PPO's: γ^k times the penalty's part of the weights, with no critic or with a poor one."""
-    pytest.importorskip("jax")
+    jax = pytest.importorskip("jax")
     import jax.numpy as jnp
 
     from vpac.deep import estimate
@@ -116,11 +116,12 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
     )  # fmt: skip
     returns = rewards @ GAMMA ** np.arange(LEVELS)
     counts = chance * 100.0  # as many as it takes to be known
-    found = estimate.estimate_measure(
-        critic, batch, jnp.zeros((LEVELS, n)), Trace.first(n), jnp.asarray(returns, jnp.float32),
-        jnp.asarray(counts, jnp.float32), jnp.float32(PSI / scale ** (measure.degree - 1)), jnp.float32(scale),
-        measure=measure, gamma=GAMMA, lam=1.0, target_lam=0.9,
-    )  # fmt: skip
+    with jax.disable_jit():  # three steps: compiling would take longer
+        found = estimate.estimate_measure(
+            critic, batch, jnp.zeros((LEVELS, n)), Trace.first(n), jnp.asarray(returns, jnp.float32),
+            jnp.asarray(counts, jnp.float32), jnp.float32(PSI / scale ** (measure.degree - 1)), jnp.float32(scale),
+            measure=measure, gamma=GAMMA, lam=1.0, target_lam=0.9,
+        )  # fmt: skip
     weights = np.asarray(found.weights, np.float64).T * GAMMA ** np.arange(LEVELS) / scale
     return scores(chance[:, None] * weights, states, actions, policy)
 
