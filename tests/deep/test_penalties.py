@@ -26,22 +26,14 @@ def same(one, two):
     assert all(np.array_equal(x, y) for x, y in zip(weights(one), weights(two), strict=True))
 
 
-@pytest.mark.parametrize("penalty", ["gini", "volatility"])
-def test_without_a_price_it_is_ppo_bit_for_bit(penalty):
-    same(VPACPPO(WORLD, psi=0.0, penalty=penalty, **SMALL).learn(300), PPO(WORLD, **SMALL).learn(300))
+def test_without_a_price_it_is_ppo_bit_for_bit():
+    same(VPACPPO(WORLD, psi=0.0, penalty="cvar:0.2", **SMALL).learn(200), PPO(WORLD, **SMALL).learn(200))
 
 
 def test_volatility_is_mvpi_bit_for_bit():
-    same(VPACPPO(WORLD, psi=0.1, penalty="volatility", **SMALL).learn(300), MVPIPPO(WORLD, psi=0.1, **SMALL).learn(300))
+    same(VPACPPO(WORLD, psi=0.1, penalty="volatility", **SMALL).learn(200), MVPIPPO(WORLD, psi=0.1, **SMALL).learn(200))
     one, two = VPAC(WORLD, psi=0.1, penalty="volatility").learn(30), MVPI(WORLD, psi=0.1).learn(30)
     assert np.array_equal(one.weights.theta, two.weights.theta)
-
-
-def test_the_direct_critic_of_the_variance_is_the_default():
-    same(
-        VPACPPO(WORLD, psi=0.1, penalty="variance", penalty_critic="direct", **SMALL).learn(200),
-        VPACPPO(WORLD, psi=0.1, **SMALL).learn(200),
-    )
 
 
 def test_a_resumed_training_is_the_same_training(tmp_path):
