@@ -87,8 +87,9 @@ def measure(task: Task, seeds: int, share: float, cores: int, done: list[Row]) -
         if not missing:
             continue
         print(f"{task.name}, {arm}: seeds {missing}", file=sys.stderr, flush=True)
+        given = settings | ({"psi": [settings["psi"]]} if settings else {})
         agents = getattr(deep, kind).learn_many(
-            task.env, int(task.steps * share), seeds=missing, cores=cores, gamma=task.gamma, **COMMON, **settings
+            task.env, int(task.steps * share), seeds=missing, cores=cores, gamma=task.gamma, **COMMON, **given
         )
         for agent in agents:
             if agent.diverged:

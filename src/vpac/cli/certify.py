@@ -92,7 +92,9 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
 class Certify(Verb):
     """Certify what a policy can be relied on for, on one page and in one JSON file.
 
-    `vpac.monitor` watches the policy at work against it. Exit code 3: a limit does not hold, or is undecided.
+    `vpac.monitor` watches the policy at work against it.
+
+    Exit code 3: a limit does not hold, or is undecided.
 
     Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0
     """
