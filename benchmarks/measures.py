@@ -5,10 +5,10 @@
     python benchmarks/measures.py --only-table
 
 The tasks are those of `objective.py`, so every learned policy, with its noise, is judged exactly by the oracle's distribution
-of the return. ψ is R / s for variances and R for measures with the unit of the reward, R that of the task and s the standard
-deviation of the best risk-neutral policy; β of the entropic risk is 1 / s. The best known is the best of all policies that
-were learned here and of those of the oracle's frontier, which is exact for the variance. Results are lines of JSON in
-docs/data/measures.jsonl.
+of the return. With R that of the task and s the standard deviation of the best risk-neutral policy, ψ is R / s for variance
+and volatility, 2R / s for the semi-variance and 2R for the others (the slope of s is that of the variance / 2s); β of the
+entropic risk is 1 / s. The best known is the best of all policies that were learned here and of those of the oracle's
+frontier, which is exact for the variance. Results are lines of JSON in docs/data/measures.jsonl.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def named(penalty: str, task: Task) -> str:
 
 def price(penalty: str, task: Task) -> float:
     """ψ."""
-    return float(f"{TASKS[task.name] / task.std ** (measure_of(penalty).degree - 1):.2g}")
+    times = 1.0 if penalty in ("variance", "volatility") else 2.0
+    return float(f"{times * TASKS[task.name] / task.std ** (measure_of(penalty).degree - 1):.2g}")
 
 
 def arms(task: Task) -> Iterator[tuple[str, str, dict[str, Any]]]:
