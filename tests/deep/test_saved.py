@@ -67,12 +67,13 @@ OTHER = {
     "normalise_observations": False, "reward_scale": 0.5, "reward_floor": -5.0, "normalise_advantages": False,
     "checkpoint_every": 2, "reset_every_iteration": True, "encoder": "small", "action_masks": False,
 }  # fmt: skip
-"""A value for every setting that is not its default; budgets and ranges of prices exclude others and have their own tests."""
+"""A value for every setting that is not its default; budgets, ranges of prices and penalties exclude others."""
 
 
 def test_every_setting_survives_saving(tmp_path):
     defaults = Options()
-    assert {name for name in Options.__dataclass_fields__ if name not in OTHER} == {"budget", "psi_range"}
+    others = {"budget", "psi_range", "penalty", "penalty_critic"}
+    assert {name for name in Options.__dataclass_fields__ if name not in OTHER} == others
     assert not [name for name, value in OTHER.items() if getattr(defaults, name) == value]
     agent = VPACPPO("CartPole-v1", **OTHER).learn(48)
     again = VPACPPO.load(agent.save(tmp_path / "agent"))
