@@ -136,9 +136,16 @@ def test_what_was_tried_is_not_tried_again():
 
 
 def test_the_hypervolume_by_hand():
-    """Floor 1, ceiling 10: from risk 2 to 5 the mean 3 is above the floor by 2, from 5 to 10 the mean 4 by 3."""
-    means, risks = np.array([4.0, 3.0, 2.5, 9.0, 0.0]), np.array([5.0, 2.0, 4.0, 11.0, 0.0])
-    assert hypervolume(means, risks, 1.0, 10.0) == pytest.approx(3 * 2 + 5 * 3)
+    """Floor 1, ceiling 10: from (2, 3) straight to (5, 4), which lies above (4, 3.2), then level to 10."""
+    means, risks = np.array([4.0, 3.0, 3.2, 9.0, 0.0]), np.array([5.0, 2.0, 4.0, 11.0, 0.0])
+    assert hypervolume(means, risks, 1.0, 10.0) == pytest.approx(3 * 2.5 + 5 * 3)
     rows = hypervolume(np.stack([means, means + 1.0]), np.stack([risks, risks]), 1.0, 10.0)
-    assert rows == pytest.approx([21.0, 3 * 3 + 5 * 4])
+    assert rows == pytest.approx([22.5, 2 * 0.0 + 3 * 3.5 + 5 * 4])
     assert hypervolume(np.array([0.0]), np.array([1.0]), 1.0, 10.0) == 0.0
+
+
+def test_averages_of_two_policies_do_not_raise_the_hypervolume():
+    two = hypervolume(np.array([8.0, 5.0]), np.array([15.0, 0.0]), 1.0, 20.0)
+    three = hypervolume(np.array([8.0, 5.0, 6.5, 6.0]), np.array([15.0, 0.0, 7.5, 5.0]), 1.0, 20.0)
+    assert two == pytest.approx(three)
+    assert hypervolume(np.array([8.0, 5.0, 7.0]), np.array([15.0, 0.0, 7.5]), 1.0, 20.0) > two

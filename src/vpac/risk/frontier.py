@@ -195,16 +195,32 @@ def _percent(share: float) -> str:
 
 
 def hypervolume(means: FloatArray, risks: FloatArray, floor: float, ceiling: float) -> FloatArray:
-    """Area of the plane that points dominate, between a mean of `floor` and a risk (variance or other) of `ceiling`.
+    """Area below the concave frontier of the points, between a mean of `floor` and a risk (variance or other) of `ceiling`.
 
-    A point dominates what has no more mean and no less risk. More is better: a frontier that lies above and to the left of
-    another has more. Points along the last axis; leading axes are kept.
+    The frontier joins points in straight lines: averages over runs of which some take one policy and some another lie on them.
+    More is better: a frontier that lies above and to the left of another has more. Points along the last axis.
     """
-    order = np.argsort(risks, axis=-1, kind="stable")
-    x = np.minimum(np.take_along_axis(risks, order, -1), ceiling)
-    best = np.maximum.accumulate(np.maximum(np.take_along_axis(means, order, -1) - floor, 0.0), axis=-1)
-    ends = np.concatenate([x[..., 1:], np.full_like(x[..., :1], ceiling)], axis=-1)
-    return np.asarray(((ends - x) * best).sum(axis=-1), np.float64)
+    rows = zip(np.reshape(means, (-1, np.shape(means)[-1])), np.reshape(risks, (-1, np.shape(risks)[-1])), strict=True)
+    return np.reshape([_area(m, r, floor, ceiling) for m, r in rows], np.shape(means)[:-1])
+
+
+def _area(means: FloatArray, risks: FloatArray, floor: float, ceiling: float) -> float:
+    kept = (means > floor) & (risks <= ceiling)
+    corners: list[tuple[float, float]] = []
+    for x, y in sorted(zip(risks[kept].tolist(), (means[kept] - floor).tolist(), strict=True)):
+        if corners and y <= corners[-1][1]:
+            continue
+        while len(corners) > 1 and (y - corners[-2][1]) * (corners[-1][0] - corners[-2][0]) >= (
+            corners[-1][1] - corners[-2][1]
+        ) * (x - corners[-2][0]):
+            corners.pop()
+        if corners and x == corners[-1][0]:
+            corners.pop()
+        corners.append((x, y))
+    if not corners:
+        return 0.0
+    x, y = np.array([*corners, (ceiling, corners[-1][1])]).T
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1])) / 2.0)
 
 
 FIRST_AVERSIONS = (0.1, 0.5, 2.5)

@@ -37,10 +37,11 @@ def test_the_same_points_at_other_prices_lose_by_the_price_alone():
 
 
 def test_scores_by_hand():
-    """One worse point: at ψ = 0.5 the best it has is 9.4 − 4.5; without a price its variance of 25 is the ceiling."""
+    """Worse points: at ψ = 0.5 the best is 9.4 − 4.5; without a price the variance is 25, the ceiling; the floor is 6."""
     found = scores({"poor": form([9.9, 9.4, 8.9], [25.0, 9.0, 9.0])}, ORACLE)["poor"]
-    floor, ceiling = 10.0 - 4.0, 25.0
-    assert found.volume[0] == pytest.approx((16.0 * 3.4) / hypervolume(ORACLE[:, 1], ORACLE[:, 2], floor, ceiling))
+    whole = 8 * (2.0 + 3.5) / 2 + 7 * (3.5 + 4.0) / 2 + 9 * 4.0
+    assert hypervolume(ORACLE[:, 1], ORACLE[:, 2], 6.0, 25.0) == pytest.approx(whole)
+    assert found.volume[0] == pytest.approx(16 * (3.4 + 3.9) / 2 / whole)
     tuned = BEST - np.array([9.9, 9.4 - 0.9, 9.4 - 4.5])
     assert found.tuned[0] == pytest.approx(tuned.mean())
 
@@ -56,7 +57,7 @@ def test_intervals_of_the_loss_cover_it():
     rng, inside = np.random.default_rng(1), 0
     truth = (BEST - np.array([9.0, 8.1, 7.0])).mean()
     for seed in range(200):
-        one = scores({"x": form([9.0, 9.0, 7.5], [16.0, 9.0, 1.0], 20, 0.5, rng)}, ORACLE, seed)["x"].tuned
+        one = scores({"x": form([9.0, 9.0, 7.5], [16.0, 9.0, 1.0], 20, 0.5, rng)}, ORACLE, seed, 300)["x"].tuned
         low, high = np.quantile(one[1:], [0.025, 0.975])
         inside += low <= truth <= high
     assert inside >= 190 - 4 * np.sqrt(200 * 0.05 * 0.95)

@@ -279,7 +279,8 @@ def boxes(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
 
 def frontiers(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Mean against variance along the price."""
-    return frontier_panels(results, figure, arms, styles(str(arm.at[figure.lines or ""]) for arm in arms)), []
+    looks = styles([*(str(arm.at[figure.lines or ""]) for arm in arms), "oracle"])
+    return frontier_panels(results, figure, arms, looks)
 
 
 def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:

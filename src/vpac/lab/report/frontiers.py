@@ -3,7 +3,7 @@
 At equal ψ two forms are optima of different objectives, so a table at equal ψ compares prices and not forms. Here every form is
 swept over ψ, and judged by what a user with a price ψ_j gets who may choose the learner's own price freely:
 
-    hypervolume   of the points (variance, mean), as a share of the oracle's
+    hypervolume   below the concave frontier of the points (variance, mean), as a share of the oracle's
     tuned loss    average over j of  U*_j − max_k (m_k − ψ_j v_k),  U*_j the oracle's best U at ψ_j
     plain loss    average over j of  U*_j − (m_j − ψ_j v_j), the learner's own price being the user's
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,37 +61,35 @@ def swept(results: Results, figure: Figure, arms: list[Arm]) -> dict[str, Swept]
     return found
 
 
-def frontier_panels(results: Results, figure: Figure, arms: list[Arm], looks: Mapping[str, int | str]) -> list[Panel]:
-    """Mean against variance, a point for each price, with 95 % intervals over runs; the oracle's as another line."""
-    series = []
-    for name, form in swept(results, figure, arms).items():
+def frontier_panels(
+    results: Results, figure: Figure, arms: list[Arm], looks: Mapping[str, int | str]
+) -> tuple[list[Panel], list[str]]:
+    """Mean against variance, a point for each price, with 95 % intervals over runs; the oracle's as another line.
+
+    Points more than two standard deviations below the best mean are named in a note: the others would be hard to tell apart.
+    """
+    series, left_out = [], []
+    forms = swept(results, figure, arms)
+    best = max((float(form.means[0].mean()), float(form.variances[0].mean())) for form in forms.values())
+    for name, form in forms.items():
+        shown = [k for k, mean in enumerate(form.means) if mean.mean() >= best[0] - 2.0 * best[1] ** 0.5]
+        gone = [f"{psi:g}" for k, psi in enumerate(form.psis) if k not in shown]
+        left_out += [f"{name}: ψ = {', '.join(gone)}"] if gone else []
         x, y = (
-            [over_runs(values, q) for values in those]
-            for q, those in (("variance", form.variances), ("mean", form.means))
+            [over_runs(those[k], q) for k in shown] for q, those in (("variance", form.variances), ("mean", form.means))
         )
         ends = {
-            "low": [i.low for i in y],
-            "high": [i.high for i in y],
-            "x_low": [i.low for i in x],
-            "x_high": [i.high for i in x],
-        }
-        known = ends if np.isfinite([*ends.values()]).all() else {}
-        names = [f"{psi:g}" for psi in form.psis]
-        series.append(
-            Spots(
-                name,
-                [i.estimate for i in x],
-                [i.estimate for i in y],
-                names=names,
-                joined=True,
-                style=looks[name],
-                **known,
-            )
-        )
+            "low": [i.low for i in y], "high": [i.high for i in y], "x_low": [i.low for i in x], "x_high": [i.high for i in x],
+        }  # fmt: skip
+        known: dict[str, Any] = ends if np.isfinite([*ends.values()]).all() else {}
+        names = [f"{form.psis[k]:g}" for k in shown]
+        points = [i.estimate for i in x], [i.estimate for i in y]
+        series.append(Spots(name, *points, names=names, joined=True, style=looks[name], **known))
     if figure.oracle:
         _, means, variances = np.array(figure.oracle).T
         series.append(Spots("oracle", variances, means, joined=True, style="oracle"))
-    return [Points(series, "variance of the return", "mean return", "")]
+    notes = [f"Not drawn, because the mean collapses: {'; '.join(left_out)}."] if left_out else []
+    return [Points(series, "variance of the return", "mean return", "")], notes
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,15 @@ class Score:
     """… and with the user's."""
 
 
-def scores(forms: Mapping[str, Swept], oracle: FloatArray, seed: int = 0) -> dict[str, Score]:
+def scores(
+    forms: Mapping[str, Swept], oracle: FloatArray, seed: int = 0, resamples: int = RESAMPLES
+) -> dict[str, Score]:
     """Judge forms against the oracle's points [J, (ψ, mean, variance)]; without any, against all points of all forms.
 
     The box of the hypervolume ends at the largest variance without a price and one standard deviation below the best mean.
     """
     rng = np.random.default_rng(seed)
-    drawn = {name: form.resampled(RESAMPLES, rng) for name, form in forms.items()}
+    drawn = {name: form.resampled(resamples, rng) for name, form in forms.items()}
     if not len(oracle):
         psis = next(iter(forms.values())).psis
         points = np.concatenate([np.stack([m[0], v[0]]) for m, v in drawn.values()], axis=1)
