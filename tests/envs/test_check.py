@@ -187,6 +187,14 @@ def test_a_check_reads_no_clock(monkeypatch):
     vpac.AC(lambda: Right(), tilings=2)
 
 
+@pytest.mark.parametrize(("high", "said"), [(512.0, True), (0.01, True), (2.0, False), (0.4, False)])
+def test_actions_of_another_scale_are_remarked_upon_with_a_wrapper_that_works(high, said):
+    env = Right(acts=spaces.Box(0.0, high, (2,)))
+    assert any("RescaleAction min_action=-1 max_action=1" in remark for remark in check_env(env).remarks) == said
+    scaled = gymnasium.wrappers.RescaleAction(env, min_action=-1, max_action=1)
+    assert not any("RescaleAction" in remark for remark in check_env(scaled).remarks)
+
+
 @pytest.mark.parametrize("value", [1.0099, -0.0019, 1.0 + 1e-7])
 def test_a_small_breach_of_bounds_is_a_remark_with_its_place(value):
     remarks = check_env(Right(later=np.array([0.5, value]))).remarks

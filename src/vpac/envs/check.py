@@ -54,6 +54,8 @@ AGAIN = 200
 """Steps that are repeated with the same seed and actions."""
 ROUNDING, SMALL = 1e-6, 1e-2
 """Breaches of bounds that are ignored, relative to the number, and that are only remarked upon, as a share of the range."""
+SCALES = 0.05, 20.0
+"""Half the range of an action; beyond these a policy begins with nearly none of its actions, or with the extreme ones."""
 DRAWN = 0.1
 """The share of an image's values that may differ though the seed is the same: a background that goes on, for example."""
 LARGE = 1000
@@ -187,6 +189,14 @@ class _Trial:
                 f"action_space is {space}: a policy begins with actions around 0, about 1 apart; finite bounds, scaled inside "
                 "step, are easier to learn"
             )
+        elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f":
+            half = (space.high.astype(np.float64) - space.low) / 2.0
+            for where in np.flatnonzero((half < SCALES[0]) | (half > SCALES[1]))[:1]:
+                found.remark(
+                    f"actions lie between {space.low.flat[where]:g} and {space.high.flat[where]:g}, and a policy begins with "
+                    "actions around 0, about 0.4 apart; scale them: "
+                    "--wrap gymnasium.wrappers:RescaleAction min_action=-1 max_action=1"
+                )
         rng = np.random.default_rng(seed)
         limit = self.env.spec.max_episode_steps if self.env.spec else None
         played = self.play(*EPISODES[0], steps, rng)
