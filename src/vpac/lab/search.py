@@ -102,7 +102,7 @@ def search(
     except ModuleNotFoundError:
         raise UserError("a search needs optuna, of the extra `tune`: pip install 'vpac[tune]'") from None
     what.check()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # else it shows the traceback of a Ctrl-C
     study = optuna.create_study(
         study_name=f"{what.algorithm}-{what.env}", storage=storage, direction="maximize", load_if_exists=True
     )
