@@ -31,7 +31,7 @@ WARM = 2
 FIRST_LINE = "measured "
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 """A cache of the user's own would hide what compiling takes."""
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Seconds until a contestant counts as hanging: PyTorch with threads of its own beside forked workers sometimes does."""
 
 Learn = Callable[[int], object]
@@ -96,7 +96,7 @@ class Started:
 
     def _answer(self) -> dict[str, float]:
         """The next line that is an answer; whoever hangs is stopped."""
-        guard = threading.Timer(PATIENCE, self._process.kill)
+        guard = threading.Timer(TIMEOUT, self._process.kill)
         guard.start()
         try:
             assert self._process.stdout is not None

@@ -45,8 +45,8 @@ from vpac import VPAC, oracle
 from vpac.envs import ContinuousPuddleWorld, FiniteMDP, FourRooms, PuddleWorld
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import GOOD, History, Rates, Settings, Weights, Workspace
+from vpac.tabular.curves import exact_moments
 from vpac.tabular.environment import World, compile_mdp, compile_puddle
-from vpac.tabular.exact import exact_moments
 from vpac.tabular.features import tile_coder
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.loop import train

@@ -31,7 +31,6 @@ LAYERS = (
         "checks",
         "threads",
         "_lazy",
-        "_start",
         "_version",
     },
     {"envs"},

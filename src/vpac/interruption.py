@@ -44,7 +44,7 @@ class _State:
 
 STATE = _State()
 EXIT = os._exit
-PATIENCE = 300.0
+MAX_WAIT = 300.0
 """Seconds that the work may take to its next checkpoint after SIGTERM, or twice its longest time so far if that is more."""
 LAST = 10.0
 """Seconds after which a process that neither comes to a checkpoint nor can be interrupted is ended."""
@@ -87,14 +87,6 @@ def stop_if_asked() -> None:
         raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
 
 
-def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
-    """The signal that caused an error: Python turns what is raised in `__set_name__`, within an import, into RuntimeError."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, KeyboardInterrupt):
-        cause = cause.__cause__
-    return cause
-
-
 def _handle(number: int, frame: FrameType | None) -> None:
     first, now = STATE.asked is None, time.monotonic()
     if first:
@@ -102,7 +94,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if first and STATE.message is not None:
         threading.Thread(target=_write, args=(STATE.message,), daemon=True).start()  # who draws a bar may hold its lock
         if number == signal.SIGTERM:
-            _after(max(PATIENCE, 2.0 * STATE.longest), _hurry)
+            _after(max(MAX_WAIT, 2.0 * STATE.longest), _hurry)
     elif number == signal.SIGINT:
         raise KeyboardInterrupt
     elif first or now - STATE.when > 1.0:  # a scheduler's SIGTERM may arrive twice, to the group and from its leader

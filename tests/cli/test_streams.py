@@ -110,7 +110,7 @@ def test_children_may_leave():
 def test_an_environment_that_hangs_can_be_terminated(tmp_path):
     (tmp_path / "strange.py").write_text(ENVIRONMENT)
     start = (
-        "import vpac.interruption as i, sys; i.PATIENCE, i.LAST = 1.5, 1.0; from vpac.cli import main; sys.exit(main())"
+        "import vpac.interruption as i, sys; i.MAX_WAIT, i.LAST = 1.5, 1.0; from vpac.cli import main; sys.exit(main())"
     )
     words = [
         "train",

@@ -6,7 +6,7 @@ import pytest
 import reference
 from vpac import FiniteMDP, oracle
 from vpac.errors import UserError
-from vpac.oracle.given_value import variance_given_value
+from vpac.oracle.off_policy import variance_given_value
 
 KINDS = ("importance", "clipped", "expected")
 

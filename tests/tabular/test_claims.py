@@ -9,7 +9,7 @@ from seeds import seeds
 from vpac import oracle
 from vpac.envs import CatchUp, FourRooms, RiskyShortcut
 from vpac.tabular import AC, VAACTD, VPAC, learn_many
-from vpac.tabular.exact import exact_moments
+from vpac.tabular.curves import exact_moments
 
 PAPER = {"form": "published", "baseline": False, "start_policy": "uniform", "start_critics": "uniform"}
 """Table 2's step sizes are the defaults; FACTS: parameters and critics start uniform in (0, 1)."""

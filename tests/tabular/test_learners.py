@@ -22,8 +22,7 @@ from vpac.tabular import (
     OffPolicyVPAC,
     learn_many,
 )  # fmt: skip
-from vpac.tabular.curves import Snapshots
-from vpac.tabular.exact import exact_moments
+from vpac.tabular.curves import Snapshots, exact_moments
 from vpac.tabular.options import StepSizeOrder
 
 ON_POLICY = (AC, VPAC, VAAC, VAACTD)

@@ -13,7 +13,7 @@ from shop import shop
 from vpac import VPAC, FiniteMDP, oracle
 from vpac.envs import CatchUp, RememberReturn, RewardNoise
 from vpac.errors import UserError
-from vpac.tabular.exact import exact_moments
+from vpac.tabular.curves import exact_moments
 
 WORLD = "vpac/CatchUp-v0"
 

@@ -12,26 +12,23 @@ from typing import Any
 import gymnasium
 import tyro
 
-from vpac._start import end_with
 from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.certify import Certify, Stress
 from vpac.cli.check import Check
 from vpac.cli.evaluate import Evaluate
-from vpac.cli.export import Export
 from vpac.cli.frontier import Frontier
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
-from vpac.cli.offline import Offline
 from vpac.cli.output import complain, prepare_streams
+from vpac.cli.policies import Export, Offline, Watch
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
 from vpac.cli.tune import Tune
-from vpac.cli.watch import Watch
 from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
-from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
+from vpac.interruption import Terminated, handled, no_silent_exit
 from vpac.lab.store.backend import Unreadable
 from vpac.portable import tell_once
 
@@ -100,22 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with handled(), warnings.catch_warnings():
         warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
         try:
-            return end_with(_main(arguments))
+            return _main(arguments)
         except KeyboardInterrupt as stop:
             print("vpac: stopped", file=sys.stderr)
-            return end_with(143 if isinstance(stop, Terminated) else 130)
-
-
-def _run(verb: Any) -> int:
-    """Run a verb. A library may wrap the exception of Ctrl-C or SIGTERM in its own: raise the original."""
-    try:
-        with no_silent_exit(complain):
-            return int(verb.run())
-    except BaseException as error:
-        stop = stopped_by(error)
-        if stop is None:
-            raise
-        raise stop from None
+            return 143 if isinstance(stop, Terminated) else 130
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -126,7 +111,9 @@ def _main(arguments: Sequence[str] | None) -> int:
             sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the working folder, after everything else
         code = _general(arguments)
         if code is None:
-            code = _run(parse(arguments))
+            verb = parse(arguments)
+            with no_silent_exit(complain):
+                code = int(verb.run())
         sys.stdout.flush()
         return code
     except (UserError, MemoryError) as error:

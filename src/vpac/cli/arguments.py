@@ -209,15 +209,6 @@ def wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     return [(path, key_values(pairs)) for path, pairs in found]
 
 
-def at_price(agent: Any, psi: float | None, name: str) -> Any:
-    """The agent or, of one that was trained with --psi conditioned, its policy at this price."""
-    if psi is None:
-        return agent
-    if not hasattr(agent, "at"):
-        raise UserError(f"{name} was trained for one price of variance: leave --psi out")
-    return agent.at(psi)
-
-
 def gather(arguments: Sequence[str]) -> list[str]:
     """Join the values of an option that is given several times: `--set a=1 --set b=2` is `--set a=1 b=2`."""
     values: dict[str, list[str]] = {option: [] for option in REPEATABLE}

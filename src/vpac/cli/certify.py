@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Verb, Wrappers, at_price, read_value
-from vpac.cli.evaluate import file_name
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, as_words, read_value
 from vpac.cli.output import next_step, note, show_summary
+from vpac.cli.policies import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
-    from vpac.lab.kinds.agents import Trained
     from vpac.risk.limits import Limit
     from vpac.risk.sample import ReturnSample
 
@@ -27,44 +26,6 @@ Fraction = Annotated[float | None, tyro.conf.arg(metavar="X")]
 NOT_HELD = 3
 """Exit code of a certificate with a limit that does not hold or is undecided."""
 Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A trained policy, ready to act."""
-
-    trained: Trained
-    agent: Any
-    env: Any
-    recipe: Any
-
-    @classmethod
-    def find(cls, run: str, store: Path, elsewhere: Elsewhere, verb: str, psi: float | None) -> Policy:
-        """The one policy under this name."""
-        from vpac.lab.kinds.agents import find_trained
-
-        found = find_trained(run, store)
-        if len(found) > 1:
-            raise UserError(
-                f"{run} holds {len(found)} policies: name one, {', '.join(one.where for one in found[:3])} …"
-            )
-        recipe, remark = found[0].settle(elsewhere.wanted(verb, run))
-        if remark:
-            note(remark)
-        made = recipe.make()
-        return cls(found[0], at_price(found[0].load(made, recipe), psi, found[0].name), made, recipe)
-
-    def identity(self, psi: float | None) -> dict[str, Any]:
-        """What the policy is, as plain data."""
-        return {"name": self.trained.name, "run": self.trained.where, **self.trained.facts()} | (
-            {} if psi is None else {"psi": psi}
-        )
-
-    def world(self) -> dict[str, Any]:
-        """Where it acts, as plain data."""
-        from vpac.envs.make import env_to_record
-
-        return env_to_record(self.recipe.env, self.recipe)
 
 
 def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[], ReturnSample]], ReturnSample]:
@@ -88,8 +49,43 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
     return measured
 
 
-@dataclass(frozen=True)
-class Certify(Verb):
+@dataclass(frozen=True, kw_only=True)
+class Measurement(PolicyVerb):
+    """A verb that plays episodes of a policy and measures their returns."""
+
+    episodes: int = 1000
+    """Episodes that are measured."""
+    seed: int = 0
+    """Random seed."""
+    gamma: Discount = None
+    """Discount factor. Default: the agent's own."""
+    deterministic: bool = False
+    """The most preferred actions instead of drawn ones."""
+    undiscounted: bool = False
+    """Measure the sum of rewards instead of the discounted return."""
+    level: float = 0.95
+    """Confidence of each interval."""
+    out: Folder = None
+    """Where the results are written. Default: results/VERB/RUN."""
+
+    def open(self, verb: str, place: Elsewhere) -> tuple[Policy, Path, dict[str, Any]]:
+        """The policy, the folder of the results, and how episodes are played."""
+        from vpac.evaluation.actors import gamma_of
+        from vpac.files import make_folder
+
+        whole(self.seed, "--seed")
+        whole(self.episodes, "--episodes", 10)
+        if not 0.0 < self.level < 1.0:
+            raise UserError(f"--level must be between 0 and 1, got {self.level:g}")
+        policy = Policy.find(self.run_, self.store, place, verb, self.psi)
+        folder = self.out or Path("results") / verb / file_name(policy.trained.name)
+        make_folder(folder)
+        gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
+        return policy, folder, {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify(Measurement):
     """Certify what a policy can be relied on for, on one page and in one JSON file.
 
     `vpac.monitor` watches the policy at work against it.
@@ -99,10 +95,6 @@ class Certify(Verb):
     Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0
     """
 
-    run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
-    """A folder that `vpac train` wrote, or a run of the store by its name (`vpac runs`)."""
-    episodes: int = 1000
-    """Episodes that are measured."""
     keep_mean: Fraction = None
     """Limit: the mean is at least this share of the baseline's."""
     min_mean: Fraction = None
@@ -124,50 +116,27 @@ class Certify(Verb):
     stress: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """What `vpac stress` wrote of the same policy, to be taken in."""
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
-    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
-    """Price of variance of a policy that was trained with --psi conditioned."""
-    seed: int = 0
-    """Random seed."""
-    gamma: Discount = None
-    """Discount factor. Default: the agent's own."""
-    deterministic: bool = False
-    """The most preferred actions instead of drawn ones."""
-    undiscounted: bool = False
-    """Certify the sum of rewards instead of the discounted return."""
-    level: float = 0.95
-    """Confidence of each interval."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes that VaR and CVaR look at."""
-    out: Folder = None
-    """Where the certificate is written. Default: results/certify/RUN."""
-    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where stored runs are."""
 
     def run(self) -> int:
         """Load, measure, write, show."""
-        from vpac.evaluation.actors import gamma_of
         from vpac.evaluation.certification import certify
-        from vpac.files import make_folder
         from vpac.lab.report.certificate_page import CertificateSummary, write_certificate
         from vpac.lab.workers.worker import provenance
 
         limits = self._limits()
-        _check(self)
-        policy = Policy.find(self.run_, self.store, self.elsewhere, "certify", self.psi)
-        identity, world = policy.identity(self.psi), policy.world()
-        folder = self.out or Path("results") / "certify" / file_name(policy.trained.name)
-        make_folder(folder)
-        gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
+        check_levels(self.levels)
+        policy, folder, how = self.open("certify", self.elsewhere)
+        identity, world = policy.identity(), policy.world()
         baseline, facts = self._baseline(policy)
-        how = {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic, "episodes": self.episodes}
-        about = {"policy": identity, "environment": world, "baseline": facts, **how}
+        about = {"policy": identity, "environment": world, "baseline": facts, **how, "episodes": self.episodes}
         certificate = certify(
-            policy.agent, policy.env, self.episodes, seed=self.seed, gamma=gamma, deterministic=self.deterministic,
-            undiscounted=self.undiscounted, level=self.level, alphas=self.levels, below=self.below, limits=limits,
-            baseline=baseline, baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity,
-            environment=world, stress=self._stress(identity),
-            about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **provenance()},
-            commands=lambda seed: self._commands(seed, gamma, policy, folder),
+            policy.agent, policy.env, self.episodes, **how, undiscounted=self.undiscounted, level=self.level,
+            alphas=self.levels, below=self.below, limits=limits, baseline=baseline,
+            baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity, environment=world,
+            stress=self._stress(identity), about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **provenance()},
+            commands=lambda seed: self._commands(seed, how["gamma"], policy, folder),
             measured=keeper(folder / "episodes", about), progress=not self.json,
         )  # fmt: skip
         paths = write_certificate(certificate, folder)
@@ -193,7 +162,7 @@ class Certify(Verb):
         path = policy.recipe.env if ":" in policy.recipe.env else None
         place = replace(self.elsewhere, env=self.elsewhere.env or path)
         other = Policy.find(str(self.baseline), self.store, place, "certify", None)
-        return other.agent, other.identity(None)
+        return other.agent, other.identity()
 
     def _stress(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.stress is None:
@@ -213,8 +182,7 @@ class Certify(Verb):
         place = self.elsewhere
         flags = ["--seed", str(seed), *(["--deterministic"] if self.deterministic else [])]
         flags += ["--env", place.env] if place.env else []
-        flags += ["--set", *place.set] if place.set else []
-        flags += ["--wrap", *place.wrap] if place.wrap else []
+        flags += as_words("--set", place.set) + as_words("--wrap", place.wrap)
         flags += ["--psi", repr(self.psi)] if self.psi is not None else []
         flags += ["--store", str(self.store)] if not Path(self.run_).is_dir() else []
         again = ["vpac", "evaluate", self.run_, "--episodes", "1", "--gamma", repr(gamma), *flags]
@@ -226,18 +194,8 @@ class Certify(Verb):
         return found
 
 
-def _check(verb: Any) -> None:
-    whole(verb.seed, "--seed")
-    whole(verb.episodes, "--episodes", 10)
-    if not 0.0 < verb.level < 1.0:
-        raise UserError(f"--level must be between 0 and 1, got {verb.level:g}")
-    for alpha in getattr(verb, "levels", ()):
-        if not 0.0 < alpha <= 1.0:
-            raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
-
-
-@dataclass(frozen=True)
-class Stress(Verb):
+@dataclass(frozen=True, kw_only=True)
+class Stress(Measurement):
     """Measure a policy in worlds that differ from the one it learned in.
 
     Every arm has the seeds of a control arm.
@@ -247,8 +205,6 @@ class Stress(Verb):
     Example: vpac stress results/train/vpac-ppo-Shop --set demand=4,6 --noise 0.3
     """
 
-    run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
-    """A folder that `vpac train` wrote, or a run of the store by its name (`vpac runs`)."""
     set: Pairs = ()
     """Arguments of the environment and the values to try, e.g. --set demand=4,5,6 price=8,10."""
     noise: Numbers = ""
@@ -267,47 +223,24 @@ class Stress(Verb):
     """The environment, if it was named by an import path, or another one with the same spaces."""
     wrap: Wrappers = ()
     """Wrappers instead of those of training, the innermost first; none: without."""
-    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
-    """Price of variance of a policy that was trained with --psi conditioned."""
-    seed: int = 0
-    """Random seed."""
-    gamma: Discount = None
-    """Discount factor. Default: the agent's own."""
-    deterministic: bool = False
-    """The most preferred actions instead of drawn ones."""
-    undiscounted: bool = False
-    """Measure the sum of rewards instead of the discounted return."""
-    level: float = 0.95
-    """Confidence of each interval."""
-    out: Folder = None
-    """Where the result is written. Default: results/stress/RUN."""
-    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where stored runs are."""
 
     def run(self) -> int:
         """Load, measure every arm, write, show."""
-        from vpac.evaluation.actors import gamma_of
         from vpac.evaluation.stressing import arms_of, stress
-        from vpac.files import make_folder, sealed, write_text
+        from vpac.files import sealed, write_text
         from vpac.lab.report import draw
         from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, write_heat_map
         from vpac.lab.report.chart import finite
         from vpac.progress import steps
 
         axes = self._axes()
-        _check(self)
-        place = Elsewhere(self.env, (), self.wrap)
-        policy = Policy.find(self.run_, self.store, place, "stress", self.psi)
-        identity, world = policy.identity(self.psi), policy.world()
-        folder = self.out or Path("results") / "stress" / file_name(policy.trained.name)
-        make_folder(folder)
-        gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
-        how = {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic, "episodes": self.episodes}
+        policy, folder, played = self.open("stress", Elsewhere(self.env, (), self.wrap))
+        identity, world, how = policy.identity(), policy.world(), {**played, "episodes": self.episodes}
         kept = keeper(folder / "episodes", {"policy": identity, "environment": world, **how})
         with steps("arms", len(arms_of(axes)), self.json) as tell:
             found = stress(
-                policy.agent, lambda given: policy.recipe.make(**given), axes, self.episodes, seed=self.seed, gamma=gamma,
-                deterministic=self.deterministic, undiscounted=self.undiscounted, level=self.level, measured=kept, tell=tell,
+                policy.agent, lambda given: policy.recipe.make(**given), axes, **how, undiscounted=self.undiscounted,
+                level=self.level, measured=kept, tell=tell,
             )  # fmt: skip
         about = {"policy": identity, "environment": world, "measurement": how}
         data = {"format": STRESS_FORMAT, **finite(replace(found, about=about).as_dict())}

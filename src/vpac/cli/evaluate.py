@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,9 @@ import numpy as np
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb, at_price
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb
 from vpac.cli.output import note
+from vpac.cli.policies import StoreFolder, at_price, check_levels, file_name
 from vpac.errors import UserError
 
 
@@ -49,7 +49,7 @@ class Evaluate(Verb):
     """Also write every step with the probability of its action to a .parquet file, for `vpac offline`. Of one policy."""
     out: Folder = None
     """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
-    store: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    store: StoreFolder = Path("results")
     """Where stored runs are."""
 
     def run(self) -> int:
@@ -62,9 +62,7 @@ class Evaluate(Verb):
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
         whole(self.seed, "seed")
-        for alpha in self.levels:
-            if not 0.0 < alpha <= 1.0:
-                raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
+        check_levels(self.levels)
         agents = self._agents()
         if self.log is not None and len(agents) > 1:
             raise UserError(f"--log is for the episodes of one policy, got {len(agents)}: name one RUN")
@@ -140,8 +138,3 @@ def _world(env: Any) -> dict[str, Any]:
         for name, value in spec.kwargs.items()
     }
     return {"env": spec.id, "arguments": arguments, "max_episode_steps": spec.max_episode_steps, "wrappers": wrappers}
-
-
-def file_name(name: str) -> str:
-    """A name that is safe as the name of a file."""
-    return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"

@@ -1,7 +1,7 @@
 """Mean, variance and CVaR of a policy π's return from episodes of another policy b.
 
 With ρ_t = π(A_t|S_t) / b(A_t|S_t), ρ_{0:t} = Π_{j≤t} ρ_j, x_t = Σ_{j<t} γ^j R_{j+1} and any critics Q, V, M (M is the second
-moment of the return ahead), these have the means E_π[G] and E_π[(G − c)²], for any c:
+moment of the later return), these have the means E_π[G] and E_π[(G − c)²], for any c:
 
     γ^0 V_0 + Σ_t ρ_{0:t} (γ^t R_{t+1} + γ^{t+1} V_{t+1} − γ^t Q_t)                                  V = 0 after the end
     W_0 + Σ_t ρ_{0:t} (W_{t+1} − U_t),   U_t = y² + 2yγ^t Q_t + γ^{2t} M_t,  W_t = E_π U_t,  y = x_t − c
@@ -251,7 +251,7 @@ def _refitted_interval(estimate: float, values: FloatArray, level: float) -> Int
 
 
 class FittedCritics(NamedTuple):
-    """Estimates at every step of a log: of the return ahead, given the action and before it is chosen."""
+    """Estimates at every step of a log: of the later return, given the action and before it is chosen."""
 
     action_value: FloatArray
     action_moment: FloatArray
@@ -347,10 +347,10 @@ class LogStudy:
         d, after = self.discount, self.paid - self.centre
         before = after - d * log.reward
         reached, moment = d * V, before**2 + 2.0 * before * d * V + d**2 * B
-        ahead, later = np.zeros_like(zero), after**2
-        ahead[self.goes_on] = reached[1:][self.goes_on[:-1]]
+        following, later = np.zeros_like(zero), after**2
+        following[self.goes_on] = reached[1:][self.goes_on[:-1]]
         later[self.goes_on] = moment[1:][self.goes_on[:-1]]
-        surprise = d * log.reward + ahead - d * Q
+        surprise = d * log.reward + following - d * Q
         second = later - (before**2 + 2.0 * before * d * Q + d**2 * M)
         sums = (np.add.reduceat(self.product * x, log.first) for x in (surprise, second))
         return reached[log.first] + next(sums), moment[log.first] + next(sums)
@@ -409,7 +409,7 @@ class LogStudy:
             total = counts.reshape(-1)[self.pair] * seen.sum(axis=1)[self.state]
         return np.divide(m, total, out=np.zeros_like(m), where=total > 0.0)
 
-    def _ahead(self, x: FloatArray) -> FloatArray:
+    def _next(self, x: FloatArray) -> FloatArray:
         """x of the state after each step; 0 after the end."""
         found = np.zeros(len(self.state))
         found[self.goes_on] = x[self.state[1:]][self.goes_on[:-1]]
@@ -419,7 +419,7 @@ class LogStudy:
         """Mean and second moment of the return from every state of the log."""
         R, gamma = self.log.reward, self.gamma
         V = self._solve(kernel, gamma, self._by_state(kernel * R))
-        error = R + gamma * self._ahead(V) - V[self.state]
+        error = R + gamma * self._next(V) - V[self.state]
         variance = self._solve(kernel, gamma**2, self._by_state(kernel * error**2))
         return V, np.asarray(V**2 + variance)
 
@@ -433,12 +433,12 @@ class LogStudy:
         from scipy.sparse.linalg import spsolve
 
         n, here = len(self.table), np.flatnonzero(self.goes_on)
-        places = (self.state[here + 1], self.state[here]) if flow else (self.state[here], self.state[here + 1])
+        entries = (self.state[here + 1], self.state[here]) if flow else (self.state[here], self.state[here + 1])
         if n > DENSE:
             return np.asarray(
-                spsolve(eye_array(n, format="csc") - discount * csc_array((kernel[here], places), (n, n)), b)
+                spsolve(eye_array(n, format="csc") - discount * csc_array((kernel[here], entries), (n, n)), b)
             )
-        P = np.bincount(places[0] * n + places[1], kernel[here], n * n).reshape(n, n)
+        P = np.bincount(entries[0] * n + entries[1], kernel[here], n * n).reshape(n, n)
         try:
             return np.asarray(np.linalg.solve(np.eye(n) - discount * P, b))
         except np.linalg.LinAlgError:
@@ -450,15 +450,15 @@ class LogStudy:
     def _finite_critics(self, times: FloatArray) -> FittedCritics:
         V, second = self._states(self._kernel("fitted", times))
         m = times[self.log.episode] * self.used
-        R, gamma, ahead = self.log.reward, self.gamma, self._ahead(V)
+        R, gamma, following = self.log.reward, self.gamma, self._next(V)
         counts = np.bincount(self.pair, m, self.table.size)
 
         def by_pair(x: FloatArray, else_: FloatArray) -> FloatArray:
             sums, other = np.bincount(self.pair, m * x, self.table.size), np.repeat(else_, self.table.shape[1])
             return np.divide(sums, counts, out=other, where=counts > 0.0)
 
-        Q = by_pair(R + gamma * ahead, V)
-        M = by_pair(R**2 + 2.0 * gamma * R * ahead + gamma**2 * self._ahead(second), second)
+        Q = by_pair(R + gamma * following, V)
+        M = by_pair(R**2 + 2.0 * gamma * R * following + gamma**2 * self._next(second), second)
         value, moment = ((self.table * x.reshape(self.table.shape)).sum(axis=1)[self.state] for x in (Q, M))
         return FittedCritics(Q[self.pair], M[self.pair], value, moment)
 
@@ -489,9 +489,9 @@ class LogStudy:
 
         Q = fitted(gamma, R)
         V, taken = (every * Q).sum(axis=1), (chosen * Q).sum(axis=1)
-        ahead = shifted(V)
+        following = shifted(V)
         spread = shifted((every * (Q - V[:, None]) ** 2).sum(axis=1))
-        variance = np.maximum(fitted(gamma**2, (R + gamma * ahead - taken) ** 2 + gamma**2 * spread), 0.0)
+        variance = np.maximum(fitted(gamma**2, (R + gamma * following - taken) ** 2 + gamma**2 * spread), 0.0)
         M = variance + Q**2
         return FittedCritics(taken, (chosen * M).sum(axis=1), V, (every * M).sum(axis=1))
 

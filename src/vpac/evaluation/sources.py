@@ -202,7 +202,7 @@ class Walker:
         if again != way.rewards:
             raise UserError(
                 "the environment does not repeat itself with the same seed and actions: some of its randomness obeys "
-                "neither reset(seed=…) nor np_random, so its share cannot be told from the others"
+                "neither reset(seed=…) nor np_random, so its share cannot be separated from the others"
             )
 
     def look(
@@ -347,7 +347,7 @@ def variance_sources(
     """Estimate the parts; beside them the exact ones, for a tabular agent of ours on a finite process.
 
     A start is a seed of `reset`; the noise that follows is drawn from a generator that replaces the environment's
-    `np_random` after the reset. Noise that an environment takes from elsewhere cannot be told from the start, if `reset`
+    `np_random` after the reset. Noise that an environment takes from elsewhere cannot be separated from the start, if `reset`
     seeds it, and makes this impossible, if nothing does: an episode that does not repeat itself is an error.
 
     Args:

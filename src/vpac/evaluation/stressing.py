@@ -22,7 +22,7 @@ from vpac.checks import not_negative, whole
 from vpac.envs.noise import AnyEnv, AnyWrapper, RandomFirstSteps, Step
 from vpac.errors import UserError
 from vpac.evaluation.play import episode_seeds, evaluate_each
-from vpac.risk.paired import PairedComparison, compare_paired
+from vpac.risk.compare import PairedComparison, compare_paired
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 

@@ -43,15 +43,15 @@ def single_state_gains(
     tail = mdp.row // mdp.n_actions
     error = mdp.reward + gamma * value[mdp.successor] - value[tail]
 
-    def ahead(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
+    def difference(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
         """E[entries · matrix(S', s) | s, a], less its mean under the policy, [S, A]."""
         by_action = backup(mdp, entries * matrix[mdp.successor, tail])
         return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
 
     weight = pi.reshape(-1)[mdp.row] * mdp.probability * error
     mixed = np.bincount(tail * mdp.n_states + mdp.successor, weight, near.size).reshape(near.shape) @ near
-    kappa, kappa_bar = gamma * ahead(near), gamma**2 * ahead(far)
-    cross = gamma**2 * ahead(far @ mixed) + ahead(near, error)
+    kappa, kappa_bar = gamma * difference(near), gamma**2 * difference(far)
+    cross = gamma**2 * difference(far @ mixed) + difference(near, error)
 
     share = shares[:, None, None] if shares.ndim == 1 else shares
     with np.errstate(all="ignore"):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,7 +74,7 @@ class Moments:
 
     @cached_property
     def variance(self) -> FloatArray:
-        """Var(G | s): the variance ahead of each action and the spread between actions, [..., S]."""
+        """Var(G | s): the variance after each action and the spread between actions, [..., S]."""
         return average(self.policy, self.action_variance + (self.action_value - self.value[..., None]) ** 2)
 
     @cached_property
@@ -111,8 +111,8 @@ class Moments:
         if self.horizon is not None:
             return action_second_moment_to_go(self.mdp, self.policy, self.gamma, self.horizon)
         mdp, gamma, kept = self.mdp, self.gamma, _defined(self.mdp, self.policy, self.gamma)
-        ahead = self.value[..., mdp.successor]
-        immediate = backup(mdp, mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * ahead)
+        next_value = self.value[..., mdp.successor]
+        immediate = backup(mdp, mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * next_value)
         moment = Chain(mdp, self.policy).accumulate(gamma**2, average(self.policy, immediate, kept), kept)
         return immediate + gamma**2 * look_ahead(mdp, moment)
 
@@ -235,8 +235,8 @@ def action_second_moment_to_go(mdp: FiniteMDP, policy: FloatArray, gamma: float,
     """M[..., S, A] of the return of the next `horizon` steps."""
 
     def target() -> FloatArray:
-        ahead, square = value[..., mdp.successor], moment[..., mdp.successor]
-        return mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * ahead + gamma**2 * square
+        next_value, square = value[..., mdp.successor], moment[..., mdp.successor]
+        return mdp.reward**2 + mdp.noise + 2.0 * gamma * mdp.reward * next_value + gamma**2 * square
 
     value, moment = _zeros(mdp, policy), _zeros(mdp, policy)
     for _ in range(horizon - 1):
@@ -254,3 +254,41 @@ def _under(mdp: FiniteMDP, policy: FloatArray, entries: FloatArray) -> FloatArra
     """The mean over actions and transitions of each state, [..., S]."""
     share = policy.reshape(*policy.shape[:-2], -1)[..., mdp.row] * mdp.probability
     return row_sums(mdp.indptr[:: mdp.n_actions], share * entries)
+
+
+class StepReward(NamedTuple):
+    """Moments of the reward of a step."""
+
+    mean: float
+    """y = (1 − γ) · mean return."""
+    variance: float
+    """Var(R), the volatility of the reward, squared."""
+
+
+def step_reward(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> StepReward:
+    """Mean and variance of the reward of a step: what MVPI trades.
+
+    A step is drawn from the normalised discounted occupancy: the k-th step with probability (1 − γ) γ^k; an episode that has
+    ended goes on with rewards of 0. So y = E[R] = (1 − γ) E[G]. With the visits D(s) = Σ_k γ^k P(S_k = s) of states that are
+    not terminal, and the transitions' mean rewards m and variances v,
+
+        Var(R) = (1 − γ) Σ_s D(s) Σ_a π(a|s) E[(m − y)² + v]  +  (1 − (1 − γ) Σ_s D(s)) y²
+
+    the last term being the steps after the end.
+
+    Args:
+        mdp: the process.
+        policy: π[s, a].
+        gamma: discount factor, below 1: with 1 all that counts is what comes after the end.
+    """
+    gamma = check_gamma(gamma)
+    if gamma == 1.0:
+        raise UserError("the reward of a step has no distribution with gamma = 1: use gamma below 1")
+    pi = check_policy(mdp, policy)
+    often = (1.0 - gamma) * occupancy.visits(mdp, pi, gamma, None)
+    by_action = (often[:, None] * pi).reshape(-1)
+    weight = by_action[mdp.row] * mdp.probability  # of transitions: none begins in a terminal state
+    mean = float((weight * mdp.reward).sum())
+    after = max(0.0, 1.0 - float(weight.sum()))
+    variance = float((weight * ((mdp.reward - mean) ** 2 + mdp.noise)).sum()) + after * mean**2
+    return StepReward(mean, variance)

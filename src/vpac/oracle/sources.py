@@ -66,20 +66,20 @@ def variance_sources(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: i
     here, step = mdp.start, gamma**2 * Chain(mdp, pi).matrix.T
     drawn = moving = 0.0
     for left in range(horizon, 0, -1):
-        ahead = values[left - 1]
-        action_value = backup(mdp, mdp.reward + gamma * ahead[mdp.successor])
-        chosen, moved = _one_step(mdp, pi, ahead, action_value, gamma)
+        next_value = values[left - 1]
+        action_value = backup(mdp, mdp.reward + gamma * next_value[mdp.successor])
+        chosen, moved = _one_step(mdp, pi, next_value, action_value, gamma)
         drawn, moving = drawn + float(here @ chosen), moving + float(here @ moved)
         here = step @ here
     return VarianceSources(_spread(mdp.start, values[-1]), drawn, moving)
 
 
 def _one_step(
-    mdp: FiniteMDP, pi: FloatArray, ahead: FloatArray, action_value: FloatArray, gamma: float
+    mdp: FiniteMDP, pi: FloatArray, next_value: FloatArray, action_value: FloatArray, gamma: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Var(Q(s,A)) and E[Var(R + γ V(S') | s,A)] of each state, [S] and [S]; `ahead` is V of the next state."""
+    """Var(Q(s,A)) and E[Var(R + γ V(S') | s,A)] of each state, [S] and [S]; `next_value` is V of the next state."""
     chosen = average(pi, (action_value - average(pi, action_value)[:, None]) ** 2)
-    error = mdp.reward + gamma * ahead[mdp.successor] - action_value.reshape(-1)[mdp.row]
+    error = mdp.reward + gamma * next_value[mdp.successor] - action_value.reshape(-1)[mdp.row]
     return chosen, average(pi, backup(mdp, error**2 + mdp.noise))
 
 

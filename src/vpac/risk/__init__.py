@@ -5,6 +5,8 @@ from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_bud
 from vpac.risk.certificate import PolicyCertificate
 from vpac.risk.compare import (
     Comparison,
+    PairedComparison,
+    compare_paired,
     compare_samples,
     difference_of_means,
     first_order_dominates,
@@ -31,7 +33,6 @@ from vpac.risk.metrics import (
     variance,
 )
 from vpac.risk.monitoring import Alarm, Monitor, monitor
-from vpac.risk.paired import PairedComparison, compare_paired
 from vpac.risk.sample import MEASURES, ReturnSample, Row
 from vpac.risk.schedules import Constant, Exponential, Linear, RobbinsMonro, Schedule, WarmUp, as_schedule
 

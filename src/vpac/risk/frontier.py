@@ -261,8 +261,8 @@ def next_prices(
     """
     order = np.argsort(psis)
     prices = np.asarray(psis, np.float64)[order]
-    places = np.stack([_share(np.asarray(x, np.float64)[order]) for x in (stds, means)], axis=1)
-    steps = np.diff(places, axis=0)
+    points = np.stack([_share(np.asarray(x, np.float64)[order]) for x in (stds, means)], axis=1)
+    steps = np.diff(points, axis=0)
     lengths = np.hypot(*steps.T)
     bends = np.concatenate([[0.0], _turns(steps), [0.0]])
     scores = [

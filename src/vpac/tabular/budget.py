@@ -49,7 +49,7 @@ def is_exact(learner: Learner) -> bool:
 
 def exact_now(learner: Learner) -> tuple[float, float]:
     """Exact mean and variance of the return of the present policy, in a finite process."""
-    from vpac.tabular.exact import exact_moments
+    from vpac.tabular.curves import exact_moments
 
     mdp, limit = learner.environment.mdp, learner.environment.limit
     assert mdp is not None

@@ -1,18 +1,28 @@
-"""How good the policies along a run are: exactly where the process is finite, by compiled rollouts otherwise."""
+"""How good the policies along a run are: exactly where the process is finite, by compiled rollouts otherwise.
+
+`exact_moments` is the recursion of `vpac.oracle.moments` with a horizon, for many policies side by side, so that one
+instruction serves several of them:
+
+    V_h(s) = E[R + γ V_{h−1}(S')]        M_h(s) = E[R² + 2γ R V_{h−1}(S') + γ² M_{h−1}(S')]
+
+It stops early once nothing changes any more. The oracle centres its squares and is the judge; a test compares the two.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.oracle.policies import greedy, softmax
 from vpac.tabular.agents import Learner
 from vpac.tabular.arrays import Workspace
 from vpac.tabular.environment import World
-from vpac.tabular.exact import exact_moments
+from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.loop import FixedPolicy, play, play_path
 from vpac.typing import FloatArray, IntArray
@@ -115,3 +125,143 @@ def _compiled(learner: Learner, theta: FloatArray, policy: str, limit: int) -> t
 
 def _work(learner: Learner) -> Workspace:
     return Workspace.make(learner.environment.n_active, learner.environment.n_actions)
+
+
+MOST_LANES = 64
+"""Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
+SETTLED = 1e-15
+ROUNDING = 1e-12
+"""A variance below this share of the second moment is what is left of a difference of equal numbers: zero."""
+
+
+class _Model(NamedTuple):
+    """Transitions, and for each the place of its (state, successor) pair among all such pairs, −1 at the end."""
+
+    row: IntArray
+    pair: IntArray
+    probability: FloatArray
+    reward: FloatArray
+    square: FloatArray
+    pair_start: IntArray
+    pair_successor: IntArray
+    crossed: bool
+    """Whether any reward of non-zero mean is paid on the way; if not, 2γ E[R V(S')] is zero."""
+
+
+class _Scratch(NamedTuple):
+    chance: FloatArray
+    cross: FloatArray
+    paid: FloatArray
+    square: FloatArray
+    value: FloatArray
+    moment: FloatArray
+    value_next: FloatArray
+    moment_next: FloatArray
+
+    @classmethod
+    def make(cls, pairs: int, states: int, lanes: int) -> _Scratch:
+        return cls(*(np.zeros((n, lanes)) for n in (*[pairs] * 2, *[states] * 6)))
+
+
+def exact_moments(
+    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and total variance of the return of each policy, [N] and [N], of policies [N, S, A]."""
+    value, moment = exact_state_moments(mdp, policies, gamma, horizon, threads)
+    mean, second = (value * mdp.start).sum(axis=-1), (moment * mdp.start).sum(axis=-1)
+    variance = second - mean**2
+    return mean, np.where(variance > ROUNDING * second, variance, 0.0)
+
+
+def exact_state_moments(
+    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and second moment of the return of each policy from each state, [N, S] and [N, S], of policies [N, S, A]."""
+    model = _model(mdp)
+    count = len(policies)
+    lanes = min(MOST_LANES, -(-count // 8) * 8)
+    blocks = -(-count // lanes)
+    padded = np.zeros((blocks * lanes, mdp.n_states * mdp.n_actions))
+    padded[:count] = np.asarray(policies, np.float64).reshape(count, -1)
+    padded = np.ascontiguousarray(padded.reshape(blocks, lanes, -1).transpose(0, 2, 1))
+    value, moment = np.zeros((2, blocks, mdp.n_states, lanes))
+
+    def run(block: int) -> None:
+        scratch = _Scratch.make(len(model.pair_successor), mdp.n_states, lanes)
+        _moments(model, mdp.n_actions, padded[block], gamma, horizon, scratch, value[block], moment[block])
+
+    if threads == 1:
+        for block in range(blocks):
+            run(block)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run, range(blocks)))
+    by_policy = (x.transpose(0, 2, 1).reshape(-1, mdp.n_states)[:count] for x in (value, moment))
+    return next(by_policy), next(by_policy)
+
+
+def _model(mdp: FiniteMDP) -> _Model:
+    """Pairs that end the episode are left out: nothing comes after them."""
+    goes_on = ~mdp.terminal[mdp.successor]
+    key = (mdp.row // mdp.n_actions * mdp.n_states + mdp.successor)[goes_on]
+    pairs, place = np.unique(key, return_inverse=True)
+    pair = np.full(len(mdp.row), -1)
+    pair[goes_on] = place
+    start = np.searchsorted(pairs // mdp.n_states, np.arange(mdp.n_states + 1))
+    return _Model(
+        np.asarray(mdp.row, np.int64), pair, mdp.probability, mdp.reward, mdp.reward**2 + mdp.noise,
+        start.astype(np.int64), (pairs % mdp.n_states).astype(np.int64),
+        bool((mdp.reward[goes_on] != 0.0).any()),
+    )  # fmt: skip
+
+
+@inlined
+def _settled(new: FloatArray, old: FloatArray) -> bool:
+    """Whether nothing has changed but by rounding."""
+    for state in range(new.shape[0]):
+        for lane in range(new.shape[1]):
+            if abs(new[state, lane] - old[state, lane]) > SETTLED * abs(new[state, lane]):
+                return False
+    return True
+
+
+@compiled
+def _moments(
+    model: _Model, n_actions: int, policies: FloatArray, gamma: float, horizon: int, scratch: _Scratch,
+    values: FloatArray, moments: FloatArray,
+) -> None:  # fmt: skip
+    """First and second moments, [S, policies], of policies given as [S·A, policies]."""
+    chance, cross, paid, square = scratch.chance, scratch.cross, scratch.paid, scratch.square
+    lanes = policies.shape[1]
+    for entry in range(len(model.pair)):
+        row, pair = model.row[entry], model.pair[entry]
+        for lane in range(lanes):
+            share = policies[row, lane] * model.probability[entry]
+            paid[row // n_actions, lane] += share * model.reward[entry]
+            square[row // n_actions, lane] += share * model.square[entry]
+            if pair < 0:
+                continue
+            chance[pair, lane] += gamma * share
+            cross[pair, lane] += 2.0 * gamma * share * model.reward[entry]
+    value, moment, value_next, moment_next = scratch.value, scratch.moment, scratch.value_next, scratch.moment_next
+    for step in range(horizon):
+        for state in range(len(paid)):
+            for lane in range(lanes):
+                value_next[state, lane] = paid[state, lane]
+                moment_next[state, lane] = square[state, lane]
+            for pair in range(model.pair_start[state], model.pair_start[state + 1]):
+                there = model.pair_successor[pair]
+                for lane in range(lanes):
+                    value_next[state, lane] += chance[pair, lane] * value[there, lane]
+                for lane in range(lanes):
+                    moment_next[state, lane] += gamma * chance[pair, lane] * moment[there, lane]
+                if model.crossed:
+                    for lane in range(lanes):
+                        moment_next[state, lane] += cross[pair, lane] * value[there, lane]
+        value, value_next = value_next, value
+        moment, moment_next = moment_next, moment
+        if step % 16 == 15 and _settled(value, value_next) and _settled(moment, moment_next):
+            break
+    for state in range(len(paid)):
+        for lane in range(lanes):
+            values[state, lane], moments[state, lane] = value[state, lane], moment[state, lane]

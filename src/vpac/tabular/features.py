@@ -2,7 +2,7 @@
 
 Tile coding: a grid of tiles is laid over the space several times, each time shifted by another fraction of a tile, and a
 point activates the one tile of each tiling that it lies in. Tile k of tiling t has a place of its own while there is room;
-with fewer places than tiles they are hashed, and distant tiles may share one. Coordinates without bounds are squashed first.
+with fewer features than tiles they are hashed, and distant tiles may share one. Coordinates without bounds are squashed first.
 """
 
 from __future__ import annotations

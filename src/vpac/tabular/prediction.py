@@ -26,11 +26,10 @@ from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
-from vpac.oracle.given_value import variance_given_value
+from vpac.oracle.gradient import stationary_distribution
 from vpac.oracle.occupancy import visits
-from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, evaluate_off_policy
+from vpac.oracle.off_policy import CRITICS, Critics, check_behaviour, evaluate_off_policy, variance_given_value
 from vpac.oracle.policies import check_policy
-from vpac.oracle.state_critics import stationary_distribution
 from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import EXPECTED, Settings

@@ -246,8 +246,8 @@ def learn_step(
         return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST else BAD_VALUE), trace
     delta_v = 0.0
     if settings.baseline and settings.form != PUBLISHED:  # δ^V ← R + γ V̂(S') − V̂(S), of the corrected form
-        ahead = 0.0 if t.terminated else settings.gamma * mean_value(w, t.next_state, t.next_policy)
-        delta_v = t.reward + ahead - mean_value(w, t.state, t.policy)
+        bootstrap = 0.0 if t.terminated else settings.gamma * mean_value(w, t.next_state, t.next_policy)
+        delta_v = t.reward + bootstrap - mean_value(w, t.state, t.policy)
     for index in range(n_active):
         feature, column = np.uint64(t.state[index]), np.uint64(t.action)
         w[feature, column] += alpha_w * delta  # line 12 | D 15 | 3: 14
@@ -280,11 +280,11 @@ def sampled_errors(
     + VPAC     δ̄ = δ² + γ² ρ'² σ' − σ                        line 11 | D 14
     + VAAC_TD  δ̄ = R² + 2 γ R ρ' Q' + γ² ρ'² M' − M          3: 13, corrected
     """
-    ahead = settings.gamma * rho
-    delta = reward + ahead * q_next - q
+    discount = settings.gamma * rho
+    delta = reward + discount * q_next - q
     if settings.critic == DIRECT:
-        return delta, delta * delta + ahead * ahead * s_next - s
-    return delta, reward * reward + 2.0 * reward * ahead * q_next + ahead * ahead * s_next - s
+        return delta, delta * delta + discount * discount * s_next - s
+    return delta, reward * reward + 2.0 * reward * discount * q_next + discount * discount * s_next - s
 
 
 @inlined

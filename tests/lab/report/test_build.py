@@ -14,10 +14,10 @@ from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Arm, Claim
 from vpac.lab.report.build import build, document_of
 from vpac.lab.report.chart import Reference
+from vpac.lab.report.explorer import stored_learner
 from vpac.lab.report.figures import _merged, styles
 from vpac.lab.report.geometry import NAMES
 from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, winner
-from vpac.lab.report.policy_maps import stored_learner
 from vpac.lab.report.results import read_results
 from vpac.lab.store.records import note_key, studies
 from vpac.lab.store.store import Store

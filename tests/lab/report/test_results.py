@@ -66,7 +66,7 @@ def test_of_a_single_run_there_is_no_deviation():
 def test_tables_that_do_not_fit_together_are_refused():
     with pytest.raises(UserError, match="different lengths"):
         columns_of([as_parquet({"x": np.arange(3)}), as_parquet({"x": np.arange(4)})])
-    with pytest.raises(UserError, match="same places"):
+    with pytest.raises(UserError, match="same points"):
         columns_of([as_parquet({"x": np.arange(3)}), as_parquet({"x": np.arange(5)})])
     with pytest.raises(UserError, match="not a table"):
         columns_of([as_parquet({"x": np.arange(3)}), b"nonsense"])

@@ -78,16 +78,16 @@ def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]
     mean, _ = paper["PPO"]
     price = PRICE * mean
     claims = []
-    for arm, whose, told in (("VPAC", "VPAC", True), ("VPAC corrected", "corrected VPAC", False)):
-        of: Literal["paper", "corrected"] = "paper" if told else "corrected"
+    for arm, whose, published in (("VPAC", "VPAC", True), ("VPAC corrected", "corrected VPAC", False)):
+        of: Literal["paper", "corrected"] = "paper" if published else "corrected"
         claims += [
             claim(
                 f"fixed_variance: {arm} / {other} < 1", f"{whose}'s scores vary less than {other}'s", "Table 1, Figure 5",
-                f"{paper['VPAC'][1] / paper[other][1]:.2g}" if told else "", of=of,
+                f"{paper['VPAC'][1] / paper[other][1]:.2g}" if published else "", of=of,
             )
             for other in ("PPO", "VAAC")
         ]  # fmt: skip
-        difference = f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if told else ""
+        difference = f"{paper['VPAC'][0] - mean:.0f}".replace("-", "−") if published else ""
         text = f"and {whose} costs at most a quarter of the mean that PPO has in the paper ({price:.0f} points)"
         claims.append(claim(f"fixed_mean: {arm} - PPO > {-price}", text, "Table 1, Figure 12", difference, of=of))
     return tuple(claims)

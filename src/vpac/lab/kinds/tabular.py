@@ -23,8 +23,7 @@ from vpac.oracle.policies import greedy
 from vpac.risk import BudgetReport, Interval, mean_interval
 from vpac.risk.intervals import not_negative
 from vpac.tabular import Diverged, Learner, learn_many
-from vpac.tabular.curves import Curve, Snapshots, paths
-from vpac.tabular.exact import exact_state_moments
+from vpac.tabular.curves import Curve, Snapshots, exact_state_moments, paths
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 WATCHED = 200
@@ -46,7 +45,7 @@ def state_visits(mdp: FiniteMDP, policy: FloatArray, horizon: int) -> FloatArray
 
 
 def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon: int) -> float | None:
-    """Steps taken from risky places, as a share of all steps; None where no place is risky.
+    """Steps taken from risky positions, as a share of all steps; None where no position is risky.
 
     Exact for a finite process, whose `policy` table is given; of watched episodes in the continuous puddle world.
     """
@@ -57,8 +56,8 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
         return float(taken[risky].sum() / taken.sum()) if risky.any() else None
     low, high = ContinuousPuddleWorld().puddle
     walks = paths(learner, kind, WATCHED, horizon, np.random.SeedSequence([learner.seed, 2]))
-    places = np.concatenate([walk[:-1] for walk in walks])
-    return float(((places >= low) & (places <= high)).all(axis=1).mean())
+    positions = np.concatenate([walk[:-1] for walk in walks])
+    return float(((positions >= low) & (positions <= high)).all(axis=1).mean())
 
 
 def perform(run: Run, _: Scratch) -> Result:

@@ -21,19 +21,19 @@ from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
 
 KINDS = {
-    "training": "tabular", "deep": "deep", "prediction": "prediction", "convergence": "convergence", "frontier": "frontier",
-    "theorems": "theorems",
+    "training": "tabular.perform", "deep": "deep.perform", "prediction": "convergence.predict",
+    "convergence": "convergence.perform", "frontier": "frontier.perform", "theorems": "theorems.perform",
 }  # fmt: skip
-"""Kinds of tasks, and the module of each, whose `perform` does it."""
+"""Kinds of tasks, and the module and function that carry out each."""
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Finite processes that runs of this process have met."""
 
 
 def perform(run: Run, scratch: Scratch) -> Result:
     """Do it; a long run leaves checkpoints in `scratch`, and goes on from those that it finds there."""
-    module = importlib.import_module(f"vpac.lab.kinds.{KINDS[run.task['kind']]}")
+    module, _, function = KINDS[run.task["kind"]].partition(".")
     with skip_checks():
-        result: Result = module.perform(run, scratch)
+        result: Result = getattr(importlib.import_module(f"vpac.lab.kinds.{module}"), function)(run, scratch)
     return result
 
 

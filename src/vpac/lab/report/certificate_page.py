@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from vpac.files import write_bytes, write_text
 from vpac.lab.report.chart import Chart, Line, Lines, Points, Reference, Spots, Table, shown
 from vpac.lab.report.document import Section
 from vpac.lab.report.draw import figure_style, static_svg
-from vpac.lab.report.evaluation import Evaluation
-from vpac.lab.report.page import SIGNS, template
+from vpac.lab.report.evaluation import Evaluation, interval_ends, interval_text
+from vpac.lab.report.page import SIGNS, content_policy, template
 from vpac.risk.bounds import uniform_probability_below
 from vpac.risk.certificate import PolicyCertificate, sample_of
+from vpac.risk.intervals import Interval
 
 STRESS_FORMAT = 1
 STRESS_PARTS: dict[str, Any] = {
@@ -60,97 +62,19 @@ class CertificateSummary:
         return found | {"holds": self.certificate.holds}
 
     def tables(self) -> list[Table]:
-        """For the terminal: limits, metrics, bounds, the baseline, the worst episodes."""
-        found = [self.limits_table()] if self.data["limits"] else []
-        found += [self.metrics_table(), self.below_table(), self.worst_table()]
-        return found + ([self.baseline_table()] if self.data["baseline"] else [])
+        """For the terminal: limits, metrics, bounds, the worst episodes, the baseline."""
+        chosen = ("limits", "metrics", "below", "worst", "baseline")
+        return [self.table(name) for name in chosen if self.data[name] or name in ("metrics", "below", "worst")]
 
     def charts(self) -> list[Chart]:
         """The distribution of the returns."""
-        return [self._evaluation(False).charts()[0], self.below_chart()]
+        return [self._evaluation(False).charts()[0], self._below_chart()]
 
-    def limits_table(self) -> Table:
-        """Each limit, what was measured, and whether it holds."""
-        rows = [
-            (one["words"], _estimate(one["measured"]), one["verdict"], one["episodes"], one["method"])
-            for one in self.data["limits"]
-        ]
-        return Table.of(("limit", "measured (interval)", "verdict", "episodes", "method"), rows, "limits")
+    def table(self, part: str) -> Table:
+        """A part of the certificate, one of `TABLES`."""
+        return TABLES[part](self.data)
 
-    def metrics_table(self) -> Table:
-        """Each metric with its interval and the episodes that it rests on."""
-        how = self.data["measurement"]
-        rows = [
-            (name, shown(one["estimate"], 5), _ends(one), how["episodes"])
-            for name, one in self.data["metrics"][how["kind"]].items()
-        ]
-        title = f"{how['kind']} returns, γ = {how['gamma']:g}, {100 * how['level']:g} % intervals"
-        return Table.of(("metric", "estimate", "interval", "episodes"), rows, title)
-
-    def below_table(self) -> Table:
-        """Bounds of P(G < c)."""
-        rows = [
-            (
-                _minus(f"P(G < {one['threshold']:.5g})"), f"{one['count']} of {one['episodes']}",
-                "" if one["clopper_pearson"] is None else _percents(one["clopper_pearson"]), _percents(one["uniform"]),
-            )
-            for one in self.data["below"]
-        ]  # fmt: skip
-        level = f"{100 * self.data['measurement']['level']:g} %"
-        columns = ("event", "episodes below", f"Clopper–Pearson, {level}", f"all c at once (DKW), {level}")
-        return Table.of(columns, rows, "how often it ends below, for every distribution of returns")
-
-    def worst_table(self) -> Table:
-        """The worst episodes."""
-        rows = [
-            (
-                one["seed"],
-                shown(one["return"], 5),
-                shown(one["undiscounted"], 5),
-                one["length"],
-                one["ended"],
-                one["repeats"],
-            )
-            for one in self.data["worst"]
-        ]
-        return Table.of(("seed", "return", "sum of rewards", "steps", "ended", "repeats"), rows, "worst episodes")
-
-    def baseline_table(self) -> Table:
-        """The policy against the baseline, on common random numbers."""
-        other = self.data["baseline"]
-        one = other["comparison"]
-        rows = [
-            ("difference of means", _estimate(one["difference_of_means"])),
-            ("ratio of variances", _estimate(one["ratio_of_variances"])),
-            ("difference of CVaR 0.05", _estimate(one["difference_of_cvars"])),
-            ("better with the same seed", _percents(one["better"])),
-            ("worse with the same seed", _percents(one["worse"])),
-            ("correlation of the returns", shown(one["correlation"], 3)),
-        ]
-        return Table.of(
-            ("what", "estimate (interval)"), rows, f"against {other['name']}, {one['episodes']} pairs of episodes"
-        )
-
-    def sources_table(self) -> Table:
-        """Where the variance comes from."""
-        found = self.data["sources"]
-        rows = [
-            (part, _percents(found["shares"][part]), _estimate(found["parts"][part]),
-             None if found["exact"] is None else shown(found["exact"][part], 5))
-            for part in PARTS
-        ]  # fmt: skip
-        return Table.of(("source", "share", "variance", "exact"), rows, f"measured from {found['starts']} starts")
-
-    def delay_table(self) -> Table:
-        """How soon the monitor sees what."""
-        rows = [
-            (one["shift"], one["after"], _episodes(one["median"]), _episodes(one["most"]))
-            for one in self.data["monitor"]
-        ]
-        columns = ("shift", "after so many good episodes", "median delay, episodes", "9 of 10 within")
-        return Table.of(columns, rows, "how soon the monitor raises an alarm")
-
-    def below_chart(self) -> Chart:
+    def _below_chart(self) -> Chart:
         """P(G < c) with the band that holds for all c."""
         sample, how = self.certificate.sample, self.data["measurement"]
         room = 0.05 * float(np.ptp(sample.returns)) or 1.0
@@ -166,83 +90,144 @@ class CertificateSummary:
         )
         return Chart("below", "How often it ends below c", caption, [panel])
 
-    def compared_chart(self) -> Chart:
-        """The distributions of the policy's returns and the baseline's."""
-        return replace(self._evaluation(True).charts()[0], name="against")
-
     def _evaluation(self, compared: bool) -> Evaluation:
+        """The policy's returns, alone or beside the baseline's."""
         samples = {self.certificate.name: self.certificate.sample}
         if compared:
             other = self.data["baseline"]
             samples[other["name"]] = sample_of(other["episodes"], self.data["measurement"])
         return Evaluation(samples)
 
-    def sections(self) -> list[tuple[Section, list[tuple[str, str]], str]]:
-        """The parts of the page; each with commands by what they do, and a drawing of its own as SVG, or an empty text."""
-        data = self.data
-        returns = Section(
-            "returns", "What it earns",
-            f"Every number rests on {data['measurement']['episodes']:,} independent episodes. {_beyond(data)}",
-            self.charts()[:1], [self.metrics_table()],
-        )  # fmt: skip
-        below = Section(
-            "bounds", "How often it ends badly",
-            "These bounds assume nothing but independent episodes. Clopper and Pearson's holds for a threshold that was named "
-            "before the episodes were played; the uniform one for every threshold at once, also those chosen afterwards.",
-            [self.below_chart()], [self.below_table()],
-        )  # fmt: skip
-        worst = Section(
-            "worst", "Its worst episodes",
-            "Each was played twice; “repeats” says whether the second time gave the same. The commands replay and film them.",
-            tables=[self.worst_table()],
-        )  # fmt: skip
-        commands = [
-            (f"{what} seed {one['seed']}", text) for one in data["worst"] for what, text in one["commands"].items()
-        ]
-        found: list[tuple[Section, list[tuple[str, str]], str]] = [
-            (returns, [], ""),
-            (below, [], ""),
-            (worst, commands, ""),
-        ]
+    def sections(self) -> list[Section]:
+        """The parts of the page."""
+        data, table = self.data, self.table
+        unseen = f"{100 * data['metrics']['unseen']:.2g} % of episodes each ({_level(data)} sure)"
+        found = [
+            Section(
+                "returns", "What it earns",
+                f"Every number rests on {data['measurement']['episodes']:,} independent episodes. Below the minimum and above "
+                f"the maximum lie at most {unseen}.",
+                self.charts()[:1], [table("metrics")],
+            ),
+            Section(
+                "bounds", "How often it ends badly",
+                "These bounds assume nothing but independent episodes. Clopper and Pearson's holds for a threshold that was "
+                "named before the episodes were played; the uniform one for every threshold at once, also those chosen "
+                "afterwards.",
+                [self._below_chart()], [table("below")],
+            ),
+            Section(
+                "worst", "Its worst episodes",
+                "Each was played twice; “repeats” says whether the second time gave the same. Commands replay and film them.",
+                tables=[table("worst")],
+                commands=[
+                    (f"{what} seed {one['seed']}", text) for one in data["worst"] for what, text in one["commands"].items()
+                ],
+            ),
+        ]  # fmt: skip
         if data["sources"]:
-            about = "\n\n".join(
-                ["What the start, the policy's own draws and the environment add.", *data["sources"]["notes"]]
-            )
+            about = ["What the start, the policy's own draws and the environment add.", *data["sources"]["notes"]]
             found.append(
-                (Section("sources", "Where the variance comes from", about, tables=[self.sources_table()]), [], "")
+                Section("sources", "Where the variance comes from", "\n\n".join(about), tables=[table("sources")])
             )
         if data["baseline"]:
-            about = "Both policies met the same random numbers, episode by episode."
-            chart = [self.compared_chart()]
-            found.append((Section("baseline", "Against a baseline", about, chart, [self.baseline_table()]), [], ""))
+            chart = replace(self._evaluation(True).charts()[0], name="against")
+            about_both = "Both policies met the same random numbers, episode by episode."
+            found.append(Section("baseline", "Against a baseline", about_both, [chart], [table("baseline")]))
         if data["stress"]:
-            found.append((stress_section(data["stress"]), [], heat_map(data["stress"])))
-        found.append((self._watching(), [], ""))
-        found.append((self._identity(), [], ""))
-        return found
-
-    def _watching(self) -> Section:
-        about = (
+            found.append(stress_section(data["stress"]))
+        watching = (
             "vpac.monitor takes the returns of the policy at work one at a time and says when they have left what is certified "
             "here. False alarms are less likely than 5 % over any number of episodes. Delays are those of returns drawn from "
             "this sample and shifted."
         )
-        return Section("watching", "At work", about, tables=[self.delay_table()], command=WATCH)
-
-    def _identity(self) -> Section:
-        data = self.data
-        rows = [
-            (part, key, text)
-            for part in ("policy", "environment", "measurement", "about")
-            for key, text in _leaves(data[part])
+        file = "The JSON file beside this page has all numbers, every episode and a checksum of itself."
+        return [
+            *found,
+            Section("watching", "At work", watching, tables=[table("monitor")], command=WATCH),
+            Section("identity", "What was certified", file, tables=[table("identity")]),
         ]
-        about = "The JSON file beside this page has all numbers, every episode and a checksum of itself."
-        return Section(
-            "identity",
-            "What was certified",
-            about,
-            tables=[Table.of(("part", "what", "value"), rows, "policy, environment, versions")],
+
+
+def _limits(data: Mapping[str, Any]) -> Table:
+    columns = ("limit", "measured (interval)", "verdict", "episodes", "method")
+    keys = ("verdict", "episodes", "method")
+    rows = [(one["words"], _estimate(one["measured"]), *(one[key] for key in keys)) for one in data["limits"]]
+    return Table.of(columns, rows, "limits")
+
+
+def _metrics(data: Mapping[str, Any]) -> Table:
+    how = data["measurement"]
+    rows = [
+        (name, shown(one["estimate"], 5), interval_ends(_known(one)), how["episodes"])
+        for name, one in data["metrics"][how["kind"]].items()
+    ]
+    title = f"{how['kind']} returns, γ = {how['gamma']:g}, {_level(data)} intervals"
+    return Table.of(("metric", "estimate", "interval", "episodes"), rows, title)
+
+
+def _below(data: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            _minus(f"P(G < {one['threshold']:.5g})"), f"{one['count']} of {one['episodes']}",
+            "" if one["clopper_pearson"] is None else _percents(one["clopper_pearson"]), _percents(one["uniform"]),
         )
+        for one in data["below"]
+    ]  # fmt: skip
+    columns = ("event", "episodes below", f"Clopper–Pearson, {_level(data)}", f"all c at once (DKW), {_level(data)}")
+    return Table.of(columns, rows, "how often it ends below, for every distribution of returns")
+
+
+def _worst(data: Mapping[str, Any]) -> Table:
+    keys = ("seed", "return", "undiscounted", "length", "ended", "repeats")
+    rows = [[shown(one[key], 5) if isinstance(one[key], float) else one[key] for key in keys] for one in data["worst"]]
+    return Table.of(("seed", "return", "sum of rewards", "steps", "ended", "repeats"), rows, "worst episodes")
+
+
+def _baseline(data: Mapping[str, Any]) -> Table:
+    one = data["baseline"]["comparison"]
+    rows = [
+        ("difference of means", _estimate(one["difference_of_means"])),
+        ("ratio of variances", _estimate(one["ratio_of_variances"])),
+        ("difference of CVaR 0.05", _estimate(one["difference_of_cvars"])),
+        ("better with the same seed", _percents(one["better"])),
+        ("worse with the same seed", _percents(one["worse"])),
+        ("correlation of the returns", shown(one["correlation"], 3)),
+    ]
+    title = f"against {data['baseline']['name']}, {one['episodes']} pairs of episodes"
+    return Table.of(("what", "estimate (interval)"), rows, title)
+
+
+def _sources(data: Mapping[str, Any]) -> Table:
+    found = data["sources"]
+    rows = [
+        (part, _percents(found["shares"][part]), _estimate(found["parts"][part]),
+         None if found["exact"] is None else shown(found["exact"][part], 5))
+        for part in PARTS
+    ]  # fmt: skip
+    return Table.of(("source", "share", "variance", "exact"), rows, f"measured from {found['starts']} starts")
+
+
+def _delays(data: Mapping[str, Any]) -> Table:
+    def episodes(count: float | None) -> str:
+        return "more than 300" if count is None else f"{count:g}"
+
+    rows = [(one["shift"], one["after"], episodes(one["median"]), episodes(one["most"])) for one in data["monitor"]]
+    columns = ("shift", "after so many good episodes", "median delay, episodes", "9 of 10 within")
+    return Table.of(columns, rows, "how soon the monitor raises an alarm")
+
+
+def _identity(data: Mapping[str, Any]) -> Table:
+    parts = ("policy", "environment", "measurement", "about")
+    rows = [(part, key, text) for part in parts for key, text in _leaves(data[part])]
+    return Table.of(("part", "what", "value"), rows, "policy, environment, versions")
+
+
+TABLES: dict[str, Callable[[Mapping[str, Any]], Table]] = {
+    "limits": _limits, "metrics": _metrics, "below": _below, "worst": _worst, "baseline": _baseline, "sources": _sources,
+    "monitor": _delays, "identity": _identity,
+}  # fmt: skip
+"""Parts of a certificate, each as a table of its data."""
 
 
 def write_certificate(certificate: PolicyCertificate, folder: Path) -> list[Path]:
@@ -254,8 +239,9 @@ def write_certificate(certificate: PolicyCertificate, folder: Path) -> list[Path
     where = data["environment"]["env"]
     lead = f"{how['episodes']:,} episodes in {where}: mean {mean}, standard deviation {std}"
     text = template("certificate.html.j2", static_svg).render(
-        name=certificate.name, lead=lead, limits=data["limits"], notes=data["notes"], signs=SIGNS, estimate=_estimate,
-        made=str(data["about"].get("time", "")), checksum=certificate.checksum, level=f"{100 * how['level']:g} %",
+        title=f"Certificate of {certificate.name}", policy=content_policy(), lead=lead, limits=data["limits"],
+        notes=data["notes"], signs=SIGNS, estimate=_estimate,
+        made=str(data["about"].get("time", "")), checksum=certificate.checksum, level=_level(data),
         sections=summary.sections(),
     )  # fmt: skip
     return [path, write_text(folder / "certificate.html", text)]
@@ -311,27 +297,30 @@ def stress_section(data: Mapping[str, Any]) -> Section:
         "noise are standard deviations of what the policy sees; of action noise, half the range of an action; of discrete "
         "ones, probabilities."
     )
-    return Section("under-stress", "Under stress", about, [stress_chart(data)], [stress_table(data)])
+    drawing = heat_map(data).decode()
+    return Section("under-stress", "Under stress", about, [stress_chart(data)], [stress_table(data)], drawing=drawing)
 
 
-def heat_map(data: Mapping[str, Any]) -> str:
-    """The mean over two axes as SVG; empty unless there are two."""
+def heat_map(data: Mapping[str, Any], kind: str = "svg") -> bytes:
+    """The mean over two axes as SVG or PNG; empty unless there are two."""
     if len(data["axes"]) != 2:
-        return ""
+        return b""
     with figure_style() as plt:
-        text = io.StringIO()
-        _draw_heat_map(plt, data).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return re.sub(r"<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
+        content = io.BytesIO()
+        undated: dict[str, None] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+        _draw_heat_map(plt, data).savefig(content, format=kind, metadata=undated)
+    return (
+        re.sub(rb"<metadata>.*?</metadata>", b"", content.getvalue(), flags=re.DOTALL)
+        if kind == "svg"
+        else content.getvalue()
+    )
 
 
 def write_heat_map(data: Mapping[str, Any], path: Path) -> Path:
     """The heat map as PNG."""
     if len(data["axes"]) != 2:
         raise UserError("a heat map needs two axes")
-    with figure_style() as plt:
-        content = io.BytesIO()
-        _draw_heat_map(plt, data).savefig(content, format="png", metadata={"Software": None})
-    return write_bytes(path, content.getvalue())
+    return write_bytes(path, heat_map(data, "png"))
 
 
 def _draw_heat_map(plt: Any, data: Mapping[str, Any]) -> Any:
@@ -359,11 +348,6 @@ def _key(change: Mapping[str, Any]) -> str:
     return repr(sorted((name, repr(value)) for name, value in change.items()))
 
 
-def _beyond(data: Mapping[str, Any]) -> str:
-    share, level = f"{100 * data['metrics']['unseen']:.2g} %", f"{100 * data['measurement']['level']:g} %"
-    return f"Below the minimum and above the maximum lie at most {share} of episodes each ({level} sure)."
-
-
 def _leaves(data: Any, path: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Plain data as pairs of a dotted name and text."""
     if isinstance(data, Mapping) and data:
@@ -375,23 +359,19 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _ends(one: Mapping[str, Any]) -> str:
-    low, high = one["low"], one["high"]
-    return "unknown" if low is None and high is None else f"{_end(low)} … {_end(high)}"
+def _level(data: Mapping[str, Any]) -> str:
+    return f"{100 * data['measurement']['level']:g} %"
 
 
-def _end(value: float | None) -> str:
-    return "?" if value is None else shown(float(value), 4)
+def _known(one: Mapping[str, Any]) -> Interval:
+    """An interval of a file, in which unknown numbers are null."""
+    return Interval(*(math.nan if one[end] is None else float(one[end]) for end in ("estimate", "low", "high")))
 
 
 def _estimate(one: Mapping[str, Any]) -> str:
-    return f"{_end(one['estimate'])} ({_ends(one)})"
+    return interval_text(_known(one))
 
 
 def _percents(one: Mapping[str, Any]) -> str:
     found = ["?" if one[end] is None else f"{100 * one[end]:.2f}" for end in ("estimate", "low", "high")]
     return f"{found[0]} % ({found[1]} … {found[2]} %)"
-
-
-def _episodes(count: float | None) -> str:
-    return "more than 300" if count is None else f"{count:g}"

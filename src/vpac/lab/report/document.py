@@ -84,6 +84,10 @@ class Section:
     wall_seconds: float | None = None
     command: str = ""
     """The command that reruns it."""
+    commands: Sequence[tuple[str, str]] = ()
+    """Further commands, by what they do."""
+    drawing: str = ""
+    """A figure as SVG beside the charts; empty: none."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) or self.name in TAKEN:

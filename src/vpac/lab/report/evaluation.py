@@ -70,9 +70,11 @@ class Evaluation:
         title = f"{len(first)} episodes, {first.kind} returns, γ = {first.gamma:g}, {level:g} % intervals"
         lines = list(zip(*columns.values(), strict=True))
         if len(columns) == 1:
-            rows = [(row.name, _number(row.interval), _ends(row.interval)) for (row,) in lines]
+            rows = [(row.name, _number(row.interval), interval_ends(row.interval)) for (row,) in lines]
             return Table.of(("", "estimate", "interval"), rows, title)
-        cells = [(line[0].name, *(f"{_number(r.interval)}\n{_ends(r.interval)}" for r in line)) for line in lines]
+        cells = [
+            (line[0].name, *(f"{_number(r.interval)}\n{interval_ends(r.interval)}" for r in line)) for line in lines
+        ]
         return Table.of(("", *columns), cells, title)
 
     def _sources(self) -> Table:
@@ -82,9 +84,9 @@ class Evaluation:
             for part in PARTS:
                 share, exact = found.shares[part], None if found.exact is None else f"{getattr(found.exact, part):.5g}"
                 ends = f"{_percent(share.low)} … {_percent(share.high)}"
-                rows.append((name, part, _percent(share.estimate), ends, _text(found.parts[part]), exact))
+                rows.append((name, part, _percent(share.estimate), ends, interval_text(found.parts[part]), exact))
             exact = None if found.exact is None else f"{found.exact.total:.5g}"
-            rows.append((name, "all", "100 %", "", _text(found.total), exact))
+            rows.append((name, "all", "100 %", "", interval_text(found.total), exact))
         columns = ("policy", "source", "share", "interval", "variance", "exact")
         starts = next(iter(self.sources.values())).starts
         return Table.of(columns, rows, f"where the variance comes from, {starts} starts")
@@ -144,10 +146,10 @@ class Evaluation:
 def comparison_table(a: str, b: str, found: Comparison) -> Table:
     """A against B."""
     rows = [
-        ("mean of A − mean of B", _text(found.difference_of_means)),
-        ("variance of A / variance of B", _text(found.ratio_of_variances)),
+        ("mean of A − mean of B", interval_text(found.difference_of_means)),
+        ("variance of A / variance of B", interval_text(found.ratio_of_variances)),
         _varies_less(found.varies_less),
-        ("an episode of A beats one of B", _text(found.better_episode)),
+        ("an episode of A beats one of B", interval_text(found.better_episode)),
         ("preference (first-order dominance)", _verdict(found.prefers[0], found.first_order_share)),
         ("risk-averse preference (second-order dominance)", _verdict(found.prefers[1], found.second_order_share)),
     ]
@@ -213,14 +215,16 @@ def _number(interval: Interval) -> str:
     return shown(interval.estimate, 5)
 
 
-def _ends(interval: Interval) -> str:
+def interval_ends(interval: Interval) -> str:
+    """The ends of an interval; "?" for one that is not known."""
     if np.isnan(interval.low) and np.isnan(interval.high):
         return "unknown"
     return f"{shown(interval.low, 4)} … {shown(interval.high, 4)}".replace("–", "?")
 
 
-def _text(interval: Interval) -> str:
-    return f"{shown(interval.estimate, 4)} ({_ends(interval)})"
+def interval_text(interval: Interval) -> str:
+    """An estimate and its interval."""
+    return f"{shown(interval.estimate, 4)} ({interval_ends(interval)})"
 
 
 def _percent(share: float) -> str:

@@ -151,8 +151,8 @@ def _spots_trace(panel: Points, number: int) -> dict[str, Any]:
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
     if any(spots.names):
-        places = spots.y if panel.sideways else x
-        sides = ["left" if place > _far_right(panel) else "right" for place in places]  # labels stay inside the panel
+        positions = spots.y if panel.sideways else x
+        sides = ["left" if x_at > _far_right(panel) else "right" for x_at in positions]  # labels stay inside the panel
         words = {"text": [safe(name) for name in spots.names], "textposition": [f"top {side}" for side in sides]}
         trace |= words | {"textfont": {"size": 11}}
     for axis, middle, low, high in ((up, spots.y, spots.low, spots.high), (across, x, spots.x_low, spots.x_high)):

@@ -13,7 +13,7 @@ import math
 import re
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,8 @@ def render(document: Document, paint: Paint = static_svg) -> str:
     for claim in document.claims:
         groups.setdefault(claim.group, []).append(claim)
     text: str = template("index.html.j2", paint).render(
-        page=document, groups=groups, signs=SIGNS, anchors={section.name for section in document.sections},
-        policy=_policy([theme, plotly, ours]),
+        page=document, title=document.title, groups=groups, signs=SIGNS, policy=content_policy([theme, plotly, ours]),
+        anchors={section.name for section in document.sections},
         scripts={name: Markup(text) for name, text in (("theme", theme), ("plotly", plotly), ("ours", ours))},
     )  # fmt: skip
     return text
@@ -126,14 +126,11 @@ def _plotly() -> str:
     return text
 
 
-def _policy(scripts: list[str]) -> str:
+def content_policy(scripts: Sequence[str] = ()) -> str:
     """A content security policy that loads nothing and runs only these scripts."""
     digests = [base64.b64encode(hashlib.sha256(text.encode("utf-8", "replace")).digest()).decode() for text in scripts]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    allowed = "script-src " + " ".join(f"'sha256-{digest}'" for digest in digests) + "; " if digests else ""
+    return f"default-src 'none'; {allowed}style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
 
 
 def _palette() -> str:

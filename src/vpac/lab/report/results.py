@@ -34,7 +34,7 @@ LABELS = {
     "fixed_discounted_variance": "variance, one start, discounted", "score_mean": "mean score",
     "score_variance": "variance of scores", "return_mean": "mean discounted return",
     "return_variance": "variance of discounted returns", "length_mean": "steps of an episode",
-    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+    "predicted_variance": "variance of the return, predicted", "measured_variance": "variance of the return, measured",
     "episode": "episodes", "timesteps": "steps",
 }  # fmt: skip
 """Names of measured quantities on axes and in the heads of tables."""

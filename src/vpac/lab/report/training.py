@@ -24,7 +24,7 @@ POINTS = 100
 SHOWN = {
     "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
     "return_mean": "mean discounted return", "return_variance": "variance of it", "length_mean": "steps of an episode",
-    "predicted_variance": "variance ahead, predicted", "measured_variance": "variance ahead, measured",
+    "predicted_variance": "variance of the return, predicted", "measured_variance": "variance of the return, measured",
     "penalty_value": "measure that is penalised, of recent returns",
 }  # fmt: skip
 """The numbers of the last iteration of the PPO family that are shown at the end."""
@@ -176,7 +176,7 @@ class DeepTrainingSummary:
         ]
         if "measured_variance" in last:
             lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
-            panels.append(panel(lines, "variance", "variance of the return ahead: the critic's calibration"))
+            panels.append(panel(lines, "variance", "variance of the return: the critic's calibration"))
         if "penalty_value" in last:
             name = agent.options.penalty
             panels.append(panel([Line("", steps, column("penalty_value"))], name, f"{name} of recent {what}"))

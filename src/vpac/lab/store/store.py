@@ -84,7 +84,7 @@ def columns_of(contents: Sequence[bytes]) -> dict[str, FloatArray]:
     found = {name: frame[name].to_numpy().reshape(len(contents), -1).astype(np.float64) for name in numbers}
     for points in list(found.values())[:1]:  # the first column
         if not np.array_equal(points, np.broadcast_to(points[0], points.shape), equal_nan=True):
-            raise UserError("the tables were not measured at the same places")
+            raise UserError("the tables were not measured at the same points")
     return found
 
 

@@ -26,9 +26,9 @@
   // Reserve the height of each figure before it is drawn, so that text below does not move.
   function reserve(figure) {
     figure.classList.add("live");
-    const places = figure.querySelectorAll(".plot");
+    const elements = figure.querySelectorAll(".plot");
     const plots = vpac.data(`data-${figure.dataset.chart}`).map((content, number) => (
-      { figure: content, hidden: new Set(), place: places[number] }
+      { figure: content, hidden: new Set(), place: elements[number] }
     ));
     for (const plot of plots) plot.place.style.minHeight = `${heightOf(plot)}px`;
     return plots;

@@ -1,0 +1,245 @@
+"""Verbs about a trained policy, and what they share: `vpac watch`, `vpac export` and `vpac offline`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vpac.checks import whole
+from vpac.cli.arguments import Discount, Elsewhere, Verb
+from vpac.cli.output import note, plain_table, show
+from vpac.errors import UserError
+
+if TYPE_CHECKING:
+    from vpac.evaluation.importance import OfflineEstimate
+    from vpac.lab.kinds.agents import Trained
+
+Price = Annotated[float | None, tyro.conf.arg(metavar="PSI")]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+
+
+def file_name(name: str) -> str:
+    """A name that is safe as the name of a file."""
+    return re.sub(r"[^\w.-]+", "-", name.replace("ψ = ", "psi-")).strip("-.") or "sample"
+
+
+def check_levels(levels: tuple[float, ...]) -> None:
+    """Refuse shares of worst episodes that are none."""
+    for alpha in levels:
+        if not 0.0 < alpha <= 1.0:
+            raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
+
+
+def at_price(agent: Any, psi: float | None, name: str) -> Any:
+    """The agent or, of one that was trained with --psi conditioned, its policy at this price."""
+    if psi is None:
+        return agent
+    if not hasattr(agent, "at"):
+        raise UserError(f"{name} was trained for one price of variance: leave --psi out")
+    return agent.at(psi)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy, ready to act."""
+
+    trained: Trained
+    agent: Any
+    env: Any
+    recipe: Any
+    psi: float | None
+
+    @classmethod
+    def find(
+        cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, make: Callable[[Any], Any] | None = None
+    ) -> Policy:  # fmt: skip
+        """The one policy under this name, in an environment that `make` makes of its recipe."""
+        from vpac.lab.kinds.agents import find_trained
+
+        found = find_trained(run, store)
+        if len(found) > 1 and verb != "watch":  # which shows the first
+            raise UserError(
+                f"{run} holds {len(found)} policies: name one, {', '.join(one.where for one in found[:3])} …"
+            )
+        recipe, remark = found[0].settle(place.wanted(verb, run))
+        if remark:
+            note(remark)
+        made = recipe.make() if make is None else make(recipe)
+        return cls(found[0], at_price(found[0].load(made, recipe), psi, found[0].name), made, recipe, psi)
+
+    def identity(self) -> dict[str, Any]:
+        """What the policy is, as plain data."""
+        price = {} if self.psi is None else {"psi": self.psi}
+        return {"name": self.trained.name, "run": self.trained.where, **self.trained.facts()} | price
+
+    def world(self) -> dict[str, Any]:
+        """Where it acts, as plain data."""
+        from vpac.envs.make import env_to_record
+
+        return env_to_record(self.recipe.env, self.recipe)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyVerb(Verb):
+    """A verb about one policy."""
+
+    run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
+    """A folder that `vpac train` or `policy.save` wrote, or a run of the store by its name (`vpac runs`)."""
+    psi: Price = None
+    """Price of variance, in units of 1/reward, of a policy that was trained with --psi conditioned."""
+    store: StoreFolder = Path("results")
+    """Where stored runs are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch(PolicyVerb):
+    """Film a learned policy, with or without a display.
+
+    Example: vpac watch results/train/vpac-ppo-Hopper-v5 --out hopper.gif
+    """
+
+    episodes: int = 1
+    """Number of episodes, shown one after the other."""
+    deterministic: bool = False
+    """Always take the most likely action. Default: act as in training."""
+    seed: int = 0
+    """Seed of starts and actions."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+
+    def run(self) -> int:
+        """Load, play, film."""
+        from vpac.evaluation.actors import as_seen
+        from vpac.lab.report.video import film_kind, make_watched, pace, shots, write_film
+
+        whole(self.episodes, "--episodes", 1)
+        whole(self.seed, "--seed")
+        kind = film_kind(self.out or Path("film.gif"))
+        policy = Policy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make_watched)
+        made, agent, name = policy.env, policy.agent, policy.trained.name
+        path = self.out or self.store / "videos" / f"{Path(name).parts[0]}.gif"
+        every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)
+        played: list[dict[str, Any]] = []
+
+        def noted() -> Iterator[Any]:
+            for moment in shots(as_seen(made, agent), agent, self.episodes, self.seed, self.deterministic, every):
+                if moment.ended:
+                    played.append({"score": moment.score, "steps": moment.step, "ended": moment.ended})
+                yield moment
+
+        try:
+            frames = write_film(path, noted(), fps)
+        finally:
+            made.close()
+        about = {"file": str(path), "run": name, "env": policy.recipe.env, "frames": frames, "fps": fps}
+        rows = [{"episode": i, **episode, "score": f"{episode['score']:.5g}"} for i, episode in enumerate(played, 1)]
+        table = plain_table(f"episodes in {policy.recipe.env}", rows, ("episode", "score", "steps", "ended"))
+        show({**about, "episodes": played} if self.json else None, table)
+        self.say(f"wrote {path}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(PolicyVerb):
+    """Write a learned policy for other programs: an ONNX file or a C header.
+
+    Of a policy for many prices (--psi conditioned) the price is an input, unless --psi names one.
+
+    Example: vpac export results/train/vpac-ppo-CartPole-v1 policy.onnx
+    """
+
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """The file: .onnx (extra `export`), or .h for C."""
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+
+    def run(self) -> int:
+        """Load and write."""
+        from vpac.deep.policy import NOTE, load_policy
+        from vpac.lab.kinds.agents import find_trained
+        from vpac.saved import AGENT
+
+        folder = Path(self.run_)
+        if (folder / NOTE).is_file() and not (folder / AGENT).is_file():
+            where = [self.run_]
+        else:
+            where = [one.where for one in find_trained(self.run_, self.store)]
+        if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
+            agent = at_price(load_policy(where[0]), self.psi, self.run_)
+        else:
+            agent = Policy.find(self.run_, self.store, self.elsewhere, "export", self.psi).agent
+        path = agent.export(self.out)
+        show({"file": str(path), "bytes": path.stat().st_size, "run": self.run_} if self.json else None)
+        self.say(f"wrote {path}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Offline(Verb):
+    """Measure a policy by a log of another one: mean, variance, CVaR of its return.
+
+    The log has the probability of every action, as `vpac evaluate --log` writes.
+
+    Example: vpac offline log.parquet --policy results/train/vpac-FourRooms-v0
+    """
+
+    log: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="LOG")]
+    """A .parquet file (docs/offline.md has its columns), or minari:NAME, a data set of Minari."""
+    policy: Annotated[str, tyro.conf.arg(metavar="RUN")]
+    """The policy in question: a folder that `vpac train` wrote, or a stored run, by name (`vpac runs`) or folder."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME …")] = ()
+    """Some of per-decision, doubly-robust, weighted, fitted, marginalised. Default: all."""
+    gamma: Discount = None
+    """Discount factor. Default: the policy's own."""
+    levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
+    """Shares of worst episodes that CVaR looks at."""
+    least: Annotated[float, tyro.conf.arg(metavar="N")] = 30.0
+    """Effective episodes below which a method is refused."""
+    lowest: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
+    """The lower bound assumes that no return is below. Default: the lowest in the log."""
+    psi: Price = None
+    """Of a policy that was trained with --psi conditioned: its one price."""
+    seed: int = 0
+    """Random seed of the bootstrap."""
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    store: StoreFolder = Path("results")
+    """Where stored runs are."""
+
+    def run(self) -> int:
+        """Read, estimate, show."""
+        from vpac.evaluation.importance import METHODS, offline
+        from vpac.evaluation.log import load_log
+
+        log = load_log(self.log)
+        report = offline(
+            log, Policy.find(self.policy, self.store, self.elsewhere, "offline", self.psi).agent, gamma=self.gamma,
+            methods=self.methods or METHODS, alphas=self.levels, least=self.least, lowest=self.lowest, seed=self.seed,
+            progress=not self.json,
+        )  # fmt: skip
+        level = f"{100 * report.level:g} %"
+        title = f"{report.episodes} episodes of another policy, gamma {report.gamma:g}, {level} intervals"
+        rows = [row for one in report.estimates if not one.refused for row in _rows(one)]
+        table = plain_table(title, rows, ("estimate", "interval", "effective episodes"))
+        show(report.as_dict() if self.json else None, table)
+        mean, variance = report.behaviour
+        self.say(f"returns in the log: mean {mean:.5g}, variance {variance:.5g}")
+        assumed = "if no return is below" if self.lowest is not None else "if no return is below the lowest in the log,"
+        self.say(f"the mean is at least {report.lower:.5g} ({level} sure, {assumed} {report.lowest:.5g})")
+        for remark in (*(one.refused for one in report.estimates if one.refused), *report.notes):
+            self.say(f"note: {remark}")
+        return 0
+
+
+def _rows(one: OfflineEstimate) -> Iterator[dict[str, str]]:
+    found = {"mean": one.mean, "variance": one.variance, **{f"CVaR {a:g}": x for a, x in one.cvar.items()}}
+    for what, interval in found.items():
+        if interval is not None:
+            yield {
+                "name": one.method, "metric": what, "estimate": f"{interval.estimate:.5g}",
+                "interval": f"{interval.low:.4g} … {interval.high:.4g}", "effective episodes": f"{one.effective:.0f}",
+            }  # fmt: skip
