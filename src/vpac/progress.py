@@ -1,7 +1,8 @@
-"""Progress bars on standard error."""
+"""Progress on standard error: a bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 DELAY = 2.0
 """Seconds after which the bar of an evaluation comes up."""
-
-
 FIRST, EVERY = 10.0, 30.0
 """Seconds before the first line where there is no terminal, and between lines."""
 
@@ -54,15 +53,48 @@ class ProgressLines:
         )
 
 
-def _bar(*columns: Any, **options: Any) -> Any:
-    """A bar of the given columns; default: what is done, how much of it, and the time left."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+class ProgressBar(ProgressLines):
+    """A bar on standard error where it is a terminal, else lines.
 
-    shown = columns or (BarColumn(bar_width=24), MofNCompleteColumn())
-    return Progress(
-        TextColumn("{task.description}"), *shown, TimeRemainingColumn(), console=Console(stderr=True), **options
-    )
+    Args:
+        total: how much there is to do.
+        unit: of what.
+        already: how much of it was done before.
+        quiet: show nothing.
+        delay: seconds before the bar comes up; then it is removed at the end.
+    """
+
+    def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False, delay: float = 0.0) -> None:
+        super().__init__(total, unit, already, quiet)
+        self._bar: Any = None
+        self._delay = delay if sys.stderr.isatty() and not quiet else float("inf")
+
+    def __enter__(self) -> Self:
+        self._show()
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _show(self) -> None:
+        if self._bar is not None or time.monotonic() - self._begun < self._delay:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        title, words = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[words]"))
+        columns = (title, BarColumn(bar_width=24), MofNCompleteColumn(), words, TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=self._delay > 0.0)
+        self._bar.add_task(self._unit, total=self._total, completed=self._already, words="")
+        self._bar.start()
+
+    def tell(self, done: int, words: str = "", title: str = "") -> None:
+        """So much is done."""
+        super().tell(done, words)
+        self._show()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, words=words, description=title or self._unit)
 
 
 @contextmanager
@@ -71,71 +103,35 @@ def shown(progress: bool | Callable[[int, int], object], total: int, what: str) 
     if callable(progress):
         yield lambda done: progress(done, total)
         return
-    begun, bar, task = time.monotonic(), None, None
-    lines = ProgressLines(total, f"episodes of {what}", quiet=not progress)
-
-    def update(done: int) -> None:
-        nonlocal bar, task
-        lines.tell(done)
-        if bar is None and progress and sys.stderr.isatty() and time.monotonic() - begun > DELAY:
-            bar = _bar(transient=True)
-            task = bar.add_task(f"episodes of {what}", total=total)
-            bar.start()
-        if bar is not None:
-            bar.update(task, completed=done)
-
-    try:
-        yield update
-    finally:
-        if bar is not None:
-            bar.stop()
+    with ProgressBar(total, f"episodes of {what}", quiet=not progress, delay=DELAY) as bar:
+        yield bar.tell
 
 
 @contextmanager
 def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
     """A function to call at the beginning of each of so many steps, with what the step is about if that changes."""
-    bar = _bar(transient=True)
-    bar.disable = quiet or not bar.console.is_terminal  # elsewhere an empty line would be left of it
-    with bar:
-        task = bar.add_task(title, total=total)
-        yield lambda what="": bar.update(task, advance=1, description=f"{title}: {what}" if what else None)
+    count = itertools.count(1)
+    with ProgressBar(total, title, quiet=quiet or not sys.stderr.isatty(), delay=1e-9) as bar:
+        yield lambda what="": bar.tell(next(count), title=f"{title}: {what}" if what else "")
 
 
-class Bar:
-    """The bar of a training, updated from any thread: episodes per second, time left, mean and variance of recent returns.
+class Bar(ProgressBar):
+    """The bar of a training, updated from any thread: episodes per second, mean and variance of recent returns.
 
-    Args:
-        total: episodes of all runs.
-        already: how many of them were learned before it began.
-        quiet: show nothing.
+    `total` are the episodes of all runs, `already` those that were learned before it began.
     """
 
     def __init__(self, total: int, already: int = 0, quiet: bool = False) -> None:
-        from rich.progress import BarColumn, TextColumn
-
-        self._bar = _bar(BarColumn(), TextColumn("{task.fields[speed]}"), disable=quiet)
-        self._task = self._bar.add_task("training", total=total, completed=already, speed="")
-        self._lines = ProgressLines(total, "episodes", already, quiet)
-        self._lock, self._already, self._start = threading.Lock(), already, time.monotonic()
+        super().__init__(total, "episodes", already, quiet)
+        self._lock = threading.Lock()
         self._seen: dict[int, int] = {}
         self._recent: deque[float] = deque(maxlen=500)
-
-    def __enter__(self) -> Self:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(self, *reason: Any) -> None:
-        self._bar.__exit__(*reason)
 
     def update(self, learner: Learner) -> None:
         """Show how far a learner has come."""
         with self._lock:
-            new = learner.returns[self._seen.get(learner.seed, 0) :]
+            self._recent.extend(learner.returns[self._seen.get(learner.seed, 0) :].tolist())
             self._seen[learner.seed] = learner.episodes
-            self._recent.extend(new.tolist())
-            done = sum(self._seen.values())
-            speed = f"{(done - self._already) / max(time.monotonic() - self._start, 1e-9):,.0f} episodes/s"
-            recent = np.array(self._recent)
-            text = f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else ""
-            self._bar.update(self._task, completed=done, speed=speed, description=text)
-            self._lines.tell(done, text)
+            done, recent = sum(self._seen.values()), np.array(self._recent)
+            speed = f"{(done - self._already) / max(time.monotonic() - self._begun, 1e-9):,.0f} episodes/s"
+            self.tell(done, speed, f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else "")

@@ -78,7 +78,7 @@ class Frontier(Verb):
         command = again(self, "frontier", self.env, leave_out=("env",))
         total = asked.count * self.seeds * (2 if self.mvpi else 1) + question.solvable()
         with stopping(executor, self.execution.store, command), RunProgress(total, self.json) as bar:
-            found = trace_frontier(question, asked, store, executor, bar.tell, mvpi=self.mvpi, command=command)
+            found = trace_frontier(question, asked, store, executor, bar.count, mvpi=self.mvpi, command=command)
         summary = TracedFrontier(found)
         self.present(summary, folder)
         for sentence in [*found.trade_off.advice(), *summary.charts()[0].notes, f"wrote {folder}"]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vpac.progress import ProgressLines
+from vpac.progress import ProgressBar
 
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary, Table
@@ -126,75 +126,49 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def as_rich(table: Table) -> Any:
-    """A table of the report for the terminal."""
+def as_rich(table: Table, numbers: Sequence[str] | None = None) -> Any:
+    """A table of the report for the terminal; `numbers` are the columns that are aligned right, by default all but names."""
     from rich.table import Table as Shown
 
     from vpac.lab.report.chart import shown
 
     made = Shown(title=table.title, title_justify="left", show_header=any(table.columns))
     for column, heading in enumerate(table.columns):
-        words = column == 0 or heading in ("policy", "source")
+        left = column == 0 or heading in ("policy", "source") if numbers is None else heading not in numbers
         whole = any("\N{NO-BREAK SPACE}" in str(row[column]) for row in table.rows)  # rich would break there
-        made.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=whole)
+        justify: Any = "left" if left else "right"
+        made.add_column(heading, justify=justify, overflow="fold", no_wrap=whole or heading == "name")
     for row in table.rows:
         made.add_row(*("" if cell is None else shown(cell) for cell in row))
     return made
 
 
 def plain_table(title: str, rows: Sequence[Mapping[str, Any]], numbers: Sequence[str] = ()) -> Any:
-    """A table whose headings are the keys of the rows; `numbers` are the columns that are aligned to the right."""
-    from rich.table import Table
+    """A table whose headings are the keys of the rows."""
+    from vpac.lab.report.chart import Table
 
-    shown = Table(title=title, title_justify="left")
-    for heading in rows[0] if rows else ("none",):
-        shown.add_column(
-            heading, overflow="fold", justify="right" if heading in numbers else "left", no_wrap=heading == "name"
-        )
-    for row in rows:
-        shown.add_row(*map(str, row.values()))
-    return shown
+    return as_rich(Table.of([*rows[0]] if rows else ["none"], [[*row.values()] for row in rows], title), numbers)
 
 
-class RunProgress:
-    """A progress bar over runs on standard error; a run that several experiments share counts once.
+class RunProgress(ProgressBar):
+    """A progress bar over runs; a run that several experiments share counts once.
 
-    Args:
-        total: number of runs.
-        quiet: show nothing.
-        describe: the text before the bar, by the name of the last finished run.
+    `describe` gives the text before the bar, by the name of the last finished run.
     """
 
     def __init__(self, total: int, quiet: bool, describe: Callable[[str], str] = lambda name: "training") -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[how]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=3600.0)
-        self._task = self._bar.add_task("runs", total=total, how="")
-        self._describe, self._begun = describe, time.monotonic()
-        self._lines = ProgressLines(total, "runs", quiet=quiet)
+        super().__init__(total, "runs", quiet=quiet)
+        self._describe = describe
         self._seen: set[str] = set()
         self._failed = self._new = 0
 
-    def __enter__(self) -> RunProgress:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(self, *reason: Any) -> None:
-        self._bar.__exit__(*reason)
-
-    def tell(self, outcome: Outcome) -> None:
+    def count(self, outcome: Outcome) -> None:
         """Count a run that has ended."""
         if outcome.name in self._seen:
             return
         self._seen.add(outcome.name)
         self._new += bool(outcome.seconds)
         self._failed += not outcome.well
-        failed = f"[red]{self._failed} failed[/red] · " if self._failed else ""
-        self._lines.tell(len(self._seen), f"{self._failed} failed" if self._failed else "")
-        how = f"{failed}{self._new / max(time.monotonic() - self._begun, 1e-9):.1f} runs/s"
-        self._bar.update(self._task, completed=len(self._seen), how=how, description=self._describe(outcome.name))
+        failed = f"{self._failed} failed · " if self._failed else ""
+        speed = f"{self._new / max(time.monotonic() - self._begun, 1e-9):.1f} runs/s"
+        self.tell(len(self._seen), failed + speed, self._describe(outcome.name))

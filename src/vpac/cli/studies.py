@@ -102,7 +102,7 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
     experiment_of = {run.name: plan.experiment.name for plan in reversed(plans) for run in plan.all()}
     bar = RunProgress(len(experiment_of), quiet, experiment_of.__getitem__)
     with stopping(executor, verb.execution.store, command), bar:
-        tallies = carry_out_studies(plans, store, executor, bar.tell, command)
+        tallies = carry_out_studies(plans, store, executor, bar.count, command)
     for damage in (damage for tally in tallies.values() for damage in tally.damaged):
         note(f"damaged: {damage}")
     page, document = build(store, quiet, page_folder(verb.execution.store, verb.size.out))
