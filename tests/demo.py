@@ -16,9 +16,7 @@ from vpac.lab.report.chart import (
     Grid,
     Line,
     Lines,
-    Plane,
     Points,
-    Rectangle,
     Reference,
     Region,
     Spots,
@@ -146,11 +144,13 @@ def ways() -> Chart:
     )  # fmt: skip
     t = np.linspace(0, 1, 60)
     random = np.random.default_rng(4)
-    straight = np.column_stack([0.2 + 0.75 * t, 0.1 + 0.85 * t]) + random.normal(0, 0.01, (60, 2))
-    curved = np.column_stack([0.2 + 0.75 * t**3, 0.1 + 0.85 * t**0.5]) + random.normal(0, 0.01, (60, 2))
-    square = Plane(
-        [Trajectory("AC", straight, "AC"), Trajectory("VPAC", curved, "VPAC")], "continuous puddle world",
-        [Rectangle("puddle", 0.3, 0.3, 0.7, 0.7)], (1.0, 1.0),
+    straight = np.column_stack([18 - 17 * t, 4 + 15 * t]) + random.normal(0, 0.2, (60, 2))
+    curved = np.column_stack([18 - 17 * t**0.5, 4 + 15 * t**3]) + random.normal(0, 0.2, (60, 2))
+    puddle = np.zeros((20, 20), bool)
+    puddle[6:14, 6:14] = True
+    square = Grid(
+        np.zeros((20, 20)), title="continuous puddle world", regions=[Region("puddle", puddle)], goal=(0, 19),
+        trajectories=[Trajectory("AC", straight, "AC"), Trajectory("VPAC", curved, "VPAC")],
     )  # fmt: skip
     return Chart("ways", "Ways walked", "A ring marks where a way begins, a filled mark where it ends.", [grid, square])
 
@@ -220,7 +220,6 @@ def document(hostile: str = "") -> Document:
             Points([spots], hostile, hostile, hostile),
             Grid([[False, True]], [[1.0, 2.0]], hostile, hostile, [Region(hostile, [(0, 0)])],
                  trajectories=[Trajectory(hostile, [(0, 0)])]),
-            Plane([Trajectory(hostile, [(0, 0), (1, 1)])], hostile, [Rectangle(hostile, 0, 0, 1, 1)]),
         ]  # fmt: skip
         chart = Chart("nasty", hostile, hostile, nasty, [hostile], alternative=hostile)
         rooms = Section(**{**vars(rooms), "charts": (*rooms.charts, chart)})

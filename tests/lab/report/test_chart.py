@@ -17,7 +17,6 @@ from vpac.lab.report.chart import (
     Grid,
     Line,
     Lines,
-    Plane,
     Points,
     Reference,
     Region,
@@ -102,7 +101,6 @@ def test_a_map_as_a_table():
     assert table.rows[0] == (0, 0, "frozen", 1.5, "→ 0.75 ↑ 0.25", None, None)
     assert table.rows[1][2:4] == ("goal", None)
     assert table.rows[2:] == ((0.0, 0.0, None, None, None, "w", 0), (0.0, 1.0, None, None, None, "w", 1))
-    assert chart(Plane([Trajectory("w", [(0.5, 0.25)])])).table().rows == (("w", 0, 0.5, 0.25),)
 
 
 def test_long_tables_are_thinned_evenly():

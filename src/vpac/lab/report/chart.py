@@ -267,7 +267,7 @@ class Trajectory:
 
     label: str
     points: Any
-    """(row, column) pairs on a grid, (x, y) pairs on the plane; fractions are allowed."""
+    """(row, column) pairs; fractions are allowed."""
     style: Style = None
 
     def __post_init__(self) -> None:
@@ -342,39 +342,7 @@ def _move(arrow: Arrow) -> str:
     return sign if arrow.weight >= 1.0 else f"{sign} {arrow.weight:.2g}"
 
 
-@dataclass(frozen=True)
-class Rectangle:
-    """A special part of the plane, such as a "puddle", drawn with an outline and hatching."""
-
-    label: str
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-
-@dataclass(frozen=True)
-class Plane:
-    """The unit square, origin at the bottom left, with paths in it."""
-
-    trajectories: Sequence[Trajectory]
-    title: str = ""
-    regions: Sequence[Rectangle] = ()
-    goal: tuple[float, float] | None = None
-    goal_distance: float = 0.1
-    """Points within this distance of the goal, |Δx| + |Δy|, are the goal."""
-
-    def __post_init__(self) -> None:
-        _keep_tuples(self, "trajectories", "regions")
-
-    def records(self) -> Iterator[dict[str, Cell]]:
-        """The data, one step at a time."""
-        for path in self.trajectories:
-            for step, (x, y) in enumerate(path.points):
-                yield {"trajectory": path.label, "step": step, "x": x, "y": y}
-
-
-Panel: TypeAlias = Lines | Points | Grid | Plane
+Panel: TypeAlias = Lines | Points | Grid
 
 
 @dataclass(frozen=True)
@@ -417,7 +385,7 @@ class Chart:
             for position, one in enumerate(series_of(panel)):
                 if one.label:
                     found.setdefault(one.label, (panel, position))
-        several = len(found) > 1 or any(isinstance(panel, Grid | Plane) for panel in self.panels)
+        several = len(found) > 1 or any(isinstance(panel, Grid) for panel in self.panels)
         return found if several else {}
 
     def thinned(self, most: int) -> Chart:

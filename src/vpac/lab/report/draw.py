@@ -20,7 +20,7 @@ import numpy as np
 from vpac.errors import one_of
 from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report import geometry as shapes
-from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Plane, Points, Reference, Spots, Trajectory, series_of
+from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Points, Reference, Spots, Trajectory, series_of
 from vpac.lab.report.geometry import INK, MUTED, Look, look
 
 KINDS = ("pdf", "png", "csv")
@@ -163,8 +163,6 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     for axis, panel in zip(axes.flat, chart.panels, strict=False):
         if isinstance(panel, Grid):
             _draw_grid(plt, figure, axis, panel, chart.limits(panel))
-        elif isinstance(panel, Plane):
-            _draw_plane(plt, axis, panel)
         else:
             _draw_axes(axis, panel)
         if panel.title:
@@ -203,8 +201,6 @@ def _size(panel: Any) -> tuple[float, float]:
     if isinstance(panel, Grid):
         rows, columns = panel.walls.shape
         return (4.3, 0.5 + 3.6 * rows / columns) if columns < 3 * rows else (7.0, 1.0 + 6.0 * rows / columns)
-    if isinstance(panel, Plane):
-        return 3.8, 3.9
     if panel.sideways:
         return 6.4, 1.0 + 0.15 * max(1, len(panel.categories)) * (1.2 + len(panel.series))
     return (5.4, 4.0) if isinstance(panel, Points) and _labels(panel) > 8 else (4.3, 3.1)
@@ -401,7 +397,7 @@ def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, floa
     return box.width, box.height
 
 
-WALL, FLOOR, MARK = "#3b4252", "#f4f5f7", "#5d6675"
+WALL, FLOOR = "#3b4252", "#f4f5f7"
 
 
 def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float, float]) -> None:
@@ -456,26 +452,3 @@ def _draw_path(axis: Any, path: Trajectory, position: int) -> None:
 def _write_letter(axis: Any, letter: str, at: tuple[float, float]) -> None:
     axis.text(*at, letter, ha="center", va="center", color="white", fontweight="bold", fontsize=8, zorder=6,
               bbox={"boxstyle": "circle,pad=0.2", "facecolor": INK, "edgecolor": "white"})  # fmt: skip
-
-
-def _draw_plane(plt: Any, axis: Any, plane: Plane) -> None:
-    """The square, its marked parts, the goal's corner and trajectories."""
-    axis.set_facecolor(FLOOR)
-    for part in plane.regions:
-        width, height = part.right - part.left, part.top - part.bottom
-        hatched = shapes.rectangle_hatching(part.left, part.bottom, part.right, part.top)
-        axis.plot(*shapes.broken(hatched), color="#9fb4c9", linewidth=0.8)
-        edge = {"facecolor": "none", "edgecolor": MARK, "linestyle": (0, (4, 2))}
-        axis.add_patch(plt.Rectangle((part.left, part.bottom), width, height, **edge))
-        axis.text(part.left + width / 2, part.bottom + 0.02, plain(part.label, 20), ha="center", va="bottom", fontsize=8,
-                  color=INK, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})  # fmt: skip
-    for position, path in enumerate(plane.trajectories):
-        _draw_path(axis, path, position)
-    if plane.goal is not None:
-        (x, y), d = plane.goal, plane.goal_distance
-        corners = [(x + d, y), (x, y + d), (x - d, y), (x, y - d)]
-        axis.add_patch(plt.Polygon(corners, facecolor="#cfe5c6", edgecolor=INK, linewidth=0.8))
-        _write_letter(axis, "G", (x + d / 3 * np.sign(0.5 - x), y + d / 3 * np.sign(0.5 - y)))
-    ticks = [0, 0.25, 0.5, 0.75, 1]
-    axis.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, yticks=ticks, aspect="equal", xlabel="x", ylabel="y")
-    axis.spines[:].set(visible=True, color=MUTED)

@@ -20,9 +20,7 @@ from vpac.lab.report.chart import (
     Chart,
     Grid,
     Panel,
-    Plane,
     Points,
-    Rectangle,
     Region,
     Spots,
     Table,
@@ -268,6 +266,8 @@ EPISODES = 10_000
 """Episodes over which visits are counted, as in the paper."""
 DRAWN, LONGEST = 5, 1000
 """Trajectories drawn in the continuous puddle world, the shortest ones, and steps drawn of each."""
+SQUARES = 20
+"""Rows and columns of the grid that it is drawn on."""
 VALUES = {
     "trajectory": "", "variance": "variance of the return", "mean variance": "variance of the return",
     "visits": "√ visits an episode",
@@ -353,21 +353,24 @@ def _longest_way(mdp: FiniteMDP, layout: GridMap, episodes: Any) -> list[tuple[f
 
 
 def plane_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
-    """The shortest trajectories of each arm in the continuous puddle world, from starts behind the puddle."""
-    world = ContinuousPuddleWorld()
+    """The shortest trajectories of each arm in the continuous puddle world, from starts behind the puddle, on a fine grid."""
+    world, n = ContinuousPuddleWorld(), SQUARES
     low, high = world.puddle
+    centres = (np.arange(n) + 0.5) / n
+    inside = (centres > low) & (centres < high)
+    puddle = Region("puddle", inside[:, None] & inside)
+    goal = round((1.0 - float(world.goal[1])) * (n - 1)), round(float(world.goal[0]) * (n - 1))
     panels: list[Panel] = []
     for arm in arms:
         learner = stored_learner(results.records[arm.label][0])
         episodes = paths(learner, results.study.experiment.policy, 400, 5000, np.random.SeedSequence([learner.seed, 3]))
         behind = [points for points in episodes if points[0].max() < low] or episodes
         walked = [
-            Trajectory(f"episode {number + 1}", points[:LONGEST].round(3).tolist(), number)
-            for number, points in enumerate(sorted(behind, key=len)[:DRAWN])
+            Trajectory(f"episode {number + 1}", (n * np.stack([1.0 - y, x], axis=1) - 0.5).round(3).tolist(), number)
+            for number, (x, y) in enumerate(points[:LONGEST].T for points in sorted(behind, key=len)[:DRAWN])
         ]
         title = f"{arm.label}: {results.final(arm.label, 'risky').mean():.1%} of steps in the puddle"
-        goal = (float(world.goal[0]), float(world.goal[1]))
-        panels.append(Plane(walked, title, [Rectangle("puddle", low, low, high, high)], goal, world.goal_distance))
+        panels.append(Grid(np.zeros((n, n), bool), title=title, regions=[puddle], goal=goal, trajectories=walked))
     note = (
         "The shortest of the sampled episodes from the lower left corner; most take longer. Shares are over all runs."
     )

@@ -107,17 +107,6 @@ def hatching(cells: BoolArray) -> list[Stroke]:
     return strokes
 
 
-def rectangle_hatching(left: float, bottom: float, right: float, top: float, apart: float = 0.04) -> list[Stroke]:
-    """Diagonals x + y = constant inside a rectangle."""
-    strokes: list[Stroke] = []
-    for k in range(1, math.ceil((right - left + top - bottom) / apart)):
-        total = left + bottom + k * apart
-        first, last = max(left, total - top), min(right, total - bottom)
-        if last > first:
-            strokes.append([(first, total - first), (last, total - last)])
-    return strokes
-
-
 def arrow_strokes(arrow: Arrow) -> list[Stroke]:
     """Shaft and head of an arrow, longer for a likelier move; staying in place is a small square."""
     length = math.hypot(arrow.down, arrow.right)

@@ -12,10 +12,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from vpac.lab.report import geometry as shapes
-from vpac.lab.report.chart import Chart, Grid, Line, Lines, Plane, Points, Spots, Style, series_of
+from vpac.lab.report.chart import Chart, Grid, Line, Lines, Points, Spots, Style, series_of
 from vpac.lab.report.geometry import Look, colour_scale, look
 
 Figure = dict[str, Any]
@@ -58,15 +56,10 @@ def _strokes_trace(strokes: Iterable[shapes.Stroke], ink: str, width: float, das
 
 def figures(chart: Chart) -> list[Figure]:
     """A figure for each panel."""
-    found = []
-    for panel in chart.panels:
-        if isinstance(panel, Grid):
-            found.append(_grid_figure(panel, chart.limits(panel)))
-        elif isinstance(panel, Plane):
-            found.append(_plane_figure(panel))
-        else:
-            found.append(_axes_figure(panel))
-    return found
+    return [
+        _grid_figure(panel, chart.limits(panel)) if isinstance(panel, Grid) else _axes_figure(panel)
+        for panel in chart.panels
+    ]
 
 
 def legend(chart: Chart) -> list[tuple[str, Look, bool]]:
@@ -293,37 +286,3 @@ def _path(label: str, points: list[tuple[float, float]], style: Style, position:
 def _letter(letter: str, x: float, y: float) -> Figure:
     return {"text": f"<b>{letter}</b>", "x": x, "y": y, "showarrow": False, "bgcolor": "#1c2230", "borderpad": 2,
             "bordercolor": "#ffffff", "font": {"color": "#ffffff", "size": 12}}  # fmt: skip
-
-
-def _plane_figure(plane: Plane) -> Figure:
-    """The square, its marked parts, the goal's corner and trajectories."""
-    data, layout = [], _base_layout()
-    for part in plane.regions:
-        data.append(
-            _strokes_trace(
-                shapes.rectangle_hatching(part.left, part.bottom, part.right, part.top), "var(--muted) 0.6", 1
-            )
-        )
-        layout["shapes"].append(
-            {"type": "rect", "x0": part.left, "x1": part.right, "y0": part.bottom, "y1": part.top, "fillcolor": "rgba(0,0,0,0)",
-             "line": {"color": "var(--muted)", "dash": "dash", "width": 1.5}}
-        )  # fmt: skip
-        layout["annotations"].append(
-            {"text": safe(part.label), "x": (part.left + part.right) / 2, "y": part.bottom, "yanchor": "bottom",
-             "showarrow": False, "bgcolor": "var(--paper) 0.85", "font": {"size": 12}}
-        )  # fmt: skip
-    for position, path in enumerate(plane.trajectories):
-        data += _path(path.label, list(path.points), path.style, position)
-    if plane.goal is not None:
-        (x, y), d = plane.goal, plane.goal_distance
-        diamond = f"M{x + d:g},{y:g}L{x:g},{y + d:g}L{x - d:g},{y:g}L{x:g},{y - d:g}Z"
-        layout["shapes"].append(
-            {"type": "path", "path": diamond, "fillcolor": "var(--goal)", "line": {"color": "var(--ink)", "width": 1}}
-        )
-        inward = [d / 3 * float(np.sign(0.5 - value)) for value in (x, y)]
-        layout["annotations"].append(_letter("G", x + inward[0], y + inward[1]))
-    axis: Figure = {"range": [0, 1], "dtick": 0.25, "gridcolor": "var(--grid)", "zeroline": False, "mirror": True,
-                    "showline": True, "linecolor": "var(--rule)", "constrain": "domain"}  # fmt: skip
-    layout["xaxis"] = {**axis, "title": {"text": "x"}}
-    layout["yaxis"] = {**axis, "title": {"text": "y"}, "scaleanchor": "x"}
-    return {"data": data, "layout": layout, "aspect": 1.0, "extra": 0}

@@ -20,7 +20,7 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.files import write_text
-from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Plane, Table, shown
+from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Table, shown
 from vpac.lab.report.document import TAKEN, ClaimRow, Document
 from vpac.lab.report.draw import static_svg
 from vpac.lab.report.explorer import Explorer
@@ -200,9 +200,6 @@ def describe_panel(panel: Panel) -> str:
         over = f" over {panel.x_label}" if panel.x_label else ""
         return f"{title}{kind} of {panel.y_label or 'y'}{over} for {names}."
     parts = [f"a line shows the trajectory of {path.label}" for path in panel.trajectories]
-    if isinstance(panel, Plane):
-        parts += [f"the {part.label} is hatched" for part in panel.regions]
-        return f"{title}the unit square; {', '.join(parts) or 'empty'}."
     parts += [f"the {region.label} cells are hatched" for region in panel.regions]
     parts += ["arrows show the policy"] * bool(panel.arrows)
     parts += [f"colours show the {panel.value_label}"] if len(panel.finite()) else []
