@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import urllib.parse
 
 import pytest
@@ -80,8 +79,8 @@ def drawing(page):
 
 
 def expected(number):
-    point = explorer().points[number]
-    return {"psi": point.psi, "mean": point.mean, "variance": point.variance, "std": math.sqrt(point.variance)}
+    point = explorer().data["points"][number]
+    return {name: point[name] for name in ("psi", "mean", "variance", "std")}
 
 
 def test_the_slider_works_by_keyboard(seen):
@@ -92,10 +91,10 @@ def test_the_slider_works_by_keyboard(seen):
     for _ in range(5):
         seen.keyboard.press("ArrowRight")
     assert reading(seen) == pytest.approx(expected(5))
-    assert slider.get_attribute("aria-valuetext") == f"ψ = {explorer().points[5].psi:g}"
+    assert slider.get_attribute("aria-valuetext") == f"ψ = {explorer().data['points'][5]['psi']:g}"
     assert all(old != new for old, new in zip(before, drawing(seen), strict=True))
     seen.keyboard.press("End")
-    assert reading(seen) == pytest.approx(expected(len(explorer().points) - 1))
+    assert reading(seen) == pytest.approx(expected(len(explorer().data["points"]) - 1))
     seen.keyboard.press("Home")
     assert reading(seen) == pytest.approx(expected(0))
     assert drawing(seen) == before
@@ -113,7 +112,7 @@ def test_the_slider_works_by_mouse(visit, demo_page):
     page.mouse.move(box["x"] + box["width"] / 2, middle, steps=4)
     page.mouse.move(box["x"] + box["width"] - 2, middle, steps=4)
     page.mouse.up()
-    assert reading(page) == pytest.approx(expected(len(explorer().points) - 1))
+    assert reading(page) == pytest.approx(expected(len(explorer().data["points"]) - 1))
     assert all(old != new for old, new in zip(before, drawing(page), strict=True))
     page.locator("#map-frontier .dot").nth(3).click()
     assert reading(page) == pytest.approx(expected(3))
@@ -122,7 +121,7 @@ def test_the_slider_works_by_mouse(visit, demo_page):
 def test_arrows_point_where_the_policy_goes(seen):
     """The cell above the goal goes down and the one below it goes up; up on the screen is a smaller y."""
     path = seen.locator("#map-policy .arrow").first.get_attribute("d")
-    row, column = explorer().goal
+    row, column = explorer().data["goal"]
     strokes = [stroke.replace("M", "").replace("L", ",").split(",") for stroke in path.split("M")[1:]]
     shafts = [[float(x) for x in stroke] for stroke in strokes if len(stroke) == 4]
     above = next(s for s in shafts if s[0] == pytest.approx(column + 0.5) and row - 1 < s[1] < row)

@@ -241,15 +241,18 @@ def test_strange_numbers_are_drawn_without_warnings(tmp_path):
 
 
 def test_the_explorer_is_the_oracles():
-    found, (mdp, neutral, _) = demo.explorer(), demo.four_rooms()
-    moments = evaluate(mdp, neutral, demo.GAMMA)
-    assert found.points[0].mean == moments.mean
-    assert found.points[0].variance == moments.total_variance
-    cells = np.array(found.points[0].cell_variance).reshape(found.rows, found.columns)
+    found, (mdp, neutral, _) = demo.explorer().data, demo.four_rooms()
+    moments, point = evaluate(mdp, neutral, demo.GAMMA), found["points"][0]
+    assert point["mean"] == moments.mean
+    assert point["variance"] == moments.total_variance
+    assert demo.explorer().table().rows[0][:3] == (0.0, moments.mean, moments.total_variance)
+    shape = found["rows"], found["columns"]
+    cells = np.array(point["cellVariance"], float).reshape(shape)
+    assert len(point["actions"]) == len(point["visitation"]) == cells.size
     for state in np.flatnonzero(~mdp.terminal)[::7]:
-        assert cells[tuple(mdp.layout.position[state])] == moments.variance[state]
-    assert np.isnan(cells[found.goal])
-    assert np.array(found.walls).sum() == found.rows * found.columns - mdp.n_states
+        assert cells[tuple(mdp.layout.position[state])] == pytest.approx(moments.variance[state], rel=1e-6)
+    assert np.isnan(cells[tuple(found["goal"])])
+    assert sum(found["walls"]) == np.prod(shape) - mdp.n_states
 
 
 def overlap(one, other):

@@ -16,7 +16,6 @@ from vpac.errors import UserError
 from vpac.lab.report import page as pages
 from vpac.lab.report.chart import Chart, Line, Lines
 from vpac.lab.report.document import ClaimEstimate, Document, Section
-from vpac.lab.report.explorer import Explorer, ExplorerPoint
 from vpac.lab.report.page import as_json, duration, render, write_page
 
 
@@ -153,12 +152,3 @@ def test_estimates_are_written_for_readers():
     assert ClaimEstimate(-1.234, -2.0, -0.5, "%", ".1f").interval() == "−2.0 … −0.5\N{NO-BREAK SPACE}%"
     assert ClaimEstimate(3.14159).interval() == ""
     assert ClaimEstimate(float("nan")).text() == "–"
-
-
-def test_an_explorer_must_cover_its_map():
-    point = ExplorerPoint(0.0, 1.0, 1.0, 1.0, [0], [1.0], [1.0])
-    assert Explorer(1, 1, [False], [False], (0, 0), [point]).table().rows == ((0.0, 1.0, 1.0, 1.0, 1.0),)
-    with pytest.raises(ValueError, match="walls has 1 cells, expected 2"):
-        Explorer(1, 2, [False], [False] * 2, (0, 0), [point])
-    with pytest.raises(ValueError, match="no points"):
-        Explorer(1, 1, [False], [False], (0, 0), [])

@@ -18,7 +18,7 @@ from vpac.lab.report.draw import Drawings
 from vpac.lab.report.explorer import ExactFrontier, Explorer
 from vpac.lab.report.figures import StudySummary, attempt
 from vpac.lab.report.judge import GROUPS, anchor, claims_as_markdown, judge
-from vpac.lab.report.page import as_json, explorer_data, live, write_page
+from vpac.lab.report.page import as_json, live, write_page
 from vpac.lab.report.results import Results, read_results, steps_of
 from vpac.lab.report.theorems import Theorems
 from vpac.lab.store.backend import Unreadable
@@ -83,7 +83,7 @@ def document_of(
             sections.append(section)
             if study.experiment.name == "four-rooms/frontier" and results.arms:
                 policies = ExactFrontier(results).explorer()
-                as_json(explorer_data(policies))
+                as_json(policies.data)
                 explorer = policies
             if study.experiment.kind == "theorems" and folder is not None:
                 Theorems.of(results).write(folder)

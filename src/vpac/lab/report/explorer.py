@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,8 @@ from vpac.lab.report.chart import (
     Trajectory,
     finite,
 )
+from vpac.lab.report.geometry import colour_scale
+from vpac.lab.report.interactive import numbers
 from vpac.lab.report.results import Results, check_named
 from vpac.lab.store.store import Record
 from vpac.oracle.frontier import Frontier
@@ -41,54 +42,25 @@ APART = 0.15
 
 
 @dataclass(frozen=True)
-class ExplorerPoint:
-    """The best policy at one price of variance, exactly."""
-
-    psi: float
-    mean: float
-    variance: float
-    sharpe: float
-    actions: Sequence[int]
-    """The most likely action of each cell, row by row; −1 where there is none."""
-    cell_variance: Sequence[float]
-    visitation: Sequence[float]
-    """Variance of the return from each cell, and how often it is visited, row by row; NaN at walls."""
-
-
-@dataclass(frozen=True)
 class Explorer:
     """A world whose best policies are shown by a slider over prices of variance."""
 
-    rows: int
-    columns: int
-    walls: Sequence[bool]
-    frozen: Sequence[bool]
-    """Whether each cell is a wall, and whether it is frozen, row by row."""
-    goal: tuple[int, int]
-    points: Sequence[ExplorerPoint]
-    """The policies, prices ascending."""
-    moves: Sequence[tuple[int, int]] = ((-1, 0), (1, 0), (0, -1), (0, 1))
-    """Rows down and columns right of each action: up, down, left, right in our worlds."""
-    title: str = "Four rooms: what a price on variance does"
+    data: dict[str, Any]
+    """What the slider's script reads: the map, and each policy's numbers by cell, row by row."""
     about: str = ""
     """What is shown; an empty line begins a new paragraph."""
-
-    def __post_init__(self) -> None:
-        cells = self.rows * self.columns
-        lists = {"walls": self.walls, "frozen": self.frozen}
-        for point in self.points:
-            for name in ("actions", "cell_variance", "visitation"):
-                lists[f"{name} at ψ = {point.psi:g}"] = getattr(point, name)
-        for name, values in lists.items():
-            if len(values) != cells:
-                raise ValueError(f"explorer: {name} has {len(values)} cells, expected {cells}")
-        if not self.points:
-            raise ValueError("explorer: no points")
+    title: str = "Four rooms: what a price on variance does"
 
     def table(self) -> Table:
-        """The points without their maps."""
-        rows = [(p.psi, p.mean, p.variance, math.sqrt(max(p.variance, 0.0)), p.sharpe) for p in self.points]
-        return Table.of(("ψ", "mean", "variance", "standard deviation", "Sharpe ratio"), rows, self.title)
+        """The policies without their maps."""
+        keys = {
+            "psi": "ψ",
+            "mean": "mean",
+            "variance": "variance",
+            "std": "standard deviation",
+            "sharpe": "Sharpe ratio",
+        }
+        return Table.of([*keys.values()], [[point[key] for key in keys] for point in self.data["points"]], self.title)
 
 
 def explore(mdp: FiniteMDP, found: Frontier, gamma: float, about: str = "") -> Explorer:
@@ -97,25 +69,29 @@ def explore(mdp: FiniteMDP, found: Frontier, gamma: float, about: str = "") -> E
     if layout is None or not set(mdp.action_names) <= set(EIGHT_MOVES):
         raise ValueError("only worlds with a map, and moves for actions, can be explored")
 
-    def by_cell(values: FloatArray) -> list[float]:
-        return [float(value) for value in layout.fill(np.where(mdp.terminal, np.nan, values)).ravel()]
+    def by_cell(values: FloatArray) -> FloatArray:
+        return layout.fill(np.where(mdp.terminal, np.nan, values)).ravel()
 
     points = []
     for psi, policy in zip(found.psis, found.policies, strict=True):
         moments = evaluate(mdp, policy, gamma)
         mean, variance = float(moments.mean), float(moments.variance_of(found.variance_of))
-        actions = np.nan_to_num(by_cell(policy.argmax(axis=-1)), nan=-1.0)
         points.append(
-            ExplorerPoint(
-                float(psi), mean, variance, mean / variance**0.5 if variance > 0.0 else math.inf,
-                [int(action) for action in actions], by_cell(moments.variance), by_cell(moments.visitation),
-            )
+            {
+                "psi": float(psi), "mean": mean, "variance": variance, "std": math.sqrt(max(variance, 0.0)),
+                "sharpe": mean / variance**0.5 if variance > 0.0 else None,
+                "actions": np.nan_to_num(by_cell(policy.argmax(axis=-1)), nan=-1.0).astype(int).tolist(),
+                "cellVariance": numbers(by_cell(moments.variance)), "visitation": numbers(by_cell(moments.visitation)),
+            }
         )  # fmt: skip
-    row, column = layout.position[mdp.goal][0].tolist()
     rows, columns = layout.letters.shape
-    walls, frozen = (layout.state < 0).ravel().tolist(), (layout.letters == "f").ravel().tolist()
-    moves = [EIGHT_MOVES[name] for name in mdp.action_names]
-    return Explorer(rows, columns, walls, frozen, (row, column), points, moves, about=about)
+    data = {
+        "rows": rows, "columns": columns, "walls": (layout.state < 0).ravel().astype(int).tolist(),
+        "frozen": (layout.letters == "f").ravel().astype(int).tolist(), "goal": layout.position[mdp.goal][0].tolist(),
+        "points": points, "moves": [list(EIGHT_MOVES[name]) for name in mdp.action_names],
+        "scales": {"variance": colour_scale("viridis"), "visitation": colour_scale("cividis")},
+    }  # fmt: skip
+    return Explorer(data, about)
 
 
 def policy_arrows(mdp: FiniteMDP, policy: FloatArray) -> list[Arrow]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 import urllib.parse
 from collections import Counter
@@ -23,9 +22,8 @@ from vpac.files import write_text
 from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Table, shown
 from vpac.lab.report.document import TAKEN, ClaimRow, Document
 from vpac.lab.report.draw import static_svg
-from vpac.lab.report.explorer import Explorer
-from vpac.lab.report.geometry import DARK, LIGHT, colour_scale
-from vpac.lab.report.interactive import figures, legend, numbers
+from vpac.lab.report.geometry import DARK, LIGHT
+from vpac.lab.report.interactive import figures, legend
 
 Paint = Callable[[Chart], str]
 """Renders a chart as SVG."""
@@ -90,7 +88,7 @@ def template(name: str, paint: Paint) -> Any:
         "json": lambda value: Markup(as_json(value)), "paragraphs": _paragraphs, "duration": duration, "shown": shown,
         "cells": _cells, "csv": _csv, "saved": _saved, "picture": lambda chart: _picture(paint(chart)), "svg": _picture,
         "live": live,
-        "legend": legend, "words": describe, "panel_words": describe_panel, "explorer_data": explorer_data,
+        "legend": legend, "words": describe, "panel_words": describe_panel,
     }  # fmt: skip
     return environment.get_template(name)
 
@@ -205,19 +203,3 @@ def describe_panel(panel: Panel) -> str:
     parts += [f"colours show the {panel.value_label}"] if len(panel.finite()) else []
     rows, columns = panel.walls.shape
     return f"{title}map of {rows} by {columns} cells; {', '.join(parts) or 'walls only'}."
-
-
-def explorer_data(explorer: Explorer) -> dict[str, Any]:
-    """What the slider's script reads."""
-    points = [
-        {"psi": p.psi, "mean": p.mean, "variance": p.variance, "std": math.sqrt(max(p.variance, 0.0)),
-         "sharpe": p.sharpe if math.isfinite(p.sharpe) else None, "actions": [int(a) for a in p.actions],
-         "cellVariance": numbers(p.cell_variance), "visitation": numbers(p.visitation)}
-        for p in explorer.points
-    ]  # fmt: skip
-    return {
-        "rows": explorer.rows, "columns": explorer.columns, "walls": [int(w) for w in explorer.walls],
-        "frozen": [int(f) for f in explorer.frozen], "goal": list(explorer.goal), "points": points,
-        "moves": [list(move) for move in explorer.moves],
-        "scales": {"variance": colour_scale("viridis"), "visitation": colour_scale("cividis")},
-    }  # fmt: skip
