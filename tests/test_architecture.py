@@ -31,6 +31,7 @@ LAYERS = (
         "checks",
         "threads",
         "_lazy",
+        "_start",
         "_version",
     },
     {"envs"},

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from vpac import _start as _start  # before what takes its time, learners
 from vpac._lazy import lazily
 from vpac._version import __version__
 from vpac.algorithms import ALGORITHMS

@@ -87,6 +87,14 @@ def stop_if_asked() -> None:
         raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
 
 
+def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that caused an error: Python turns what is raised in `__set_name__`, within an import, into RuntimeError."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__
+    return cause
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
     first, now = STATE.asked is None, time.monotonic()
     if first:

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tiny import SPEC, little
+from vpac._start import is_command
 from vpac.cli import main
+from vpac.interruption import Terminated, stopped_by
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
@@ -119,6 +121,75 @@ def test_sigterm_of_a_tabular_training_leaves_nothing_behind(tmp_path, capfd):
     assert list((tmp_path / "run").iterdir()) == []
 
 
+def listens(process: subprocess.Popen) -> bool:
+    """Whether it has taken over SIGTERM, which Python itself does not."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("how", ["module", "script"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_vpac_starts_ends_it_quietly(tmp_path, how, number, code):
+    script = tmp_path / "vpac"
+    script.write_text("import sys\nfrom vpac.cli import main\nsys.exit(main())\n")
+    words = ["train", "ac", "FrozenLake-v1", "--episodes", "10000000", "--out", str(tmp_path / "run"), "--json"]
+    for moment in (0.0, 0.05, 0.2, 0.5):
+        process = subprocess.Popen(
+            [sys.executable, *(["-m", "vpac"] if how == "module" else [str(script)]), *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            while not listens(process):
+                time.sleep(0.001)
+            early = "numpy" not in Path(f"/proc/{process.pid}/maps").read_text()
+            time.sleep(moment)
+        finally:
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        assert early  # it listens before everything that takes its time
+        assert (process.returncode, out, err) == (code, "", "vpac: stopped\n")
+
+
+def test_ctrl_c_while_python_runs_text_has_its_exit_code_too(tmp_path):
+    """Python kills itself at the end if it ever saw one there, which is how dataclasses are made."""
+    text = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nwhile True: pass"
+    (tmp_path / "mine.py").write_text(f"exec({text!r})\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "vpac", "check", "mine:Env"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "vpac: stopped\n")
+
+
+def test_a_signal_while_python_ends_changes_nothing_any_more(tmp_path):
+    """Python gives signals their usual effects back before it takes its modules apart."""
+    (tmp_path / "mine.py").write_text(
+        "import os, signal\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv as Env\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM):\n"
+        "        kill(me, number)\n"
+        "last = Last()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "vpac", "check", "mine:Env"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "can be learned from" in ended.stdout
+
+
+def test_only_the_command_takes_over_signals():
+    for words in (
+        ["vpac", "x"],
+        ["-m", "vpac"],
+        ["-X", "dev", "-I", "/bin/vpac", "list"],
+        ["-Xdev", "-m", "vpac", "list"],
+    ):
+        assert is_command(["python", *words])
+    for words in ([], ["-c", "import vpac"], ["-m", "pytest", "-m", "vpac"], ["mine.py", "vpac"], ["-m", "vpac.cli"]):
+        assert not is_command(["python", *words])
+
+
 def test_ctrl_c_while_workers_start_is_the_drivers_alone(tmp_path):
     spec = tmp_path / "little.toml"
     spec.write_text(SPEC.format(runs=400, episodes=20_000), encoding="utf-8")
@@ -218,3 +289,20 @@ def test_no_worker_outlives_its_study(tmp_path, number, code):
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
         time.sleep(0.05)
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_an_error_that_was_made_of_a_signal_is_known_for_what_it_is():
+    with pytest.raises(RuntimeError) as caught:
+        type("Made", (), {"part": Raises()})
+    assert isinstance(stopped_by(caught.value), Terminated)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(OSError, match="full") as caught:
+            raise OSError("the disk is full") from None
+    assert stopped_by(caught.value) is None  # what goes wrong on the way out is an error of its own
+
+
+class Raises:
+    def __set_name__(self, owner, name):
+        raise Terminated

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import tyro
 
+from vpac._start import end_with
 from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.certify import Certify, Stress
@@ -28,7 +29,7 @@ from vpac.cli.train import Train, with_learner_options
 from vpac.cli.tune import Tune
 from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
-from vpac.interruption import Terminated, handled, no_silent_exit
+from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
 from vpac.portable import tell_once
 
@@ -97,10 +98,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with handled(), warnings.catch_warnings():
         warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
         try:
-            return _main(arguments)
+            return end_with(_main(arguments))
         except KeyboardInterrupt as stop:
             print("vpac: stopped", file=sys.stderr)
-            return 143 if isinstance(stop, Terminated) else 130
+            return end_with(143 if isinstance(stop, Terminated) else 130)
+
+
+def _run(verb: Any) -> int:
+    """Run a verb. A library may wrap the exception of Ctrl-C or SIGTERM in its own: raise the original."""
+    try:
+        with no_silent_exit(complain):
+            return int(verb.run())
+    except BaseException as error:
+        if (stop := stopped_by(error)) is None:
+            raise
+        raise stop from None
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -111,9 +123,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the working folder, after everything else
         code = _general(arguments)
         if code is None:
-            verb = parse(arguments)
-            with no_silent_exit(complain):
-                code = int(verb.run())
+            code = _run(parse(arguments))
         sys.stdout.flush()
         return code
     except (UserError, MemoryError) as error:
