@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,16 @@ def parse(content: bytes | str) -> Any:
         return json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def jsonable(data: Any) -> Any:
+    """Plain data for JSON: NumPy's numbers become Python's, numbers that are not finite None."""
+    if isinstance(data, Mapping):
+        return {str(key): jsonable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [jsonable(value) for value in data]
+    data = data.item() if hasattr(data, "item") else data
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def sealed(data: dict[str, Any], **how: Any) -> str:

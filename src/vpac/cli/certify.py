@@ -227,10 +227,9 @@ class Stress(Measurement):
     def run(self) -> int:
         """Load, measure every arm, write, show."""
         from vpac.evaluation.stressing import arms_of, stress
-        from vpac.files import sealed, write_text
+        from vpac.files import jsonable, sealed, write_text
         from vpac.lab.report import draw
         from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, write_heat_map
-        from vpac.lab.report.chart import finite
         from vpac.progress import steps
 
         axes = self._axes()
@@ -243,7 +242,7 @@ class Stress(Measurement):
                 level=self.level, measured=kept, tell=tell,
             )  # fmt: skip
         about = {"policy": identity, "environment": world, "measurement": how}
-        data = {"format": STRESS_FORMAT, **finite(replace(found, about=about).as_dict())}
+        data = {"format": STRESS_FORMAT, **jsonable(replace(found, about=about).as_dict())}
         path = write_text(folder / "stress.json", sealed(data, indent=1, allow_nan=False) + "\n")
         summary = StressSummary(data)
         draw.write(summary.charts()[0], folder)

@@ -19,6 +19,7 @@ from vpac.errors import UserError, one_of
 from vpac.evaluation.actors import gamma_of
 from vpac.evaluation.play import agent_name, episode_seeds, evaluate, evaluate_each, is_users, one_environment
 from vpac.evaluation.sources import variance_sources
+from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.risk.bounds import probability_below, uniform_margin, uniform_probability_below
 from vpac.risk.certificate import FORMAT, PolicyCertificate, episodes_of
@@ -129,7 +130,7 @@ def certify(
         "monitor": delay_rows(monitor(sample), trials=100),
         "notes": notes,
     }
-    return PolicyCertificate(_plain(data))
+    return PolicyCertificate(jsonable(data))
 
 
 class RandomActions:
@@ -199,14 +200,3 @@ def _compared(sample: ReturnSample, other: ReturnSample, name: str, level: float
         "metrics": _metrics(other, level, (0.05,))[sample.kind],
         "episodes": episodes_of(other),
     }
-
-
-def _plain(data: Any) -> Any:
-    """Plain data for JSON: NumPy's numbers become Python's, NaN and infinite ones None."""
-    if isinstance(data, Mapping):
-        return {str(key): _plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_plain(value) for value in data]
-    if isinstance(data, np.generic):
-        data = data.item()
-    return None if isinstance(data, float) and not np.isfinite(data) else data

@@ -101,15 +101,6 @@ def shown(cell: Cell, digits: int = 6) -> str:
     return str(cell)
 
 
-def finite(data: Any) -> Any:
-    """Replace NaN and infinite numbers by None in plain data: JSON does not have them."""
-    if isinstance(data, dict):
-        return {key: finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
 def _unknown(cell: Cell) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from vpac.evaluation.sources import PARTS, Sources
-from vpac.lab.report.chart import Cell, Chart, Line, Lines, Reference, Table, finite, shown
+from vpac.files import jsonable
+from vpac.lab.report.chart import Cell, Chart, Line, Lines, Reference, Table, shown
 from vpac.risk.compare import Comparison, compare_samples
 from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
@@ -115,7 +116,7 @@ class Evaluation:
                 for name, s in self.sources.items()
             },
         }  # fmt: skip
-        return dict(finite(found)) | {"environments": dict(self.environments)}
+        return dict(jsonable(found)) | {"environments": dict(self.environments)}
 
     def charts(self) -> list[Chart]:
         """The density of the returns, and the share of episodes that end at or below any return."""

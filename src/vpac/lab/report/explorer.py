@@ -11,6 +11,7 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import EIGHT_MOVES, GridMap
 from vpac.envs.worlds import ContinuousPuddleWorld
+from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.kinds.tabular import risky_states
 from vpac.lab.kinds.task import learner_of, process_of
@@ -24,7 +25,6 @@ from vpac.lab.report.chart import (
     Spots,
     Table,
     Trajectory,
-    finite,
 )
 from vpac.lab.report.geometry import colour_scale
 from vpac.lab.report.interactive import numbers
@@ -199,7 +199,7 @@ class Solution:
         return {
             "env": self.env, "policy": self.policy, "gamma": moments.gamma, "horizon": moments.horizon,
             "states": moments.mdp.n_states, "actions": moments.mdp.n_actions,
-            **finite(self._numbers()), "by_state": finite(by_state),
+            **jsonable(self._numbers()), "by_state": jsonable(by_state),
         }  # fmt: skip
 
     def tables(self) -> list[Table]:

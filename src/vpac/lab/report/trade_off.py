@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from vpac.files import jsonable
 from vpac.lab.frontier import Exact, Found
-from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, finite, shown
+from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, shown
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of
 from vpac.risk.intervals import Interval
 
@@ -58,7 +59,7 @@ class TracedFrontier:
             "advice": found.trade_off.advice(), "notes": found.notes,
             "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
         }  # fmt: skip
-        return dict(finite(data))
+        return dict(jsonable(data))
 
     def charts(self) -> list[Chart]:
         """Mean against standard deviation; with MVPI also against the volatility of the reward."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vpac.files import write_bytes
-from vpac.lab.report.chart import Chart, Line, Lines, Panel, Reference, Table, finite
+from vpac.files import jsonable, write_bytes
+from vpac.lab.report.chart import Chart, Line, Lines, Panel, Reference, Table
 from vpac.lab.report.draw import write
 from vpac.lab.report.results import over_runs
 
@@ -40,7 +40,7 @@ class TrainingSummary:
         """The outcome; unknown numbers are None."""
         training, first = self.training, self.training.learners[0]
         final = {
-            name: finite({"mean": interval.estimate, "low": interval.low, "high": interval.high})
+            name: jsonable({"mean": interval.estimate, "low": interval.low, "high": interval.high})
             for name, interval in training.final().items()
         }
         return {
@@ -142,7 +142,7 @@ class DeepTrainingSummary:
         return {
             "algorithm": type(agent).__name__, "env": agent.environments.name, "timesteps": agent.timesteps,
             "episodes": agent.episodes, "seed": agent.seed, "options": agent.options.as_dict(),
-            **{name: finite(last[name]) for name in SHOWN if name in last},
+            **{name: jsonable(last[name]) for name in SHOWN if name in last},
             **({} if self.budget is None else {"budget": self.budget.as_dict()}),
         }  # fmt: skip
 
