@@ -24,14 +24,7 @@ FIRST, EVERY = 10.0, 30.0
 
 
 class ProgressLines:
-    """Lines on standard error instead of a bar, where nothing can move: time, share, time left, and what else is known.
-
-    Args:
-        total: how much there is to do.
-        unit: of what.
-        already: how much of it was done before.
-        quiet: show nothing.
-    """
+    """Lines on standard error instead of a bar, where nothing can move: time, share, time left, and what else is known."""
 
     def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False) -> None:
         self._total, self._unit, self._already = total, unit, already
@@ -56,12 +49,7 @@ class ProgressLines:
 class ProgressBar(ProgressLines):
     """A bar on standard error where it is a terminal, else lines.
 
-    Args:
-        total: how much there is to do.
-        unit: of what.
-        already: how much of it was done before.
-        quiet: show nothing.
-        delay: seconds before the bar comes up; then it is removed at the end.
+    `delay`: seconds before the bar comes up; then it is removed at the end.
     """
 
     def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False, delay: float = 0.0) -> None:

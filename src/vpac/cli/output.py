@@ -105,14 +105,7 @@ def complain(message: object) -> None:
 
 
 def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
-    """Print the command that is worth typing next, unless standard output is for programs.
-
-    Args:
-        quiet: whether standard output is for programs.
-        words: of the command, without `vpac`.
-        env: the environment of the run; one that an import path names is repeated.
-        wrap: its wrappers, likewise.
-    """
+    """Print the command that is worth typing next, unless standard output is for programs."""
     if not quiet:
         from vpac.envs.make import EnvRecipe
 

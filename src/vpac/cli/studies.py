@@ -88,10 +88,7 @@ class Sweep(Verb):
 def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: str) -> int:
     """Carry out studies under one progress bar, then build the page; 1 if a run failed.
 
-    Args:
-        plans: the studies.
-        verb: with the options of execution and output.
-        command: what to type to continue.
+    `command` continues it.
     """
     from vpac.lab.report.build import build
     from vpac.lab.report.judge import anchor
@@ -265,13 +262,7 @@ class Runs(Verb):
 
 
 def runs_table(rows: Sequence[Mapping[str, Any]], title: str, width: int | None = None) -> tuple[Any, list[str]]:
-    """A table of runs, and the columns that it leaves out so that names stay whole and can be copied.
-
-    Args:
-        rows: of the index.
-        title: above it.
-        width: of the terminal; default: this one's.
-    """
+    """A table of runs, and the columns that it leaves out so that names stay whole and can be copied."""
     from rich.console import Console
 
     width = Console().width if width is None else width

@@ -543,11 +543,8 @@ def check_before_use(
 ) -> None:  # fmt: skip
     """Raise a `UserError` that says what to change, if an environment is not fit.
 
-    Args:
-        given: what the user named: an object, an id, a class, a function, a specification.
-        make: makes one, unless it is an object.
-        arguments: of the environment.
-        learning: whether our learners are to use it; otherwise its spaces and observations are not checked.
+    `given` is what the user named: an object, an id, a class, a function, a specification; `make` makes one, unless it is
+    an object. Without `learning` spaces and observations are not checked.
     """
     what = "learned from" if learning else "measured in"
     if isinstance(given, gymnasium.Env):

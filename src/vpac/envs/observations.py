@@ -80,9 +80,7 @@ def arranged(env: gymnasium.Env[Any, Any], masked: bool | None = None) -> gymnas
     Without an image and a mask of actions that is `flattened(env)`. Otherwise it is the image, or a Dict of "image", as it is,
     "vector", everything else in a row or one whole number, and "action_mask", whichever of them there are.
 
-    Args:
-        env: the environment.
-        masked: whether it says which actions are allowed, as `has_masks` describes; None: if it does without a reset.
+    `masked`: whether it says which actions are allowed, as `has_masks` describes; None: if it does without a reset.
     """
     if isinstance(env, ArrangedObservation):
         return env
@@ -96,12 +94,7 @@ def arranged(env: gymnasium.Env[Any, Any], masked: bool | None = None) -> gymnas
 
 
 class ArrangedObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Observations as `arranged` describes them; masks are checked.
-
-    Args:
-        env: the environment.
-        masked: whether there is a mask.
-    """
+    """Observations as `arranged` describes them; masks are checked."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], masked: bool = False) -> None:
         RecordConstructorArgs.__init__(self, masked=masked)

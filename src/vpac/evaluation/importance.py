@@ -261,13 +261,7 @@ class FittedCritics(NamedTuple):
 
 
 class LogStudy:
-    """A log, seen with the probabilities of the policy in question.
-
-    Args:
-        log: episodes of another policy.
-        chances: how probable its actions are under this one.
-        gamma: discount factor.
-    """
+    """A log, seen with the probabilities of the policy in question."""
 
     def __init__(self, log: Log, chances: Chances, gamma: float) -> None:
         self.log, self.chances, self.gamma = log, chances, gamma

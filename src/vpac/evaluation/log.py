@@ -245,13 +245,7 @@ def _from_minari(name: str) -> Log:
 
 
 class Recorder:
-    """Keeps the steps that `play` counts, and writes them as a log.
-
-    Args:
-        agent: acts, and says how probable its actions are.
-        path: the file.
-        deterministic: whether the agent takes its most preferred actions, of which nothing can be learned.
-    """
+    """Keeps the steps that `play` counts, and writes them as a log."""
 
     def __init__(self, agent: Any, path: str | Path, deterministic: bool) -> None:
         self.agent, self.path = agent, Path(path)

@@ -239,14 +239,7 @@ def trace_frontier(
 ) -> Found:
     """Train along ψ and measure; what the store has is not trained again.
 
-    Args:
-        question: whose frontier.
-        asked: which prices.
-        store: where the runs are kept.
-        executor: who carries them out; the result does not depend on it.
-        watch: hears of every run.
-        mvpi: MVPI's frontier, too, at the same risk aversions, of a step's reward instead of the return.
-        command: what to type to go on.
+    MVPI's frontier, if asked for, has the same risk aversions, of a step's reward instead of the return.
     """
     tracing = _Tracing(question, store, executor, watch, command)
     for psis in _rounds(asked, tracing):

@@ -240,9 +240,7 @@ class Monitor:
 def evidence_paths(bets: FloatArray, before: int = 0) -> FloatArray:
     """The sums of the capitals, [streams, tests, episodes], from what their bets paid, [streams, episodes, tests, bets].
 
-    Args:
-        bets: what they paid.
-        before: episodes before these, after which nothing was left.
+    `before`: episodes before these, after which nothing was left.
     """
     capital, found = np.zeros((len(bets), *bets.shape[2:])), np.zeros((len(bets), bets.shape[2], bets.shape[1]))
     for k in range(bets.shape[1]):

@@ -58,12 +58,7 @@ def exact_now(learner: Learner) -> tuple[float, float]:
 
 
 class BudgetController:
-    """The multiplier ψ of a learner, and its path.
-
-    Args:
-        learner: whose ψ is controlled.
-        budget: the limit.
-    """
+    """The multiplier ψ of a learner, and its path."""
 
     def __init__(self, learner: Learner, budget: Budget) -> None:
         if budget.limits:

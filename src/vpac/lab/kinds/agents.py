@@ -123,11 +123,8 @@ def find_agents(
 ) -> dict[str, tuple[Any, Any]]:
     """Agents by short names, each with the environment it is to act in, as `vpac.evaluate` takes it.
 
-    Args:
-        name: a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store.
-        store: where stored runs are.
-        wanted: where they are to act; default: where they learned.
-        remark: called with what is worth saying of the environment.
+    `name` is a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store; `wanted` says
+    where they are to act, by default where they learned; `remark` is called with what is worth saying of the environment.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for one in find_trained(name, store):
@@ -178,12 +175,7 @@ def record_training(
 ) -> None:
     """Write the record of a training beside its agent: the same as that of a stored run, with checksums of the agent's files.
 
-    Args:
-        folder: where the agent was saved.
-        number: which run of the training it is.
-        length: episodes; of the PPO family environment steps.
-        final: the numbers that it comes down to.
-        about: seconds, time, versions, machine, commit.
+    `length` counts episodes or, of the PPO family, environment steps; `final` are its final numbers.
     """
     saved = SavedAgent.read(folder)
     data, known = saved.data, BY_CLASS.get(saved.data["algorithm"])

@@ -34,12 +34,7 @@ PLAYERS = 64
 
 
 def perform(run: Run, scratch: Scratch) -> Result:
-    """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed.
-
-    Args:
-        run: the task and its seed.
-        scratch: for checkpoints; with one in it, the run goes on from there.
-    """
+    """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed."""
     task = run.task
     agent, damaged = _agent(task, run.seed, scratch.folder)
 
@@ -167,14 +162,8 @@ def learn(
 ) -> None:
     """Learn in a folder of `vpac train`, with checkpoints, records and a display.
 
-    Args:
-        agent: a new one, or one that goes on from its last checkpoint.
-        steps: of this training, those before the checkpoint included.
-        folder: where files are written.
-        remark: called with what is worth saying.
-        quiet: without a display.
-        overwrite: whether a new agent may replace an earlier training.
-        trackers: names of experiment trackers (`vpac.deep.trackers`) beside TensorBoard.
+    `steps` include those before the checkpoint that it goes on from; `trackers` are names of experiment trackers
+    (`vpac.deep.trackers`).
     """
     from vpac.deep.checkpoint import has_checkpoint
     from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard

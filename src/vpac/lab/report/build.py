@@ -39,10 +39,7 @@ STUDIES = ("Studies", "Mean and variance of the return of what was learned.")
 def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[Path, Document]:
     """Write `report/index.html`, `report/claims.md` and `figures/*`; returns the page and its content.
 
-    Args:
-        store: where the runs are.
-        quiet: no progress bar.
-        out: the folder to write into; None: the store's own, which a bucket does not have.
+    `out` is the folder to write into, by default the store's own, which a bucket does not have.
     """
     from vpac.progress import steps
 

@@ -147,10 +147,8 @@ def plain(text: str, width: int = 48) -> str:
 def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     """The chart as a matplotlib figure; call it inside `figure_style`.
 
-    Args:
-        plt: what `figure_style` gave.
-        chart: what is drawn.
-        alone: no page around the figure has its title: draw it, if the chart has a `foot`.
+    If the figure stands alone, without a page that shows its title, the title is drawn as well, if the chart has a
+    `foot`.
     """
     columns = chart.width
     rows = math.ceil(len(chart.panels) / columns)

@@ -200,12 +200,8 @@ def place_labels(
 ) -> list[Box]:
     """Choose a box for each label, one after another, each at the position of least cost.
 
-    Args:
-        at: the points that the labels belong to.
-        sizes: width and height of each label.
-        frame: the panel.
-        points: every point of the panel, [points, 2].
-        lines: points along its lines, [points, 2], as `along` gives them.
+    `at` are the points that the labels belong to, `sizes` their widths and heights; `points` are all points of the panel,
+    `lines` points along its lines (`along`), [n, 2].
     """
     far = np.repeat(DISTANCES, len(ANGLES))
     turn = np.tile(np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1), (len(DISTANCES), 1)).round(9)

@@ -79,11 +79,7 @@ def seeds(seed: int, count: int) -> tuple[int, ...]:
 def runs_of(experiment: Experiment, arm: Arm, count: int, scale: float = 1.0) -> Iterator[Run]:
     """The runs of one arm.
 
-    Args:
-        experiment: that the arm belongs to.
-        arm: one of its arms.
-        count: number of runs.
-        scale: multiplies episodes (or steps).
+    `scale` multiplies episodes or steps.
     """
     task = _task(experiment, arm, scale)
     for number, seed in enumerate(seeds(experiment.seed, count)):

@@ -114,9 +114,7 @@ class TaskLoop:
 class Processes:
     """A pool of processes, which lives until `close`. A worker that dies is replaced and its run is tried again.
 
-    Args:
-        jobs: number of workers.
-        time_limit: seconds after which a run is stopped and recorded as failed; None for no limit.
+    `time_limit`: seconds after which a run is stopped and recorded as failed.
     """
 
     def __init__(self, jobs: int, time_limit: float | None = None) -> None:
@@ -299,11 +297,7 @@ def _store(address: str) -> Store:
 def make_executor(name: str, jobs: int | None, address: str | None = None, time_limit: float | None = None) -> Executor:
     """An executor by its name on the command line.
 
-    Args:
-        name: serial, processes or ray.
-        jobs: how many runs at a time; None: one for each core.
-        address: of the Ray cluster.
-        time_limit: seconds that a run may take; needs processes, here or on a cluster, which can be stopped.
+    `jobs` at a time, by default one for each core; a time limit needs processes, here or on a cluster.
     """
     if time_limit is not None and not 0.0 < time_limit < float("inf"):
         raise UserError(f"a time limit must be a positive number of seconds, got {time_limit!r}")
