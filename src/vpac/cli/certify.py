@@ -49,12 +49,10 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
     return measured
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement(PolicyVerb):
-    """A verb that plays episodes of a policy and measures their returns."""
+@dataclass(frozen=True)
+class Measuring:
+    """How episodes are played and measured."""
 
-    episodes: int = 1000
-    """Episodes that are measured."""
     seed: int = 0
     """Random seed."""
     gamma: Discount = None
@@ -66,26 +64,29 @@ class Measurement(PolicyVerb):
     level: float = 0.95
     """Confidence of each interval."""
     out: Folder = None
-    """Where the results are written. Default: results/VERB/RUN."""
+    """Where the results are written. Default: results/certify/RUN or results/stress/RUN."""
 
-    def open(self, verb: str, place: Elsewhere) -> tuple[Policy, Path, dict[str, Any]]:
-        """The policy, the folder of the results, and how episodes are played."""
+    def open(
+        self, verb: Certify | Stress, name: str, place: Elsewhere
+    ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
+        """The policy of a verb, the folder of its results, how episodes are played, and how they are measured."""
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder
 
         whole(self.seed, "--seed")
-        whole(self.episodes, "--episodes", 10)
+        whole(verb.episodes, "--episodes", 10)
         if not 0.0 < self.level < 1.0:
             raise UserError(f"--level must be between 0 and 1, got {self.level:g}")
-        policy = Policy.find(self.run_, self.store, place, verb, self.psi)
-        folder = self.out or Path("results") / verb / file_name(policy.trained.name)
+        policy = Policy.find(verb.run_, verb.store, place, name, verb.psi)
+        folder = self.out or Path("results") / name / file_name(policy.trained.name)
         make_folder(folder)
         gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
-        return policy, folder, {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic}
+        how = {"seed": self.seed, "gamma": gamma, "deterministic": self.deterministic}
+        return policy, folder, how, {"undiscounted": self.undiscounted, "level": self.level}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certify(Measurement):
+class Certify(PolicyVerb):
     """Certify what a policy can be relied on for, on one page and in one JSON file.
 
     `vpac.monitor` watches the policy at work against it.
@@ -95,6 +96,8 @@ class Certify(Measurement):
     Example: vpac certify results/train/vpac-ppo-Shop --max-ruin 0.05:0
     """
 
+    episodes: int = 1000
+    """Episodes that are measured."""
     keep_mean: Fraction = None
     """Limit: the mean is at least this share of the baseline's."""
     min_mean: Fraction = None
@@ -115,9 +118,10 @@ class Certify(Measurement):
     """Starts from which the sources of the variance are measured, up to ten episodes each; 0: leave them out."""
     stress: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """What `vpac stress` wrote of the same policy, to be taken in."""
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes that VaR and CVaR look at."""
+    measuring: Measuring = field(default_factory=Measuring)
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
     def run(self) -> int:
         """Load, measure, write, show."""
@@ -127,13 +131,13 @@ class Certify(Measurement):
 
         limits = self._limits()
         check_levels(self.levels)
-        policy, folder, how = self.open("certify", self.elsewhere)
+        policy, folder, how, measured = self.measuring.open(self, "certify", self.elsewhere)
         identity, world = policy.identity(), policy.world()
         baseline, facts = self._baseline(policy)
         about = {"policy": identity, "environment": world, "baseline": facts, **how, "episodes": self.episodes}
         certificate = certify(
-            policy.agent, policy.env, self.episodes, **how, undiscounted=self.undiscounted, level=self.level,
-            alphas=self.levels, below=self.below, limits=limits, baseline=baseline,
+            policy.agent, policy.env, self.episodes, **how, **measured, alphas=self.levels, below=self.below,
+            limits=limits, baseline=baseline,
             baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity, environment=world,
             stress=self._stress(identity), about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **provenance()},
             commands=lambda seed: self._commands(seed, how["gamma"], policy, folder),
@@ -180,7 +184,7 @@ class Certify(Measurement):
     def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
         """How an episode is repeated and, where the environment draws itself, filmed."""
         place = self.elsewhere
-        flags = ["--seed", str(seed), *(["--deterministic"] if self.deterministic else [])]
+        flags = ["--seed", str(seed), *(["--deterministic"] if self.measuring.deterministic else [])]
         flags += ["--env", place.env] if place.env else []
         flags += as_words("--set", place.set) + as_words("--wrap", place.wrap)
         flags += ["--psi", repr(self.psi)] if self.psi is not None else []
@@ -195,7 +199,7 @@ class Certify(Measurement):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stress(Measurement):
+class Stress(PolicyVerb):
     """Measure a policy in worlds that differ from the one it learned in.
 
     Every arm has the seeds of a control arm.
@@ -223,6 +227,7 @@ class Stress(Measurement):
     """The environment, if it was named by an import path, or another one with the same spaces."""
     wrap: Wrappers = ()
     """Wrappers instead of those of training, the innermost first; none: without."""
+    measuring: Measuring = field(default_factory=Measuring)
 
     def run(self) -> int:
         """Load, measure every arm, write, show."""
@@ -233,13 +238,12 @@ class Stress(Measurement):
         from vpac.progress import steps
 
         axes = self._axes()
-        policy, folder, played = self.open("stress", Elsewhere(self.env, (), self.wrap))
+        policy, folder, played, measured = self.measuring.open(self, "stress", Elsewhere(self.env, (), self.wrap))
         identity, world, how = policy.identity(), policy.world(), {**played, "episodes": self.episodes}
         kept = keeper(folder / "episodes", {"policy": identity, "environment": world, **how})
         with steps("arms", len(arms_of(axes)), self.json) as tell:
             found = stress(
-                policy.agent, lambda given: policy.recipe.make(**given), axes, **how, undiscounted=self.undiscounted,
-                level=self.level, measured=kept, tell=tell,
+                policy.agent, lambda given: policy.recipe.make(**given), axes, **how, **measured, measured=kept, tell=tell
             )  # fmt: skip
         about = {"policy": identity, "environment": world, "measurement": how}
         data = {"format": STRESS_FORMAT, **jsonable(replace(found, about=about).as_dict())}

@@ -27,7 +27,7 @@ OPTIONS = {
     "--print-completion bash|zsh|fish": "Print a script that completes verbs, options and names in a shell.",
 }
 SHELLS = ("bash", "zsh", "fish")
-SILENT = ("None", "False", "")
+SILENT = ("None", "False", "", "''")
 """Defaults that are not shown: the option is not given."""
 
 
