@@ -6,8 +6,8 @@ import pytest
 
 import vpac
 from vpac.evaluation.stressing import Axis, stress
+from vpac.files import jsonable
 from vpac.lab.report.certificate_page import write_certificate
-from vpac.lab.report.chart import finite
 from vpac.risk import Limit
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -20,7 +20,7 @@ def page(tmp_path_factory):
     axes = [Axis("lucky", (2.0, 3.0)), Axis("drop", (0.5,))]
     found = stress(agent, lambda given: vpac.envs.make_env(world, **given), axes, 20)
     certificate = vpac.certify(
-        agent, world, 60, baseline="random", sources=10, below=[5.0], stress=finite(found.as_dict()),
+        agent, world, 60, baseline="random", sources=10, below=[5.0], stress=jsonable(found.as_dict()),
         limits=[Limit("max-ruin", 0.9, 0.0), Limit("min-mean", 1e9), Limit("max-std", agent.options.gamma * 4.0)],
         policy={"name": EVIL, "run": EVIL}, commands=lambda seed: {"replay": f"vpac evaluate '{EVIL}' --seed {seed}"},
         about={"time": "now", "remark": EVIL},

@@ -39,7 +39,6 @@ from vpac.lab.report.geometry import (
     look,
     outline,
     place_labels,
-    rectangle_hatching,
     sorted_arrows,
 )
 from vpac.lab.report.interactive import figures, legend
@@ -170,10 +169,6 @@ def test_outline_and_hatching():
         [[(0.5, 0.5), (2.5, 0.5)], [(0.5, 1.5), (2.5, 1.5)], [(0.5, 0.5), (0.5, 1.5)], [(2.5, 0.5), (2.5, 1.5)]]
     )
     assert len(hatching(cells)) == 4
-    for (x, y), (right, top) in rectangle_hatching(0.2, 0.3, 0.6, 0.9):
-        assert x + y == pytest.approx(right + top)
-        assert all(0.2 - 1e-9 <= a <= 0.6 + 1e-9 for a in (x, right))
-        assert all(0.3 - 1e-9 <= b <= 0.9 + 1e-9 for b in (y, top))
 
 
 def test_arrows_contrast_with_their_cell():
