@@ -149,7 +149,9 @@ class Watch(PolicyVerb):
 class Export(PolicyVerb):
     """Write a learned policy for other programs: an ONNX file or a C header.
 
-    Of a policy for many prices (--psi conditioned) the price is an input, unless --psi names one.
+    If it was trained with --psi conditioned, the price is an input of the file.
+
+    --psi chooses one instead.
 
     Example: vpac export results/train/vpac-ppo-CartPole-v1 policy.onnx
     """
