@@ -36,7 +36,7 @@ class RewardVolatility(Variance):
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
         """Over the normalised discounted occupancy."""
-        from vpac.oracle.step_reward import step_reward
+        from vpac.oracle.moments import step_reward
 
         if horizon is not None:
             raise UserError("the volatility of the reward is known exactly without a horizon only")
