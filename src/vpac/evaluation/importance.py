@@ -230,7 +230,8 @@ def _estimate(
             values[k] = study.refit(method, np.bincount(rng.integers(0, n, n), minlength=n).astype(np.float64))
             tell(k + 1)
         mean = _refitted_interval(whole_log[0], values[:, 0], level)
-        logs = _refitted_interval(*(np.log(np.maximum(x, TINY)) for x in (whole_log[1], values[:, 1])), level)
+        logged = np.log(np.maximum(values[:, 1], TINY))
+        logs = _refitted_interval(float(np.log(max(whole_log[1], TINY))), logged, level)
         low, high = (float(np.exp(end)) for end in (logs.low, logs.high))
         return OfflineEstimate(method, effective, "", mean, Interval(whole_log[1], low, high))
     parts = (
