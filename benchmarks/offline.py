@@ -1,6 +1,6 @@
 """Coverage of the intervals of `vpac.offline` over many logs of finite worlds, judged by the oracle.
 
-    python benchmarks/offline.py [--logs 500] [--episodes 300]
+    python benchmarks/offline.py [--logs 500] [--episodes 300] [--seed 7]
 
 A table for each world: how often the 95 % intervals of mean, variance and CVaR hold the exact value, and the root mean squared
 error as a share of that of plain importance sampling (the mean of ρ_{0:T} G, and of ρ_{0:T} (G − Ĵ)²).
@@ -75,7 +75,7 @@ def sample_log(mdp: FiniteMDP, behaviour: np.ndarray, episodes: int, rng: np.ran
     return Log(state[:, None].astype(float), action, reward, behaviour[state, action], first, np.ones(episodes, bool))
 
 
-def measure(name: str, logs: int, episodes: int) -> tuple[dict[tuple[str, str], list[float]], list[float]]:
+def measure(name: str, logs: int, episodes: int, seed: int) -> tuple[dict[tuple[str, str], list[float]], list[float]]:
     """By method and metric: coverage and error as a share of plain importance sampling's; effective sizes."""
     mdp, target, behaviour = WORLDS[name]()
     moments = oracle.evaluate(mdp, target, GAMMA)
@@ -85,7 +85,7 @@ def measure(name: str, logs: int, episodes: int) -> tuple[dict[tuple[str, str], 
     errors: dict[tuple[str, str], list[float]] = {}
     sizes, above = [], []
     for k in range(logs):
-        log = sample_log(mdp, behaviour, episodes, np.random.default_rng([7, k]))
+        log = sample_log(mdp, behaviour, episodes, np.random.default_rng([seed, k]))
         report = offline(log, target, gamma=GAMMA, alphas=(ALPHA,), seed=k, lowest=-1e3)
         above.append(report.lower <= exact["mean"])
         sizes.append(report["weighted"].effective)
@@ -112,9 +112,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--logs", type=int, default=500)
     options.add_argument("--episodes", type=int, default=300)
+    options.add_argument("--seed", type=int, default=7)
     given = options.parse_args()
     for name in WORLDS:
-        table, (size, above) = measure(name, given.logs, given.episodes)
+        table, (size, above) = measure(name, given.logs, given.episodes, given.seed)
         print(
             f"{name}: {given.logs} logs of {given.episodes} episodes, {size:.0f} effective; lower bound {100 * above:.1f} %"
         )
