@@ -7,7 +7,10 @@
 Every task is a finite process, so mean and variance of the learned policy, with its noise, are exact and the oracle knows
 the best frontier; CVaR 10 % and careful episodes are those of 2000 sampled episodes. Prices are given by R without a unit:
 ψ = R / standard deviation of the best risk-neutral policy's return; MVPI prices the variance of a step's reward, so its R
-is relative to that.
+is relative to that; Gini deviation and CVaR have the unit of the return, and 2R as price (the slope of a standard deviation
+s is that of the variance / 2s). "Soft risk" is an idea of CeSoR (Greenberg and others 2022): the price of CVaR rises over
+80 % of the training, so that successful policies are found first. Its other idea, over-sampling of rare episodes by
+changing the environment, is not here.
 
 A rival on a task is judged by its frontier over R, as forms are in the report (`vpac.lab.report.frontiers`): hypervolume as
 a share of the oracle's, and the loss in U = mean − ψ · variance against the oracle's best at every ψ, with the price of its
@@ -130,13 +133,19 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "VAAC": ("VAACPPO", {}),
     "VAAC, published": ("VAACPPO", {"form": "published"}),
     "MVPI (TRVO)": ("MVPIPPO", {}),
+    "variance of episodes (Tamar)": ("VPACPPO", {"penalty_critic": "none"}),
+    "Gini deviation": ("VPACPPO", {"penalty": "gini"}),
+    "CVaR": ("VPACPPO", {"penalty": "cvar:0.1"}),
+    "CVaR, soft risk": ("VPACPPO", {"penalty": "cvar:0.1", "psi_warm_up": 0.8}),
 }
 Key = tuple[str, str, float, int]
 
 
 def price(task: str, arm: str, aversion: float) -> float:
     """The price of a risk aversion, to two digits."""
-    where = get_task(task)
+    where, penalty = get_task(task), ARMS[arm][1].get("penalty", "variance")
+    if penalty != "variance":
+        return 2.0 * aversion
     std = where.step_std if arm.startswith("MVPI") else where.task.std
     return float(f"{aversion / std:.2g}")
 
@@ -201,12 +210,12 @@ def measure(tasks: list[str], arms: list[str], seeds: int, share: float) -> dict
 
 
 def swept(found: dict[Key, dict[str, float]], task: str, arm: str) -> Swept | None:
-    """A rival's runs along R, PPO's being those at R = 0; None while there are fewer than two seeds at a price."""
+    """A rival's runs along R, PPO's being those at R = 0; None while a price has fewer seeds than PPO, or fewer than two."""
     points = [("PPO", 0.0)] + ([] if arm == "PPO" else [(arm, r) for r in AVERSIONS])
     rows = [[row for (t, a, r, _), row in sorted(found.items()) if (t, a, r) == (task, *point)] for point in points]
-    rows = [[row for row in those if "mean" in row] for those in rows]
-    if min(map(len, rows)) < 2:
+    if min(map(len, rows)) < max(2, len(rows[0])):
         return None
+    rows = [[row for row in those if "mean" in row] for those in rows]
     means, variances = ([np.array([row[key] for row in those]) for those in rows] for key in ("mean", "variance"))
     psis = [0.0] + [price(task, "VPAC", r) for _, r in points[1:]]
     return Swept(np.array(psis), means, variances)

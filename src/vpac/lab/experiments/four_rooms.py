@@ -46,8 +46,8 @@ PERFORMANCE = Experiment(
         claim(
             "mean: VPAC - AC > -1", "VPAC's mean return is on par with AC's (not lower by 1 or more)", "Figure 2",
             "43 − 43 = 0",
-            explanation="The means agree, but 100 runs leave ± 0.7: single runs lie apart by several units. One policy of VPAC "
-            "in 100 walks in circles, none of AC's (benchmarks/circles.py). evidence/four-rooms-performance has 400 runs.",
+            explanation="100 runs leave ± 0.7, because single runs lie apart by 2 to 3; one policy of VPAC in 100 walks in "
+            "circles, none of AC's (benchmarks/circles.py). 400 runs say −0.06 ± 0.33 (evidence/four-rooms-performance).",
         ),
         claim("mean: VPAC - VAAC > 0", "VPAC's mean return is not below VAAC's", "Figure 2", "43 − 26 = 17"),
         claim(
@@ -82,8 +82,8 @@ PSI_CURVES = Experiment(
         claim("variance: ψ = 0.01 / ψ = 0 < 1", "a price of ψ = 0.01 lowers the variance", "Figure 3", "77 / 253 = 0.30"),
         claim(
             "variance: ψ = 0.03 / ψ = 0.01 < 1", "a higher price, ψ = 0.03, lowers it further", "Figure 3", "62 / 77 = 0.81",
-            explanation="Between 0.01 and 0.03 the variance is flat (four-rooms/psi-effect): what the higher price avoids on "
-            "the ice it loses to policies that learned less. The paper's 77 and 62 are read off a plot.",
+            explanation="Between 0.01 and 0.03 the variance is flat: 400 runs have a ratio of 1.00 (0.93 … 1.08), which "
+            "excludes the paper's 0.81 (evidence/four-rooms-psi-curves). The paper's 77 and 62 are read off a plot.",
         ),
         claim(
             "mean: ψ = 0.03 - ψ = 0 > -1", "up to ψ = 0.03 the mean is kept (not lower by 1 or more)", "Figure 3",
