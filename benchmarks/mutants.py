@@ -66,7 +66,7 @@ class Result(NamedTuple):
 
 
 BY_HAND = Tests(("tests/tabular/test_by_hand.py", "tests/tabular/test_enumeration.py"), compiled=False)
-SOFTMAX = Tests(("tests/tabular/test_softmax.py",))
+SOFTMAX = Tests(("tests/tabular/kernel/test_softmax.py",))
 CUT = Tests(("tests/tabular/test_ratios.py", "-k", "cut_carries or two_actions_by_hand"))
 ON_POLICY_LOOP = Tests(("tests/tabular/test_gymnasium_loop.py", "-k", "tables_on_policy and VPAC and published"))
 OFF_POLICY_LOOP = Tests(("tests/tabular/test_gymnasium_loop.py", "-k", "tables_off_policy and VPAC and clipped"))
@@ -81,7 +81,7 @@ LEARNER = Tests(("tests/deep/test_learner.py",))
 UPDATES = Tests(("tests/deep/test_learner.py", "-k", "rate_and_of or its_own_target or asked_for"))
 CONTEXT = Tests(("tests/deep/test_context.py",))
 GUARDS = Tests(("tests/deep/test_guards.py",))
-SPECS = Tests(("tests/lab/test_experiments.py",))
+SPECS = Tests(("tests/lab/experiments/test_experiments.py",))
 
 TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
     ("tabular/update.py", BY_HAND): (

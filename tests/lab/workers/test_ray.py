@@ -47,7 +47,7 @@ def cluster():
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray replaces 127.0.0.1 by another address of this machine
         "RAY_health_check_period_ms": "500",  # a dead node is refused five times before its head believes it
         "RAY_worker_niceness": "0",  # else other tests leave its workers 3 % of a core
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]),
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -262,7 +262,7 @@ def test_a_run_is_given_what_it_uses_or_all_that_the_largest_machine_has():
 
 
 def benchmark(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[3] / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

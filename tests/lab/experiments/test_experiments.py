@@ -139,7 +139,7 @@ def test_the_example_is_right():
 def read_experiment_example():
     from pathlib import Path
 
-    return read_experiment(Path(__file__).parents[2] / "examples" / "sweep.toml")
+    return read_experiment(Path(__file__).parents[3] / "examples" / "sweep.toml")
 
 
 @pytest.mark.parametrize(
