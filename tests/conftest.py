@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side; threads of their own would fight
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled once by all workers and by the processes that tests start
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "jax")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 import numpy as np
 import pytest
@@ -13,7 +18,31 @@ settings.register_profile(
 )
 settings.load_profile("vpac")
 
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000
+"""Of 65 530 that Linux allows a process: beyond them XLA crashes. A compiled program needs about ten."""
+
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(20211)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs():
+    """Forget compiled programs when there are very many."""
+    yield
+    if "jax" in sys.modules and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        sys.modules["jax"].clear_caches()
+
+
+@pytest.fixture(scope="module")
+def compiled_quickly():
+    """Compile without optimisation: for small networks that learn for a moment, compiling is what takes time."""
+    import jax
+
+    for quickly in (True, False):
+        jax.clear_caches()  # what was compiled in the other way rounds differently
+        jax.config.update("jax_disable_most_optimizations", quickly)
+        if quickly:
+            yield

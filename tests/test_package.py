@@ -5,15 +5,36 @@ import os
 import subprocess
 import sys
 import venv
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from zipfile import ZipFile
 
-import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+def needed(texts, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The distributions of this environment that requirements name, and those that these need in turn."""
+    for requirement in map(Requirement, texts):
+        if requirement.name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found[requirement.name] = distribution(requirement.name)
+            needed(found[requirement.name].requires or [], found)
+    return found
+
+
+def link(wheel: Path, site: Path) -> None:
+    """Put what a wheel says that it needs, and nothing else, into an environment: by links, which takes no time."""
+    with ZipFile(wheel) as file:
+        metadata = next(name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = file.read(metadata).decode().partition("\n\n")[0].splitlines()
+    declared = [line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")]
+    for one in needed(declared, {}).values():
+        for name in {path.parts[0] for path in one.files or []} - {"..", "__pycache__"}:
+            if not (site / name).exists():
+                (site / name).symlink_to(Path(str(one.locate_file(name))))
+
+
 def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT],
@@ -22,8 +43,10 @@ def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_pat
     (wheel,) = (tmp_path / "dist").glob("vpac-*.whl")
     venv.create(tmp_path / "empty")
     home = tmp_path / "empty" / "bin"
-    pip = [sys.executable, "-m", "pip", "--python", home / "python", "install", "--quiet", "--no-compile"]
-    subprocess.run([*pip, "--constraint", ROOT / "requirements.lock", wheel], check=True, capture_output=True)
+    (site,) = (tmp_path / "empty" / "lib").glob("python*/site-packages")
+    link(wheel, site)
+    pip = [sys.executable, "-m", "pip", "--python", home / "python", "install", "--quiet", "--no-compile", "--no-index"]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
     alone = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     run = {"cwd": tmp_path, "env": alone, "capture_output": True, "text": True}
     shown = subprocess.run([home / "vpac", "doctor"], check=True, **run)

@@ -8,11 +8,13 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import probes
+from functional_probes import BANDIT
 from seeds import bounds, seeds
 from vpac import UserError
 from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
 from vpac.deep.checkpoint import latest_checkpoint
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
     "normalise_observations": False,
@@ -24,7 +26,7 @@ ALL = {"psi": "conditioned", "psi_range": (0.0, 2.0)}
 @pytest.fixture(scope="module")
 def bandits():
     """The risky arm pays ½ more with variance 1: worth it for ψ < ½. One agent for each seed."""
-    return [VPACPPO(probes.Bandit, seed=seed, **ALL, **QUICK).learn(40_000) for seed in seeds()]
+    return VPACPPO.learn_many(BANDIT, 40_000, seeds=seeds(), **{**ALL, **QUICK, "psi": [ALL["psi"]]})
 
 
 @pytest.fixture
@@ -138,11 +140,12 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("price", [0.35, 1.5])
-def test_mvpi_prices_the_reward_of_a_step(price):
+def test_mvpi_prices_the_reward_of_a_step():
     """In a world of single steps rewards are returns: λ < ½ for the risky arm; with y = 0 it would be λ < 0.22."""
-    agents = [MVPIPPO(probes.Bandit, psi=price, seed=seed, **QUICK).learn(30_000) for seed in seeds()]
-    assert nearer_the_better_arm([chance_of_risk(agent.policy()) for agent in agents], price)
+    prices = (0.35, 1.5)
+    agents = MVPIPPO.learn_many(BANDIT, 30_000, seeds=seeds(), psi=prices, **QUICK)
+    for first, price in enumerate(prices):
+        assert nearer_the_better_arm([chance_of_risk(agent.policy()) for agent in agents[first::2]], price)
 
 
 def test_mvpi_without_a_price_is_ppo(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 import vpac
+from seeds import bounds, seeds
 from vpac import UserError
 from vpac.envs import arranged, check_env
 from vpac.evaluation.actors import load_agent
@@ -114,13 +115,13 @@ def test_a_spot_is_found_and_bytes_stay_bytes(tmp_path, beside):
 
     check_env(make())
     scores = []
-    for seed in range(5):
+    for seed in seeds():
         agent = PPO(
             make, seed=seed, gamma=0.5, learning_rate=1e-3, envs=8, steps=64, epochs=4, minibatch=64, hidden=(32,)
         )
         agent.learn(8_000 if beside else 3_000)
         scores.append(vpac.evaluate(agent, make, 10, gamma=1.0, deterministic=True).mean)
-    assert min(scores) > 6.0  # of 8; at random 2
+    assert bounds(scores)[0] > 5.0  # of 8; at random 2
     assert agent._collector._rows["pixels"].dtype == np.uint8
     agent.save(tmp_path / "agent")
     found = [vpac.evaluate(each, make, 4, seed=2).returns for each in (agent, load_agent(tmp_path / "agent"))]

@@ -20,10 +20,12 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
+from functional_probes import BANDIT, CONSTANT, LATE_CHOICE, ONLY_CUT, PUSHER
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value
 from vpac.deep.estimators import Trace
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 QUICK = {
     "envs": 64, "steps": 16, "epochs": 4, "minibatch": 256, "hidden": (8,), "learning_rate": 1e-2, "gamma": 0.9,
     "normalise_observations": False, "psi_warm_up": 0.0,
@@ -52,11 +54,8 @@ def within(found, exact, bias):
 
 @pytest.mark.parametrize("kind", [VPACPPO, VAACPPO])
 def test_constant_reward_has_its_sum_and_no_variance(kind):
-    found = [
-        critics(kind(probes.Constant, seed=seed, psi=0.0, reward_scale=1.0, **QUICK).learn(40_960), 0.0, 0.0)
-        for seed in seeds()
-    ]
-    value, variance = np.transpose(found)
+    agents = kind.learn_many(CONSTANT, 40_960, seeds=seeds(), psi=[0.0], reward_scale=1.0, **QUICK)
+    value, variance = np.transpose([critics(agent, 0.0, 0.0) for agent in agents])
     assert within(value, 1 + 0.9 + 0.81, 0.03)
     assert within(variance, 0.0, 0.1)
 
@@ -64,10 +63,9 @@ def test_constant_reward_has_its_sum_and_no_variance(kind):
 @pytest.mark.parametrize("kind", [VPACPPO, VAACPPO])
 def test_critics_find_mean_and_variance_where_episodes_are_only_cut(kind):
     """V = 1 / (1 − γ) = 5 and variance 1 / (1 − γ²) = 2.78 at γ = 0.8, though no episode is longer than 8 steps."""
-    settings = {**QUICK, "psi": 0.0, "gamma": 0.8, "learning_rate": 3e-3, "reward_scale": 0.3, "time_aware": False}
+    settings = {**QUICK, "gamma": 0.8, "learning_rate": 3e-3, "reward_scale": 0.3, "time_aware": False}
     exact, found = 1 / (1 - 0.64), []
-    for seed in seeds():
-        agent = kind(probes.OnlyCut, seed=seed, **settings).learn(61_440)
+    for agent in kind.learn_many(ONLY_CUT, 61_440, seeds=seeds(), **settings):
         rows = agent.history[-20:]
         told = [np.mean([row[what] for row in rows]) for what in ("predicted_variance", "measured_variance")]
         found.append([*critics(agent, 0.0, 0.0), *told])
@@ -152,33 +150,38 @@ def test_the_expected_update_turns_around_where_the_objective_does(world, gamma,
         assert (gain.mean() > psi * penalty.mean()) == risky
 
 
+CAREFUL = QUICK | {"envs": 512, "steps": 8, "minibatch": 1024}
+"""Batches so large that an update points where its mean does, near the price at which that is 0."""
+
+
 @pytest.mark.parametrize("weighting", ["uniform", "start"])
 @pytest.mark.parametrize("gamma", [0.9, 0.99, 1.0])
 def test_the_arm_is_chosen_that_the_price_makes_better(gamma, weighting):
-    """20 percent below and above the price at which both arms have the same U = mean − ψ · variance."""
-    settings = QUICK | {"gamma": gamma, "weighting": weighting}
-    for psi in (0.4, 0.6):
-        agents = [VPACPPO(probes.Bandit, psi=psi, seed=seed, **settings).learn(49_152) for seed in seeds(8)]
-        risk = np.array([chance_of_risk(agent, 0.0) for agent in agents])
-        better = risk if worth(1.0, psi) > worth(0.0, psi) else 1.0 - risk
+    """5 percent below and above the price at which both arms have the same U = mean − ψ · variance."""
+    prices = (0.475, 0.525)
+    settings = CAREFUL | {"gamma": gamma, "weighting": weighting}
+    agents = VPACPPO.learn_many(BANDIT, 49_152, seeds=seeds(), psi=prices, **settings)
+    risk = np.array([chance_of_risk(agent, 0.0) for agent in agents]).reshape(-1, 2)
+    for found, psi in zip(risk.T, prices, strict=True):
+        better = found if worth(1.0, psi) > worth(0.0, psi) else 1.0 - found
         assert bounds(better)[0] > 0.5, f"ψ = {psi}: {better}"
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "start"])
-@pytest.mark.parametrize("world", [probes.LateChoice, probes.Pusher])
+@pytest.mark.parametrize("world", [LATE_CHOICE, PUSHER], ids=["later", "box"])
 def test_a_later_choice_and_a_box_action_find_the_better_arm(world, weighting):
-    shown, factor = (0.5, 0.9) if world is probes.LateChoice else (0.0, 1.0)
-    for psi in (0.3, 0.9):
-        agents = [VPACPPO(world, psi=psi, weighting=weighting, seed=seed, **QUICK).learn(40_960) for seed in seeds()]
-        found = [worth(chance_of_risk(agent, shown), psi, factor) for agent in agents]
-        assert bounds(found)[0] > 0.5 * (worth(0.0, psi, factor) + worth(1.0, psi, factor)), f"ψ = {psi}: {found}"
+    prices, (shown, factor) = (0.3, 0.9), (0.5, 0.9) if world is LATE_CHOICE else (0.0, 1.0)
+    agents = VPACPPO.learn_many(world, 40_960, seeds=seeds(), psi=prices, weighting=weighting, **QUICK)
+    risk = np.array([chance_of_risk(agent, shown) for agent in agents]).reshape(-1, 2)
+    for found, psi in zip(risk.T, prices, strict=True):
+        gained = worth(found, psi, factor)
+        assert bounds(gained)[0] > 0.5 * (worth(0.0, psi, factor) + worth(1.0, psi, factor)), f"ψ = {psi}: {gained}"
 
 
 def test_variance_of_a_discounted_choice_is_found():
     """Of the policy that was learned: p of the risky arm, which is nearly 1."""
     gaps = []
-    for seed in seeds():
-        agent = VPACPPO(probes.LateChoice, psi=0.0, seed=seed, reward_scale=1.0, **QUICK).learn(40_960)
+    for agent in VPACPPO.learn_many(LATE_CHOICE, 40_960, seeds=seeds(), reward_scale=1.0, **QUICK):
         value, variance = critics(agent, 0.0, 0.0)
         p = chance_of_risk(agent, 0.5)
         gaps.append([value - 0.9 * worth(p, 0.0), variance - 0.81 * (p + 0.25 * p * (1.0 - p))])
@@ -200,8 +203,7 @@ def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_d
 
     def objectives(kind, **more):
         found = []
-        for seed in seeds():
-            agent = kind("vpac/CatchUp-v0", seed=seed, **settings, **more).learn(100_000)
+        for agent in kind.learn_many("jax:vpac/CatchUp-v0", 100_000, seeds=seeds(), **settings, **more):
             logits = np.asarray(agent.policy().outputs(np.eye(mdp.n_states, dtype=np.float32)), np.float64)
             moments = vpac.oracle.evaluate(mdp, vpac.oracle.softmax(logits), 0.95)
             found.append(float(moments.mean - psi * moments.total_variance))

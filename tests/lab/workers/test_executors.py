@@ -205,7 +205,7 @@ def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
     """And never does again what was finished: records stay as they are, and only what is left is counted as done."""
     spec, expected = undisturbed
     rng, finished = np.random.default_rng(5), {}
-    for moment in sorted(rng.integers(1, RUNS - 10, size=4).tolist()):
+    for moment in sorted(rng.integers(1, RUNS - 10, size=2).tolist()):  # `make torture` kills a hundred times
         command = Command(spec, store.root)
         wait_for_runs(store, min(moment, len(store.names()) + RUNS // 3), command.process)
         time.sleep(float(rng.random()) * 0.05)
