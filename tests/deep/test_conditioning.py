@@ -14,7 +14,6 @@ from vpac import UserError
 from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
 from vpac.deep.checkpoint import latest_checkpoint
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
     "normalise_observations": False,
