@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tiny import little, study
 from vpac import VPAC
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report import draw
 from vpac.lab.report.build import build, document_of
 from vpac.lab.report.chart import Reference
 from vpac.lab.report.explorer import stored_learner
@@ -29,7 +31,8 @@ GROUPS = {
     "rooms": [name for name in EXPERIMENTS if name.startswith("four-rooms") and "step-sizes" not in name],
     "steps": [name for name in EXPERIMENTS if "step-sizes" in name],
     "puddles": [name for name in EXPERIMENTS if name.startswith("puddle")],
-    "others": [name for name in EXPERIMENTS if name.startswith(("critics", "convergence", "forms", "theorems"))],
+    "critics": [name for name in EXPERIMENTS if name.startswith(("critics", "convergence", "theorems"))],
+    "forms": [name for name in EXPERIMENTS if name.startswith("forms")],
     "searches": [name for name in EXPERIMENTS if name.startswith("grid")],
     "evidence": [name for name in EXPERIMENTS if name.startswith("evidence")],
 }
@@ -56,8 +59,10 @@ def as_published(name):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_experiment_runs_and_every_figure_draws(group, tmp_path):
-    """Everything is run and made into charts; of two experiments whose charts differ in their numbers alone one is drawn."""
+def test_every_experiment_runs_and_every_figure_draws(group, tmp_path, monkeypatch):
+    """Everything is run and made into charts; of two experiments whose charts differ in their numbers alone one is drawn, as
+    SVG and PDF: a PNG is the same drawing, and a study's below has one."""
+    monkeypatch.setattr(draw, "write", partial(draw.write, kinds=("pdf", "csv")))
     store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps", "evidence") else 2)
     assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
     whole = document_of(store, list(studies(store)))
