@@ -188,7 +188,7 @@ def test_a_full_disk_leaves_what_was_good(store, tmp_path):
     script = (
         "import resource, signal, sys; sys.path.insert(0, 'tests')\n"
         "from vpac.lab.store.store import Store; from vpac.lab.workers.worker import carry_out\n"
-        "from lab.test_store import a_run\n"
+        "from lab.store.test_store import a_run\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "carry_out(Store(sys.argv[2]), a_run(1))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
