@@ -164,7 +164,7 @@ def test_the_arm_is_chosen_that_the_price_makes_better(gamma, weighting):
     begins at 0, which is right here; where it is below the mean return, variance seems to cost more than it does."""
     prices = (0.475, 0.525)
     settings = CAREFUL | {"gamma": gamma, "weighting": weighting}
-    agents = VPACPPO.learn_many(FAIR_BANDIT, 196_608, seeds=seeds(), psi=prices, **settings)
+    agents = VPACPPO.learn_many(FAIR_BANDIT, 131_072, seeds=seeds(), psi=prices, **settings)
     risk = np.array([chance_of_risk(agent, 0.0) for agent in agents]).reshape(-1, 2)
     for found, psi in zip(risk.T, prices, strict=True):
         better = found if worth(1.0, psi) > worth(0.0, psi) else 1.0 - found
