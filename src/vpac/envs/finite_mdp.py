@@ -257,6 +257,8 @@ def _numbers(values: Any, name: str) -> FloatArray:
         raise UserError(f"{name} must be an array of numbers: {error}") from None
 
 
+LONGEST_WAY = 200
+"""Rounds of the search for states that a policy can stay in."""
 DENSE_ENTRIES = 50_000_000
 
 
@@ -415,6 +417,21 @@ class FiniteMDP:
         self.action_names = tuple(str(a) for a in range(n_actions)) if action_names is None else tuple(action_names)
         if len(self.action_names) != n_actions:
             raise UserError(f"{len(self.action_names)} action names for {n_actions} actions")
+
+    @cached_property
+    def may_stay(self) -> BoolArray:
+        """States outside of which no policy stays for ever: those with an action that surely leads to another of them.
+
+        None of them: every policy ends. A long way to that answer is not gone to its end, and the set is then too large.
+        """
+        stay = ~self.terminal
+        for _ in range(LONGEST_WAY):
+            leaves = np.bincount(self.row, ~stay[self.successor], self.n_states * self.n_actions) > 0.0
+            fewer = stay & ~leaves.reshape(self.n_states, self.n_actions).all(axis=-1)
+            if np.array_equal(fewer, stay):
+                break
+            stay = fewer
+        return stay
 
     @cached_property
     def row(self) -> IntArray:

@@ -18,47 +18,98 @@ from typing import Any
 
 import numpy as np
 
-from vpac.oracle.linear import Chain, OracleError, backup
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.oracle.linear import Chain, sparse_factors
 from vpac.oracle.moments import Moments, VarianceOf
-from vpac.typing import FloatArray
+from vpac.typing import FloatArray, IntArray
 
 SINGULAR = 1e-9
 """A change that leaves less of 1 − t κ makes a policy that hardly ends."""
 
 
+class Resolvents:
+    """N and Ñ of a policy: inverted where there are few states; else sparse factors, which give any of their columns."""
+
+    def __init__(self, moments: Moments, chain: Chain | None = None) -> None:
+        self.moments, gamma = moments, moments.gamma
+        self.chain = Chain(moments.mdp, moments.policy) if chain is None else chain
+        self._near = self._solver(gamma)
+        self._far = self._near if gamma == 1.0 else self._solver(gamma**2)
+        start = moments.mdp.start
+        self.visits_bar = self.chain.flow(gamma**2, start) if self.chain.sparse else start @ self._far
+
+    def _solver(self, discount: float) -> Any:
+        if self.chain.sparse:
+            return sparse_factors(discount * self.chain.matrix)
+        return self.chain.inverse(discount)
+
+    def near(self, states: IntArray) -> FloatArray:
+        """Columns of N, [S, state]."""
+        return self._columns(self._near, states)
+
+    def far(self, states: IntArray) -> FloatArray:
+        """Columns of Ñ."""
+        return self._columns(self._far, states)
+
+    def far_times(self, columns: FloatArray) -> FloatArray:
+        """Ñ times columns."""
+        return np.asarray(self._far(columns) if self.chain.sparse else self._far @ columns, np.float64)
+
+    def _columns(self, solver: Any, states: IntArray) -> FloatArray:
+        if not self.chain.sparse:
+            return np.asarray(solver if len(states) == len(solver) else solver[:, states], np.float64)
+        units = np.zeros((self.moments.mdp.n_states, len(states)))
+        units[states, np.arange(len(states))] = 1.0
+        return np.asarray(solver(units), np.float64)
+
+    def errors_times(self, columns: FloatArray, error: FloatArray) -> FloatArray:
+        """B times columns."""
+        mdp, n = self.moments.mdp, self.moments.mdp.n_states
+        weight = self.moments.policy.reshape(-1)[mdp.row] * mdp.probability * error
+        tail = mdp.row // mdp.n_actions
+        if self.chain.sparse:
+            from scipy.sparse import csr_array
+
+            return np.asarray(csr_array((weight, (tail, mdp.successor)), shape=(n, n)) @ columns, np.float64)
+        return np.asarray(np.bincount(tail * n + mdp.successor, weight, n * n).reshape(n, n) @ columns, np.float64)
+
+
 def single_state_gains(
-    moments: Moments, psi: float, variance_of: VarianceOf, shares: FloatArray, reference: float | None = None
-) -> FloatArray:
+    moments: Moments, psi: float, variance_of: VarianceOf, shares: FloatArray, reference: float | None = None,
+    states: IntArray | None = None, resolvents: Resolvents | None = None,
+) -> FloatArray:  # fmt: skip
     """U(π') − U(π) for each share t, state and action, [T, S, A]; −inf where π' is no policy or never ends.
 
-    `shares` has shape [T] or [T, S, A]. A negative share takes probability from the action.
+    `shares` has shape [T] or [T, S, A]. A negative share takes probability from the action. `states` are those to change, in
+    ascending order, of which the result and `shares` have a row each; None: all.
     """
-    mdp, gamma, pi = moments.mdp, moments.gamma, moments.policy
-    value, spread = moments.value, moments.variance
-    advantage = moments.action_value - value[:, None]
-    chain = Chain(mdp, pi, sparse=False)
-    near = _inverse(np.eye(mdp.n_states) - gamma * chain.matrix)
-    far = near if gamma == 1.0 else _inverse(np.eye(mdp.n_states) - gamma**2 * chain.matrix)
-    visits, visits_bar = mdp.start @ near, mdp.start @ far
+    mdp, gamma = moments.mdp, moments.gamma
+    states = np.arange(mdp.n_states) if states is None else states
+    of = Resolvents(moments) if resolvents is None else resolvents
+    pi, spread, value = moments.policy[states], moments.variance[states], moments.value
+    advantage = moments.action_value[states] - value[states, None]
+    near, far = of.near(states), of.far(states)
     tail = mdp.row // mdp.n_actions
     error = mdp.reward + gamma * value[mdp.successor] - value[tail]
+    here, row, column = _transitions(mdp, states)
 
     def difference(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
-        """E[entries · matrix(S', s) | s, a], less its mean under the policy, [S, A]."""
-        by_action = backup(mdp, entries * matrix[mdp.successor, tail])
+        """E[entries · matrix(S', s) | s, a], less its mean under the policy, for the states."""
+        found = mdp.probability[here] * entries * matrix[mdp.successor[here], column]
+        by_action = np.bincount(row, found, pi.size).reshape(pi.shape)
         return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
 
-    weight = pi.reshape(-1)[mdp.row] * mdp.probability * error
-    mixed = np.bincount(tail * mdp.n_states + mdp.successor, weight, near.size).reshape(near.shape) @ near
+    mixed = of.errors_times(near, error)
     kappa, kappa_bar = gamma * difference(near), gamma**2 * difference(far)
-    cross = gamma**2 * difference(far @ mixed) + difference(near, error)
+    cross = gamma**2 * difference(of.far_times(mixed)) + difference(near, error[here])
+    visits, weighed, visits_bar = mdp.start @ near, of.visits_bar @ mixed, of.visits_bar[states]
 
     share = shares[:, None, None] if shares.ndim == 1 else shares
     with np.errstate(all="ignore"):
         step, turn = share * advantage / (1.0 - share * kappa), share / (1.0 - share * kappa_bar)
         mass = turn * visits_bar[:, None]
-        second = mass * (moments.action_variance + advantage**2 - spread[:, None])
-        second = second + 2.0 * gamma * step * ((visits_bar @ mixed)[:, None] + mass * cross)
+        second = mass * (moments.action_variance[states] + advantage**2 - spread[:, None])
+        second = second + 2.0 * gamma * step * (weighed[:, None] + mass * cross)
         if variance_of == "return":
             centre = float(moments.mean) if reference is None else reference
             variance = second + 2.0 * step * ((mdp.start * (value - centre)) @ near)[:, None]
@@ -67,37 +118,43 @@ def single_state_gains(
         else:
             variance = second - step**2 * (mdp.start @ near**2)[:, None]
         if variance_of == "action":
-            variance = variance - _first_action(moments, near, advantage, share, step)
+            variance = variance - _first_action(moments, near, states, share, step)
         gains = step * visits[:, None] - psi * variance
     moved = pi + share * (1.0 - pi)
     allowed = (1.0 - share * kappa > SINGULAR) & (moved >= -1e-12) & (share <= 1.0) & np.isfinite(gains)
-    return np.where(allowed & ~mdp.terminal[:, None], gains, -np.inf)
+    return np.where(allowed & ~mdp.terminal[states, None], gains, -np.inf)
 
 
-def _inverse(matrix: FloatArray) -> FloatArray:
-    """By its factors: a quarter less work than solving for the unit matrix."""
-    from scipy.linalg.lapack import dgetrf, dgetri
-
-    factors, pivots, _ = dgetrf(matrix.T, overwrite_a=True)  # the transpose of an array in C order is in LAPACK's
-    found, singular = dgetri(factors, pivots, overwrite_lu=True)
-    if singular:
-        raise OracleError("the linear system is singular: its solution does not exist or is not unique")
-    return np.asarray(found.T, np.float64)
+def _transitions(mdp: FiniteMDP, states: IntArray) -> tuple[Any, IntArray, IntArray]:
+    """Which transitions leave the states, and for each its row among theirs and its state's place."""
+    tail = mdp.row // mdp.n_actions
+    if len(states) == mdp.n_states:
+        return slice(None), mdp.row, tail
+    place = np.full(mdp.n_states, -1)
+    place[states] = np.arange(len(states))
+    here = np.flatnonzero(place[tail] >= 0)
+    column = place[tail[here]]
+    return here, column * mdp.n_actions + mdp.row[here] % mdp.n_actions, column
 
 
 def _first_action(
-    moments: Moments, near: FloatArray, advantage: FloatArray, share: FloatArray, step: FloatArray
+    moments: Moments, near: FloatArray, states: IntArray, share: FloatArray, step: FloatArray
 ) -> FloatArray:
     """The change of E[(Q(S_0,A_0) − V(S_0))²], which the variance given the first action leaves out."""
     mdp, pi = moments.mdp, moments.policy
+    advantage = moments.action_value - moments.value[:, None]
     begun = np.flatnonzero(mdp.start > 0.0)
-    onward = (mdp.transition_matrix @ near).reshape(mdp.n_states, mdp.n_actions, -1)
-    drift = moments.gamma * onward - near[:, None, :]
+    looked = np.concatenate([begun, states])
+    rows = (looked[:, None] * mdp.n_actions + np.arange(mdp.n_actions)).reshape(-1)
+    onward = (mdp.transition_matrix[rows] @ near).reshape(len(looked), mdp.n_actions, -1)
+    drift = moments.gamma * onward - near[looked, None, :]
     weight = (mdp.start[:, None] * pi)[begun]
-    linear = np.einsum("xa,xas->s", weight * advantage[begun], drift[begun])
-    square = np.einsum("xa,xas->s", weight, drift[begun] ** 2)
-    own = np.einsum("sbs->sb", drift)
-    new = (advantage[:, None, :] + step[..., None] * own[:, None, :]) ** 2  # [T, S, action taken, action looked at]
-    own_part = np.einsum("...saa->...sa", new) - (new * pi[:, None, :]).sum(axis=-1)
-    change = 2.0 * step * linear[:, None] + step**2 * square[:, None] + share * mdp.start[:, None] * own_part
+    linear = np.einsum("xa,xas->s", weight * advantage[begun], drift[: len(begun)])
+    square = np.einsum("xa,xas->s", weight, drift[: len(begun)] ** 2)
+    own = np.einsum("sbs->sb", drift[len(begun) :])
+    new = (
+        advantage[states, None, :] + step[..., None] * own[:, None, :]
+    ) ** 2  # [T, S, action taken, action looked at]
+    own_part = np.einsum("...saa->...sa", new) - (new * pi[states, None, :]).sum(axis=-1)
+    change = 2.0 * step * linear[:, None] + step**2 * square[:, None] + share * mdp.start[states, None] * own_part
     return np.asarray(change, np.float64)

@@ -27,13 +27,13 @@ import numpy as np
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.oracle import linear
-from vpac.oracle.changes import single_state_gains
+from vpac.oracle.changes import Resolvents, single_state_gains
 from vpac.oracle.gradient import slopes
 from vpac.oracle.linear import Chain, OracleError
-from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate
+from vpac.oracle.moments import Moments, VarianceOf, check_gamma, evaluate, moments_of
 from vpac.oracle.occupancy import endable, stays_forever, surely_ends, without_unmet
 from vpac.oracle.optimal import every_deterministic, optimal_policy
-from vpac.oracle.policies import check_price, uniform
+from vpac.oracle.policies import check_policy, check_price, uniform
 from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -53,8 +53,9 @@ ROUGH, FINE = 1e-5, 1e-11
 """Gains, relative to 1 + |U|, below which a search from another start and the last ascent stop."""
 MOST_STEPS, FEW_STEPS = 200, 20
 """Rounds of an ascent, and of those from other starts where there are too many states to invert matrices."""
-CHECKED = 24
-"""Changes of single states that are tried where there are too many states to know them all."""
+CHECKED, CHECKED_STATES, BLOCK = 24, 1500, 125
+"""Where there are too many states to invert matrices: the states of the steepest slopes whose changes are all computed, so
+many at a time; where there are too many to factorise, pairs of state and action that are tried one by one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Certificate:
     improvement: float
     """The most that any change of a single state's probabilities, among those that were checked, adds to U."""
     checked: int
-    """Pairs of state and action to which shares of probability were moved; all of them up to 1500 states."""
+    """Pairs of state and action to which shares of probability were moved. Up to 1500 states these are all; up to 20 000
+    states all those of the 1500 states with the steepest slopes; beyond, the 24 with the steepest slopes, and the whole
+    probability alone."""
 
 
 @dataclass(frozen=True)
@@ -279,11 +282,12 @@ def _ascend(
     most_steps: int = MOST_STEPS,
 ) -> Moments:
     """Change single states, as many at once as gain at least what the best of them gains alone, until none gains."""
-    moments, exact = evaluate(mdp, policy, gamma), mdp.n_states <= linear.DENSE_STATES
+    chain, exact = Chain(mdp, check_policy(mdp, policy)), mdp.n_states <= linear.DENSE_STATES
+    moments = moments_of(chain, gamma)
     now, count = _objective(moments, psi, variance_of, reference), mdp.n_states
     for _ in range(most_steps):
         least = tolerance * (1.0 + abs(now))
-        gain, row = (_exact_moves if exact else _steepest_moves)(moments, psi, variance_of, reference)
+        gain, row = (_exact_moves if exact else _steepest_moves)(moments, chain, psi, variance_of, reference)
         worth = least if exact else least / mdp.n_states  # slopes of many states add up
         order = np.argsort(-gain, kind="stable")[: int((gain > worth).sum())]
         needed = 0.999 * float(gain.max()) if exact else least
@@ -292,11 +296,12 @@ def _ascend(
             trial[chosen] += share * (row[chosen] - trial[chosen])
             if gamma == 1.0 and stays_forever(mdp, trial).any():
                 continue
-            found = evaluate(mdp, trial, gamma)
+            changed = Chain(mdp, trial)
+            found = moments_of(changed, gamma)
             if (then := _objective(found, psi, variance_of, reference)) >= now + needed or (
                 len(chosen) == 1 and then > now + 0.1 * least
             ):
-                moments, now, count = found, then, 2 * len(chosen)
+                moments, chain, now, count = found, changed, then, 2 * len(chosen)
                 break
         else:
             break
@@ -320,11 +325,13 @@ def _shares(policy: FloatArray) -> FloatArray:
 
 
 def _exact_moves(
-    moments: Moments, psi: float, variance_of: VarianceOf, reference: float | None
+    moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """The largest gain that changing each state alone brings, [S], and its new probabilities, [S, A]."""
     shares, states = _shares(moments.policy), np.arange(moments.mdp.n_states)
-    gains = single_state_gains(moments, psi, variance_of, shares, reference).swapaxes(0, 1).reshape(len(states), -1)
+    of = Resolvents(moments, chain)
+    gains = single_state_gains(moments, psi, variance_of, shares, reference, resolvents=of)
+    gains = gains.swapaxes(0, 1).reshape(len(states), -1)
     best = gains.argmax(axis=1)
     which, action = divmod(best, moments.mdp.n_actions)
     share = shares[which, states, action]
@@ -335,16 +342,16 @@ def _exact_moves(
 
 
 def _steepest_moves(
-    moments: Moments, psi: float, variance_of: VarianceOf, reference: float | None
+    moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """The steepest slope of each state, [S], and the action that it leads to, [S, A]."""
-    slope = _slopes(moments, psi, variance_of)
+    slope = _slopes(moments, chain, psi, variance_of)
     return slope.max(axis=-1), np.eye(moments.mdp.n_actions)[slope.argmax(axis=-1)]
 
 
-def _slopes(moments: Moments, psi: float, variance_of: VarianceOf) -> FloatArray:
+def _slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
     """∂U / ∂(share of the probability of s that moves to a), [S, A]."""
-    by_action = slopes(moments, Chain(moments.mdp, moments.policy), psi, variance_of)
+    by_action = slopes(moments, chain, psi, variance_of)
     relative = by_action - (moments.policy * by_action).sum(axis=-1, keepdims=True)
     return np.where(moments.mdp.terminal[:, None], 0.0, relative)
 
@@ -365,10 +372,11 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
         weights = np.where(mixed, 0.0, policy)
         weights[mixed] = np.exp(logits)
         weights[states] /= weights[states].sum(axis=-1, keepdims=True)
-        found = evaluate(moments.mdp, weights, moments.gamma)
+        chain = Chain(moments.mdp, check_policy(moments.mdp, weights))
+        found = moments_of(chain, moments.gamma)
         if _objective(found, psi, variance_of) > _objective(best, psi, variance_of):
             best = found
-        slope = weights * _slopes(found, psi, variance_of)
+        slope = weights * _slopes(found, chain, psi, variance_of)
         return -_objective(found, psi, variance_of) / scale, -slope[mixed] / scale
 
     steps = MOST_STEPS if moments.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
@@ -379,12 +387,22 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
 
 def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") -> Certificate:
     """How steep U is at a policy, and what changing a single state can gain."""
-    slope = _slopes(moments, psi, variance_of)
+    chain = Chain(moments.mdp, moments.policy)
+    slope = _slopes(moments, chain, psi, variance_of)
     steepest = float(np.hypot.reduce(slope.max(axis=-1)))  # no overflow at any price
     alive = ~moments.mdp.terminal
     if moments.mdp.n_states <= linear.DENSE_STATES:
-        gain = _exact_moves(moments, psi, variance_of, None)[0]
+        gain = _exact_moves(moments, chain, psi, variance_of, None)[0]
         return Certificate(steepest, max(0.0, float(gain.max())), int(alive.sum()) * moments.mdp.n_actions)
+    if moments.mdp.n_states <= linear.WHOLE_FACTORS:
+        steep = np.argsort(-np.where(alive, slope.max(axis=-1), -np.inf), kind="stable")[:CHECKED_STATES]
+        chosen, of, best = np.sort(steep[alive[steep]]), Resolvents(moments, chain), 0.0
+        for first in range(0, len(chosen), BLOCK):
+            block = chosen[first : first + BLOCK]
+            shares = _shares(moments.policy[block])
+            gains = single_state_gains(moments, psi, variance_of, shares, None, block, of)
+            best = max(best, float(gains.max()))
+        return Certificate(steepest, best, len(chosen) * moments.mdp.n_actions)
     now, most, tried = _objective(moments, psi, variance_of), 0.0, moments.policy < 1.0
     order = np.argsort(-np.where(tried & alive[:, None], slope, -np.inf), axis=None)[:CHECKED]
     for state, action in zip(*np.unravel_index(order, slope.shape), strict=True):

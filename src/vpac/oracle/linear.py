@@ -46,7 +46,7 @@ def solve_iteratively(step: Any, source: FloatArray, tolerance: float) -> FloatA
         if rate < 1.0 and rate**PLAIN_STEPS <= tolerance:
             better = _sup(x - step @ x - source) < _sup(source)
             return _plain(step, source, x if better else source, tolerance)
-        return _krylov(step, source, tolerance, _factors(step))[0]
+        return _krylov(step, source, tolerance, sparse_factors(step))[0]
 
 
 def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solve) -> tuple[FloatArray, bool]:
@@ -109,7 +109,7 @@ def _plain(step: Any, source: FloatArray, x: FloatArray, tolerance: float) -> Fl
     return x
 
 
-def _factors(step: Any) -> Solve:
+def sparse_factors(step: Any) -> Solve:
     """y ↦ (1 − step)⁻¹ y by sparse factors: exact for few states, nearly so for many."""
     from scipy.sparse import eye_array
     from scipy.sparse.linalg import spilu, splu
@@ -204,7 +204,19 @@ class Chain:
         moved = mass.reshape(-1)[self.mdp.row] * self.mdp.probability * entries
         return np.asarray(np.bincount(self.mdp.successor, moved, self.mdp.n_states), np.float64)
 
-    def _solve(self, discount: float, source: FloatArray, transpose: bool, kept: BoolArray | None) -> FloatArray:
+    def inverse(self, discount: float) -> FloatArray:
+        """(1 − discount · P_w)⁻¹ of a small chain, by the factors that its solutions have."""
+        from scipy.linalg.lapack import dgetri
+
+        system = self._system(discount, None)
+        assert isinstance(system, _Dense)
+        factors, pivots, _ = system.factors
+        found, singular = dgetri(factors, pivots)
+        if singular:
+            raise OracleError("the linear system is singular: its solution does not exist or is not unique")
+        return np.asarray(found, np.float64)
+
+    def _system(self, discount: float, kept: BoolArray | None) -> _System:
         some = kept is not None and not kept.all()
         place = discount, kept.tobytes() if kept is not None and some else b""
         if place not in self._systems:
@@ -212,7 +224,10 @@ class Chain:
             if kept is not None and some:
                 matrix = matrix.multiply(kept[:, None]).tocsr() if self.sparse else matrix * kept[..., None]
             self._systems[place] = (_Sparse if self.sparse else _Dense)(discount, matrix)
-        system = self._systems[place]
+        return self._systems[place]
+
+    def _solve(self, discount: float, source: FloatArray, transpose: bool, kept: BoolArray | None) -> FloatArray:
+        system = self._system(discount, kept)
         x, gap = system.solve(source, transpose)
         if discount == 1.0 and kept is not None:
             # The error is (1 − P)⁻¹ gap, and (1 − P)⁻¹ adds up to the length of an episode from each state.

@@ -160,8 +160,13 @@ def evaluate(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | Non
     if horizon is not None:
         action_value, action_variance = action_moments_to_go(mdp, policy, gamma, check_horizon(horizon))
         return Moments(mdp, policy, gamma, horizon, average(policy, action_value), action_value, action_variance)
-    kept = _defined(mdp, policy, gamma)
-    reward, chain = backup(mdp, mdp.reward), Chain(mdp, policy)
+    return moments_of(Chain(mdp, policy), gamma)
+
+
+def moments_of(chain: Chain, gamma: float) -> Moments:
+    """The moments of the policy that is the weights of a chain; whoever keeps the chain can solve more with its factors."""
+    mdp, policy = chain.mdp, chain.weights
+    kept, reward = _defined(mdp, policy, gamma), backup(mdp, mdp.reward)
     value = chain.accumulate(gamma, average(policy, reward, kept), kept)
     action_value = reward + gamma * look_ahead(mdp, value)
     surprise = mean_squared_error(mdp, policy, policy, value, action_value, gamma)

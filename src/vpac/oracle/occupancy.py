@@ -53,6 +53,8 @@ def surely_ends(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
 
     Raises an `OracleError` if the start distribution leads to a state that is not among them.
     """
+    if not mdp.may_stay.any():
+        return np.ones(policy.shape[:-1], bool)
     if policy.ndim > 2:
         return np.stack([surely_ends(mdp, one) for one in policy])
     tails, heads = _edges(mdp, policy)
@@ -73,6 +75,8 @@ def _edges(mdp: FiniteMDP, policy: FloatArray) -> tuple[IntArray, IntArray]:
 
 def stays_forever(mdp: FiniteMDP, policy: FloatArray) -> BoolArray:
     """The non-terminal states of closed classes: once there, the policy never leaves nor ends."""
+    if not mdp.may_stay.any():
+        return np.zeros(mdp.n_states, bool)
     _, closed = closed_classes(*_edges(mdp, policy), mdp.n_states)
     return closed & ~mdp.terminal
 
