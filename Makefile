@@ -33,6 +33,14 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(PIP) --editable ".[deep,mujoco,envpool,bench]"
 	@touch $@
 
+.venv/.functional: .venv/.installed
+	@echo "Installing gymnax, which needs an older Gymnasium, and rejax, which needs an older gymnax (once) ..."
+	@$(PYTHON) -m venv .venv/gymnax
+	@.venv/gymnax/bin/python -m pip --disable-pip-version-check install --quiet --editable ".[deep,functional]" pytest hypothesis
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --target .venv/rejax rejax
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --target .venv/rejax --upgrade --no-deps gymnax==0.0.9
+	@touch $@
+
 .venv/.browser: .venv/.installed tests/browser/install.sh
 	@if sh tests/browser/install.sh; then touch $@; elif [ -n "$$CI" ]; then exit 1; fi
 
@@ -56,8 +64,11 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: .venv/.bench  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
+bench: .venv/.bench .venv/.functional  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
 	@$(BIN)/pytest -q tests/deep/test_sb3.py tests/examples tests/evaluation/test_stable_baselines.py -k "sb3 or one_file or stable"
+	@.venv/gymnax/bin/python -m pytest -q -p no:cacheprovider tests/envs/test_gymnax.py
+	@$(BIN)/python benchmarks/compiled.py --rejax .venv/rejax --gymnax $$(echo .venv/gymnax/lib/python*/site-packages) || \
+		echo "benchmarks/compiled.py: not every claim was kept, see above"
 	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \
 		$(BIN)/python benchmarks/$$script.py || echo "benchmarks/$$script.py: not every claim was kept, see above"; done
 
