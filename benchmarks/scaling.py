@@ -1,8 +1,8 @@
-"""How cost grows with states, actions, runs, environments, network width and cores, and where it stops being linear.
+"""How cost grows with states, actions, runs, environments, network width, trainings and cores, and where it stops being linear.
 
     python benchmarks/scaling.py                          everything
     python benchmarks/scaling.py --quick                  the same at smaller sizes
-    python benchmarks/scaling.py --only states width      some of it: states actions runs environments width cores
+    python benchmarks/scaling.py --only states width      parts: states oracle actions runs environments width trainings cores
 
 Each line is one quantity at growing sizes: its cost (the best of some repetitions, since whatever else the machine does only
 adds time), the exponent of a power law fitted to all sizes by least squares on logarithms, the exponent between neighbouring
@@ -254,6 +254,25 @@ def width(quick: bool) -> Iterator[Growth]:
     )  # fmt: skip
 
 
+def trainings(quick: bool) -> Iterator[Growth]:
+    """`learn_many`: seeds × prices of VPACPPO by one program that is compiled already, five iterations each."""
+    from vpac.deep import VPACPPO
+    from vpac.envs.jax_worlds import twin
+
+    env, sizes = twin("vpac/RiskyShortcut-v0"), (1, 4, 16) if quick else (1, 4, 16, 64, 256)
+    settings = {"envs": 8, "steps": 32, "epochs": 2, "minibatch": 64, "hidden": (16, 16)}
+
+    def work(size: int) -> None:
+        seeds, prices = (max(1, size // 4), min(size, 4))
+        VPACPPO.learn_many(env, 5 * 256, seeds=range(seeds), psi=[0.1 * k for k in range(prices)], **settings)
+
+    costs = [best(lambda size=size: work(size), 2, time.perf_counter) for size in sizes]  # type: ignore[misc]
+    yield Growth(
+        "seeds × prices in one program, s of wall time", sizes, costs,
+        "one agent leaves the other cores idle; from there on each costs the same",
+    )  # fmt: skip
+
+
 def cores(quick: bool) -> Iterator[Growth]:
     """The same study on more and more workers, which have compiled already."""
     most = os.cpu_count() or 1
@@ -279,7 +298,7 @@ def cores(quick: bool) -> Iterator[Growth]:
 
 PARTS = {
     "states": states, "oracle": sizes_of_the_oracle, "actions": actions, "runs": runs, "environments": environments,
-    "width": width, "cores": cores,
+    "width": width, "trainings": trainings, "cores": cores,
 }  # fmt: skip
 
 
