@@ -9,19 +9,28 @@ training that goes on after a checkpoint is the same training.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from vpac.deep import diagnostics
 from vpac.deep.collect import Episode, Rollout
-from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
+from vpac.deep.estimate import (
+    UNROLL,
+    Batch,
+    EpisodeSums,
+    MeasureEstimate,
+    SpreadEstimate,
+    UnrolledBatch,
+    estimate_update,
+)
 from vpac.deep.estimators import Trace
 from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, learned_from, minibatch_sizes
 from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
@@ -210,8 +219,8 @@ def restarted(plan: CompiledPlan, state: State, draws: Draws, restart: Array) ->
     return found
 
 
-def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Rollout, Episode]:
-    """A rollout, and for each of its steps the episode up to it."""
+def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Rollout, Episode, Array]:
+    """A rollout, and for each of its steps the episode up to it and log π of the action."""
     o, interface, within, policy = plan.options, plan.interface, plan.prices, state.networks.policy
     gaussian = not interface.discrete_actions
     noise = jnp.exp(policy.log_std) * draws.noise if gaussian else draws.noise  # type: ignore[union-attr]
@@ -224,8 +233,9 @@ def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Roll
     def step(now: tuple[Any, Array, Episode, Array], draw: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         (envs, rows, underway, prices), (noise, steps, resets, shares) = now, draw
         seen = view(rows, prices)
-        noisy = policy.net(seen) + noise
-        actions = noisy if gaussian else noisy.argmax(axis=-1).astype(jnp.int32)
+        outputs = policy.net(seen)
+        actions = outputs + noise if gaussian else (outputs + noise).argmax(axis=-1).astype(jnp.int32)
+        log_probs = eqx.tree_at(lambda whole: whole.net, policy, lambda rows: outputs).log_prob(seen, actions)
         envs, observed, after, rewards, over, cut = advance(
             plan.env, steps, resets, envs, underway.length, as_commands(interface, actions)
         )
@@ -235,10 +245,10 @@ def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Roll
         if within is not None:
             prices = jnp.where(ended, within.drawn(shares), prices)
         underway = jax.tree.map(lambda x: jnp.where(ended, 0.0, x), so_far)
-        return (envs, as_rows(interface, observed), underway, prices), (row, so_far, after)
+        return (envs, as_rows(interface, observed), underway, prices), (row, so_far, after, log_probs)
 
     first = state.envs, state.rows, state.underway, state.prices
-    last, (row, so_far, after) = jax.lax.scan(
+    last, (row, so_far, after, log_probs) = jax.lax.scan(
         step, first, (noise, draws.steps, draws.resets, draws.prices), length=o.steps
     )
     envs, rows, underway, prices = last
@@ -249,7 +259,7 @@ def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Roll
         raw=jnp.concatenate([raw, after]), prices=None if within is None else priced,
         elapsed=jnp.concatenate([elapsed, underway.length[None]]),
     )  # fmt: skip
-    return state._replace(envs=envs, rows=rows, underway=underway, prices=prices), rollout, so_far
+    return state._replace(envs=envs, rows=rows, underway=underway, prices=prices), rollout, so_far, log_probs
 
 
 def count_episodes(
@@ -322,25 +332,36 @@ def diagnose(state: State, rollout: Rollout, spread: SpreadEstimate) -> tuple[St
 
 
 def improve(
-    plan: CompiledPlan, networks: Networks, batch: Batch, actions: Array, weights: Array, targets: dict[str, Array],
-    rows: Array, share: Array,
+    plan: CompiledPlan, networks: Networks, batch: Batch, actions: Array, log_probs: Array, weights: Array,
+    targets: dict[str, Array], rows: Array, share: Array,
 ) -> tuple[Networks, dict[str, Array]]:  # fmt: skip
     """Improve the policy and fit each critic to its targets."""
     o, rules = plan.options, UpdateRules.of(plan.options, plan.interface)
     observations, samples = learned_from(batch, actions, weights, networks.policy.net.weights[0].shape[0])
+    samples = samples._replace(log_probs=flat(log_probs))
     rate = rules.rate * share
     policy, policy_state, metrics = improve_policy(
         networks.policy, networks.policy_state, samples, rows, rate, rules.entropy * share**2, optimiser=rules.actor,
-        clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages, once=True,
+        clip=o.clip, target_kl=o.target_kl, normalise=o.normalise_advantages,
     )  # fmt: skip
     metrics["learning_rate"], learned = rate, {"policy": policy, "policy_state": policy_state}
-    for name, target in targets.items():
-        critic, critic_state, found = fit_critic(
-            getattr(networks, name), getattr(networks, f"{name}_state"), observations, flat(target), samples.valid,
-            rows, rules.critic_rate * share, optimiser=rules.critics,
+
+    def fit(one: tuple[Any, Any, Array]) -> Any:
+        return fit_critic(
+            one[0], one[1], observations, flat(one[2]), samples.valid, rows, rules.critic_rate * share,
+            optimiser=rules.critics,
         )  # fmt: skip
-        learned |= {name: critic, f"{name}_state": critic_state}
-        metrics |= {f"{name}_{what}": number for what, number in found.items()}
+
+    alike: dict[Any, list[str]] = {}
+    for name in targets:
+        alike.setdefault(jax.tree.structure(getattr(networks, name)), []).append(name)
+    for names in alike.values():  # critics of one kind one after the other, by code that is compiled once
+        each = [(getattr(networks, name), getattr(networks, f"{name}_state"), targets[name]) for name in names]
+        fitted = jax.lax.map(fit, jax.tree.map(lambda *x: jnp.stack(x), *each))
+        for i, name in enumerate(names):
+            critic, critic_state, found = jax.tree.map(lambda x, i=i: x[i], fitted)
+            learned |= {name: critic, f"{name}_state": critic_state}
+            metrics |= {f"{name}_{what}": number for what, number in found.items()}
     return networks._replace(**learned), metrics
 
 
@@ -353,7 +374,7 @@ def iterate(
     """
     o, before = plan.options, state
     state = restarted(plan, state, draws, now.restart | o.reset_every_iteration)
-    state, rollout, so_far = collect(plan, state, draws)
+    state, rollout, so_far, log_probs = collect(plan, state, draws)
     state, metrics = count_episodes(plan, state, rollout, so_far, now)
     scale = jnp.float32(o.reward_scale) if o.reward_scale is not None else state.rewards.per_std
     psi = now.psi if o.budget is None else state.multiplier[0]
@@ -362,7 +383,7 @@ def iterate(
     rewards = rollout.training_rewards(o.reward_floor, per_raw * psi if plan.volatility else None)
     context = CriticContext(o.time_aware, plan.env.limit, 0)
     context.moments = state.context
-    batch = Batch.of(context.beside(rollout), rewards * scale)
+    batch = UnrolledBatch.of(context.beside(rollout), rewards * scale)
     asked = psi if rollout.prices is None else rollout.prices * now.warm_up
     weights, targets, found, spread = estimate_update(
         state.networks, batch, state.trace, EpisodeSums(*state.window), asked * per_scaled, scale, kind=plan.kind,
@@ -377,7 +398,9 @@ def iterate(
         if rollout.prices is None:
             price = per_raw * (now.full_psi if o.budget is None else psi)
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
-    networks, update = improve(plan, state.networks, batch, rollout.actions, weights, targets, draws.rows, now.share)
+    networks, update = improve(
+        plan, state.networks, batch, rollout.actions, log_probs, weights, targets, draws.rows, now.share
+    )
     update = found | update | {
         "reward_scale": scale, "psi": asked if rollout.prices is None else rollout.prices.mean(),
         "steps": jnp.float32(rollout.rewards.size),
@@ -404,7 +427,10 @@ def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Arra
         state = state._replace(seen=state.seen.joined(flat(rollout.raw[: o.steps])))
     if o.reward_scale is None:
         reward_sums, sums = jax.lax.scan(
-            lambda sums, row: next_sums(sums, *row, o.gamma), state.reward_sums, (rewards, rollout.running)
+            lambda sums, row: next_sums(sums, *row, o.gamma),
+            state.reward_sums,
+            (rewards, rollout.running),
+            unroll=UNROLL,
         )
         state = state._replace(reward_sums=reward_sums, rewards=state.rewards.joined(flat(sums)))
     return state
@@ -576,6 +602,7 @@ class CompiledTraining:
         agent, failed = self.agent, bool(self.state.failed)
         take(agent, self.state)
         columns = {name: np.asarray(column, np.float64) for name, column in report.metrics.items()}
+        columns = {name: np.where(np.isnan(x), np.nan, x) for name, x in columns.items()}  # one NaN, as files have it
         for i in range(int(report.done) - failed):
             agent.timesteps += agent.per_iteration
             agent.iteration += 1
@@ -602,8 +629,33 @@ def many_runs(
     return found
 
 
-def _side_by_side(agents: list[Agent], width: int, devices: int) -> None:
-    """Let at most `width` agents learn at once, in one program; where there are fewer, the first is computed again."""
+class Layout(NamedTuple):
+    """How many runs a program trains side by side: `each` on every one of `devices`."""
+
+    each: int
+    devices: int
+
+    @classmethod
+    def of(cls, together: int | None = None) -> Layout:
+        """Of this machine: 1 on a CPU, where XLA is slower with many small networks side by side, else 64."""
+        return cls(together or (1 if jax.default_backend() == "cpu" else 64), jax.device_count())
+
+    @property
+    def most(self) -> int:
+        """On all devices."""
+        return self.each * self.devices
+
+
+def learn_side_by_side(
+    agents: Sequence[PPO], layout: Layout, checkpoint: Callable[[int], object] = lambda which: None
+) -> None:
+    """Let agents learn at once, in one program; `begin` was called for each, and all have as many steps to go.
+
+    At most `layout.most` of them: where there are fewer, the first is computed again. `checkpoint` is called with the index of
+    each agent whenever it may be saved.
+    """
+    devices = layout.devices
+    width = min(layout.most, -(-len(agents) // devices) * devices)
     trainings = [CompiledTraining(agent) for agent in agents]
     places = [*range(len(agents)), *[0] * (width - len(agents))]
 
@@ -622,6 +674,9 @@ def _side_by_side(agents: list[Agent], width: int, devices: int) -> None:
                     training.record(found)
                 except diagnostics.NotFinite as error:
                     training.agent.diverged = error
+                    continue
+                if training.agent.iteration % training.agent.options.checkpoint_every == 0:
+                    checkpoint(i)
 
 
 def learn_many(
@@ -668,15 +723,13 @@ def learn_many(
             f"learn_many needs an environment of pure functions of JAX (docs/functional.md), got {agents[0].environments.name}"
         )
 
-    devices = jax.device_count()
-    each = together or (1 if jax.default_backend() == "cpu" else 64)
-    if each > 1 or devices > 1:
-        width = min(each * devices, -(-len(agents) // devices) * devices)
-        for first in range(0, len(agents), width):
-            group = agents[first : first + width]
+    layout = Layout.of(together)
+    if layout.most > 1:
+        for first in range(0, len(agents), layout.most):
+            group = agents[first : first + layout.most]
             for agent in group:
                 agent.begin(total_timesteps)
-            _side_by_side(group, width, devices)
+            learn_side_by_side(group, layout)
             for agent in group if kept else ():
                 kept(agent)  # type: ignore[misc]
         return agents

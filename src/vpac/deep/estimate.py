@@ -22,6 +22,8 @@ from vpac.risk.measures import Law, Measure
 from vpac.typing import Numbers
 
 Array = jax.Array
+UNROLL = 4
+"""Steps of a sum over time that one large program computes at once."""
 
 
 class Batch(NamedTuple):
@@ -34,12 +36,17 @@ class Batch(NamedTuple):
     running: Array
     valid: Array
 
-    @staticmethod
-    def of(rollout: Rollout, rewards: Numbers) -> Batch:
+    @property
+    def unroll(self) -> int:
+        """Steps of a sum over time that are computed at once."""
+        return 1
+
+    @classmethod
+    def of(cls, rollout: Rollout, rewards: Numbers) -> Batch:
         """A rollout with these rewards in place of its own."""
         with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is reported later
             rewards = (rewards * rollout.valid).astype(np.float32)
-        return Batch(
+        return cls(
             on_device(rollout.observations),
             None if rollout.successors is None else on_device(rollout.successors),
             *(jnp.asarray(x) for x in (rewards, rollout.continues, rollout.running, rollout.valid)),
@@ -59,7 +66,7 @@ class Batch(NamedTuple):
 
     def advantages(self, error: Array, discount: float, lam: float) -> Array:
         """GAE of these errors."""
-        return estimators.advantages(error, self.running, self.valid, discount, lam)
+        return estimators.advantages(error, self.running, self.valid, discount, lam, self.unroll)
 
     def mean(self, rows: Array) -> Array:
         """Mean over the steps that count."""
@@ -68,6 +75,15 @@ class Batch(NamedTuple):
     def variance(self, rows: Array) -> Array:
         """Variance over the steps that count."""
         return self.mean((rows - self.mean(rows)) ** 2)
+
+
+class UnrolledBatch(Batch):
+    """A batch within one large program, where the calls of a step cost more than its numbers."""
+
+    @property
+    def unroll(self) -> int:
+        """More steps, with other last digits."""
+        return UNROLL
 
 
 class ValueEstimate(NamedTuple):
@@ -251,7 +267,7 @@ def estimate_spread(
     spread, next_spread = batch.values(critic)
     value, direct = values.value, kind == "variance"
     rows, carried = estimators.traces(
-        trace.times(scale), values.delta, batch.rewards, value, batch.running, batch.valid, gamma
+        trace.times(scale), values.delta, batch.rewards, value, batch.running, batch.valid, gamma, batch.unroll
     )
     predicted, next_predicted = (
         (spread, next_spread) if direct else (spread - value**2, next_spread - values.next_value**2)

@@ -7,7 +7,7 @@ critics learn in a thread of their own, also while the environments are stepped 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from vpac.deep.estimate import Batch
 from vpac.deep.networks import Critic, Input, Policy, first_numbers, make_critic, make_policy, part
@@ -72,7 +73,8 @@ class Samples(NamedTuple):
 
     observations: Input
     actions: Array
-    log_probs: Array
+    log_probs: Any
+    """log π of the actions; None: the policy that is improved is asked."""
     weights: Array
     valid: Array
 
@@ -106,7 +108,7 @@ class _Once:
 
 
 def surrogate_once(policy: Policy, *given: Any) -> tuple[Array, tuple[Array, ...]]:
-    """`surrogate` with one pass through the network, forth and back, for log π and entropy: faster, with other last digits."""
+    """`surrogate` with one pass through the network, forth and back, for log π and entropy."""
     return surrogate(eqx.tree_at(lambda whole: whole.net, policy, _Once(policy.net)), *given)
 
 
@@ -115,7 +117,33 @@ def policy_gradient(policy: Policy, samples: Samples) -> Any:
     return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, samples, jnp.inf, 0.0)[0])(policy))
 
 
-@partial(jax.jit, static_argnames=("optimiser", "clip", "target_kl", "normalise", "once"))
+class Vectors(NamedTuple):
+    """A network and its optimiser's state with all parameters in one array: a step costs one operation, not one a layer."""
+
+    network: Array
+    state: Any
+    network_of: Callable[[Array], Any]
+    """The network of such an array."""
+    state_of: Callable[[Any], Any]
+    """The state of such a state."""
+
+    @classmethod
+    def of(cls, network: Any, state: Any) -> Vectors:
+        """From the tree of its layers."""
+        tree: Any = jax.tree.structure(network)
+        vector, network_of = ravel_pytree(network)
+
+        def whole(part: Any) -> bool:
+            return bool(jax.tree.structure(part) == tree)
+
+        def state_of(vectors: Any) -> Any:
+            return jax.tree.map(lambda old, x: network_of(x) if whole(old) else x, state, vectors, is_leaf=whole)
+
+        flat = jax.tree.map(lambda part: ravel_pytree(part)[0] if whole(part) else part, state, is_leaf=whole)
+        return cls(vector, flat, network_of, state_of)
+
+
+@partial(jax.jit, static_argnames=("optimiser", "clip", "target_kl", "normalise"))
 def improve_policy(
     policy: Policy,
     state: Any,
@@ -128,7 +156,6 @@ def improve_policy(
     clip: float,
     target_kl: float | None,
     normalise: bool,
-    once: bool = False,
 ) -> tuple[Policy, Any, dict[str, Array]]:
     """Climb the surrogate on the minibatches `rows`, one after the other; stop once the KL passes 1.5 · `target_kl`."""
     weights = samples.weights
@@ -137,10 +164,13 @@ def improve_policy(
         mean = (samples.valid * weights).sum() / count
         std = jnp.sqrt((samples.valid * (weights - mean) ** 2).sum() / count)
         weights = (weights - mean) / (std + 1e-8)
-    samples = samples._replace(weights=weights, log_probs=policy.log_prob(samples.observations, samples.actions))
-    slope = jax.value_and_grad(surrogate_once if once else surrogate, has_aux=True)
+    samples = samples._replace(weights=weights)
+    if samples.log_probs is None:
+        samples = samples._replace(log_probs=policy.log_prob(samples.observations, samples.actions))
+    first, state, network_of, state_of = Vectors.of(policy, state)
+    slope = jax.value_and_grad(lambda policy, *given: surrogate_once(network_of(policy), *given), has_aux=True)
 
-    def step(carry: tuple[Policy, Any, Array], which: Array) -> tuple[Any, tuple[Array, ...]]:
+    def step(carry: tuple[Any, Any, Array], which: Array) -> tuple[Any, tuple[Array, ...]]:
         policy, state, going = carry
         minibatch = jax.tree.map(lambda x: x[which], samples)
         (loss, (kl, clipped, spread)), gradient = slope(policy, minibatch, clip, entropy)
@@ -153,7 +183,8 @@ def improve_policy(
             policy, state = jax.tree.map(lambda new, old: jnp.where(going, new, old), stepped, (policy, state))
         return (policy, state, going), (loss, kl, clipped, spread, norm, 1.0 * going)
 
-    (policy, state, _), columns = jax.lax.scan(step, (policy, state, jnp.array(True)), rows)
+    (last, state, _), columns = jax.lax.scan(step, (first, state, jnp.array(True)), rows)
+    policy, state = network_of(last), state_of(state)
     names = ("policy_loss", "kl", "clip_fraction", "entropy", "policy_gradient", "updates")
     metrics = {name: column.mean() for name, column in zip(names, columns, strict=True)}
     metrics |= {"kl": columns[1][-1], "updates": columns[5].sum(), "policy_weights": optax.tree.norm(policy)}
@@ -167,7 +198,7 @@ def quantile_loss(predicted: Array, target: Array) -> Array:
     return (error * (share[:, None] - (error < 0.0))).mean(-1).sum(-1)
 
 
-@partial(jax.jit, static_argnames=("optimiser",))
+@partial(jax.jit, static_argnames="optimiser")
 def fit_critic(
     critic: Critic,
     state: Any,
@@ -180,19 +211,22 @@ def fit_critic(
     optimiser: Optimiser,
 ) -> tuple[Critic, Any, dict[str, Array]]:
     """Fit a critic to its targets on the minibatches `rows`: by least squares, quantiles by `quantile_loss`."""
+    first, state, network_of, state_of = Vectors.of(critic, state)
 
-    def loss(critic: Critic, which: Array) -> Array:
+    def loss(critic: Any, which: Array) -> Array:
         weight = valid[which]
-        predicted = critic(part(observations, which))
-        error = quantile_loss(predicted, targets[which]) if critic.quantiles else (predicted - targets[which]) ** 2
+        made = network_of(critic)
+        predicted, target = made(part(observations, which)), targets[which]
+        error: Array = quantile_loss(predicted, target) if made.quantiles else (predicted - target) ** 2
         return (weight * error).sum() / jnp.maximum(weight.sum(), 1.0)
 
-    def step(carry: tuple[Critic, Any], which: Array) -> tuple[Any, tuple[Array, Array]]:
+    def step(carry: tuple[Any, Any], which: Array) -> tuple[Any, tuple[Array, Array]]:
         critic, state = carry
-        error, gradient = eqx.filter_value_and_grad(loss)(critic, which)
+        error, gradient = jax.value_and_grad(loss)(critic, which)
         return optimiser.step(critic, state, gradient, rate), (error, optax.tree.norm(gradient))
 
-    (critic, state), (errors, norms) = jax.lax.scan(step, (critic, state), rows)
+    (last, state), (errors, norms) = jax.lax.scan(step, (first, state), rows)
+    critic, state = network_of(last), state_of(state)
     return critic, state, {"loss": errors.mean(), "gradient": norms.mean(), "weights": optax.tree.norm(critic)}
 
 
@@ -239,7 +273,7 @@ def learned_from(batch: Batch, actions: Any, weights: Any, columns: int) -> tupl
     """What critics see at each step, and what the policy learns from: it sees the first `columns` of that."""
     observations, valid = jax.tree.map(flat, batch.begun), flat(batch.valid)
     seen = first_numbers(observations, columns)
-    return observations, Samples(seen, flat(jnp.asarray(actions)), jnp.zeros_like(valid), flat(weights), valid)
+    return observations, Samples(seen, flat(jnp.asarray(actions)), None, flat(weights), valid)
 
 
 def minibatch_sizes(options: Options, samples: int) -> tuple[int, int]:

@@ -188,7 +188,9 @@ class Categorical(eqx.Module):
 
     def log_prob(self, observation: Input, action: Array) -> Array:
         """log π(a|s)."""
-        chosen = jnp.take_along_axis(self.log_probs(observation), action[..., None], axis=-1)[..., 0]
+        logits = self.log_probs(observation)
+        taken = action[..., None] == jnp.arange(logits.shape[-1])  # an index, and the way back from it, would be slow
+        chosen = jnp.where(taken, logits, 0.0).sum(axis=-1)
         return chosen.sum(-1) if self.table else chosen
 
     def entropy(self, observation: Input) -> Array:

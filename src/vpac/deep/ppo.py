@@ -241,7 +241,7 @@ class PPO:
             if self._update_metrics and (self.iteration + 1) % self.options.checkpoint_every == 0:
                 going = self._record(callback)
                 self._restart = self.options.reset_every_iteration or self._collector.may_restart
-                self._checkpoint(checkpoints, kept)
+                self.checkpoint(checkpoints, kept)
         self._record(callback)
         self._note_missing_scores()
         self._restart = True
@@ -270,7 +270,7 @@ class PPO:
             training.advance(1 if callback else training.left)
             going = callback is None or callback(self) is not False
             if self.iteration % self.options.checkpoint_every == 0:
-                self._checkpoint(checkpoints, kept)
+                self.checkpoint(checkpoints, kept)
         return self
 
     def _note_missing_scores(self) -> None:
@@ -288,7 +288,7 @@ class PPO:
             stacklevel=3,
         )
 
-    def _checkpoint(self, folder: Path | str | None, kept: Callable[[], object] | None) -> None:
+    def checkpoint(self, folder: Path | str | None, kept: Callable[[], object] | None) -> None:
         """Write a checkpoint, if there is a folder for it."""
         self._note_missing_scores()
         if folder is not None:
