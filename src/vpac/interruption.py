@@ -65,11 +65,18 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+        STATE.asked = None
 
 
 @contextmanager
 def until_checkpoint(message: str = "") -> Iterator[None]:
-    """Let the first signal only print `message`: the work calls `stop_if_asked` after each checkpoint."""
+    """Let the first signal only print `message`: the work calls `stop_if_asked` after each checkpoint.
+
+    Signals are the main thread's: what it has said holds for work in other threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     STATE.message, STATE.checkpoint, STATE.longest = message, time.monotonic(), 0.0
     try:
         yield
@@ -85,6 +92,11 @@ def stop_if_asked() -> None:
     STATE.longest, STATE.checkpoint = max(STATE.longest, now - STATE.checkpoint), now
     if STATE.asked is not None:
         raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
+
+
+def is_asked() -> bool:
+    """Whether a signal has arrived."""
+    return STATE.asked is not None
 
 
 def stopped_by(error: BaseException) -> KeyboardInterrupt | None:

@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, spec_of
@@ -240,8 +241,11 @@ def functional_of(env: Any, arguments: dict[str, Any]) -> FunctionalEnv | None:
         return env
     if isinstance(env, type) and issubclass(env, FunctionalEnv):
         env = f"{env.__module__}:{env.__qualname__}"
-    maker = spec_of(env).entry_point if isinstance(env, str) and ":" in env else None
-    return maker.functional(**arguments) if isinstance(maker, FunctionalMaker) else None
+    spec = spec_of(env) if isinstance(env, str) and ":" in env else env
+    if not isinstance(spec, EnvSpec) or not isinstance(spec.entry_point, FunctionalMaker) or spec.additional_wrappers:
+        return None
+    limit = {} if spec.max_episode_steps is None else {"max_episode_steps": spec.max_episode_steps}
+    return spec.entry_point.functional(**limit, **spec.kwargs | arguments)
 
 
 class FunctionalEnvironments(Environments):

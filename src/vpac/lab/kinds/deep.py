@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vpac import algorithms
+from vpac.envs.check import skip_checks
 from vpac.errors import UserError
 from vpac.evaluation.play import Played, play_policy
 from vpac.files import hold
@@ -35,16 +37,53 @@ PLAYERS = 64
 
 def perform(run: Run, scratch: Scratch) -> Result:
     """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed."""
-    task = run.task
-    agent, damaged = _agent(task, run.seed, scratch.folder)
+    agent, damaged = _agent(run.task, run.seed, scratch.folder)
 
     def kept() -> None:
         scratch.keep()
         stop_if_asked()
 
     with until_checkpoint():
-        agent.learn(task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=kept)
+        agent.learn(run.task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=kept)
     agent.environments.close()
+    return _measured(agent, run.task, damaged)
+
+
+def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> Iterator[Callable[[], Result]]:
+    """Train runs of one program (`task.program_of`) at once, at most `Layout.most`; each callable then measures a policy.
+
+    Runs that have come equally far learn together: after an interruption some may have a later checkpoint than others.
+    """
+    from vpac.deep.compiled import Layout, learn_side_by_side
+
+    with skip_checks():
+        found = [_agent(run.task, run.seed, scratch.folder) for run, scratch in zip(runs, scratches, strict=True)]
+    for timesteps in sorted({agent.timesteps for agent, _ in found}):
+        group = [i for i, (agent, _) in enumerate(found) if agent.timesteps == timesteps]
+        for i in group:
+            found[i][0].begin(runs[i].task["steps"], resuming=timesteps > 0)
+
+        def checkpoint(which: int, group: list[int] = group) -> None:
+            i = group[which]
+            found[i][0].checkpoint(scratches[i].folder, scratches[i].keep)
+            if i == group[-1]:
+                stop_if_asked()
+
+        with until_checkpoint():
+            learn_side_by_side([found[i][0] for i in group], Layout.of(), checkpoint)
+    for run, (agent, damaged) in zip(runs, found, strict=True):
+        yield partial(_after_training, agent, run.task, damaged)
+
+
+def _after_training(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Result:
+    """The result of an agent that has learned beside others, which may have stopped it."""
+    if agent.diverged is not None:
+        raise agent.diverged
+    return _measured(agent, task, damaged)
+
+
+def _measured(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Result:
+    """The result of an agent that has learned."""
     final, samples = measure(agent, task)
     policy = agent.policy()
     arrays: dict[str, Any] = dict(policy.arrays())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.check import skip_checks
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import EnvRecipe
+from vpac.envs.make import EnvRecipe, spec_of
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.lab.store.backend import Scratch
@@ -44,6 +45,23 @@ def task_recipe(task: dict[str, Any]) -> EnvRecipe:
         dict(task.get("env_settings") or {}),
         tuple((path, given) for path, given in task.get("wrappers", ())),
     )
+
+
+def program_of(task: dict[str, Any]) -> str | None:
+    """What runs have in common that one compiled program trains (`deep.compiled`): all of their task but a price that is a
+    number or a schedule. None: its environment is not one of pure functions."""
+    if task["kind"] != "deep" or task.get("wrappers") or not _functional(task["env"]):
+        return None
+    settings = {k: v for k, v in task["settings"].items() if k != "psi" or v == "conditioned"}
+    return canonical(task | {"settings": settings})
+
+
+@cache
+def _functional(env: str) -> bool:
+    """Whether a name is that of an environment of pure functions."""
+    from vpac.envs.functional import FunctionalMaker
+
+    return ":" in env and isinstance(spec_of(env).entry_point, FunctionalMaker)
 
 
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
+from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Protocol
 
@@ -25,9 +26,10 @@ from threadpoolctl import threadpool_limits
 
 from vpac.errors import UserError
 from vpac.interruption import Terminated, handled, stop_if_asked
+from vpac.lab.kinds.task import program_of
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
-from vpac.lab.workers.worker import Outcome, carry_out, carry_out_batch
+from vpac.lab.workers.worker import Outcome, carry_out_batch
 from vpac.portable import tell_once, without_interrupts
 
 ATTEMPTS = 2
@@ -54,14 +56,38 @@ class Serial:
     """One run after the other, in this process."""
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
-        """Carry out one after the other."""
-        for run in runs:
+        """Carry out one after the other; on devices other than a CPU, runs of one program at once."""
+        waiting = deque(runs)
+        while waiting:
+            batch = take_program(waiting, 0)
             with threadpool_limits(1):  # as in worker processes: the last bit of a sum depends on the number of threads
-                outcome = carry_out(store, run)
-            yield outcome
+                outcomes = carry_out_batch(store, batch, cores=len(batch) > 1)
+            yield from outcomes
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def take_program(waiting: deque[Run], cores: int) -> list[Run]:
+    """The next run, with others that the same compiled program trains.
+
+    As many as there is room for on devices other than a CPU; on a CPU two for each core, so that news come often.
+    """
+    first = waiting.popleft()
+    program = program_of(first.task)
+    if program is None:
+        return [first]
+    from vpac.deep.compiled import Layout
+
+    room = Layout.of().most
+    room = room if room > 1 else 2 * cores
+    others = (run for run in waiting if program_of(run.task) == program)
+    batch = [first, *islice(others, max(0, room - 1))]
+    taken = {run.name for run in batch}
+    left = [run for run in waiting if run.name not in taken]
+    waiting.clear()
+    waiting.extend(left)
+    return batch
 
 
 class TaskLoop:
@@ -95,8 +121,7 @@ class TaskLoop:
         """Submit tasks while there is room; yield outcomes as they arrive."""
         self.waiting.extend(runs)
         while self.waiting or self.flying:
-            room = self.room()
-            while self.waiting and len(self.flying) < room:
+            while self.waiting and len(self.flying) < self.room():
                 batch = self.take(self.waiting)
                 task = self.submit(batch)
                 self.flying[task] = batch
@@ -124,6 +149,8 @@ class Processes:
         self._free: list[ProcessPool] = []
         self._busy: dict[Future[list[Outcome]], ProcessPool] = {}
         self._seconds: dict[int, float] = {}
+        self._wide: set[Future[list[Outcome]]] = set()
+        """Tasks that take all cores: runs of one program."""
         self._alone: set[str] = set()
         self._deaths: Counter[str] = Counter()
         self._running: dict[Future[list[Outcome]], float] = {}
@@ -139,11 +166,14 @@ class Processes:
         def submit(batch: list[Run]) -> Future[list[Outcome]]:
             pool = self._free.pop() if self._free else start_worker()
             try:
-                task = pool.schedule(_carry_out_batch, (store.address, batch))
+                wide = len(batch) > 1 and program_of(batch[0].task) is not None
+                task = pool.schedule(_carry_out_batch, (store.address, batch, self.jobs if wide else 0))
             except RuntimeError:  # it died while it was idle
                 _stop(pool)
                 return submit(batch)
             self._busy[task] = pool
+            if wide:
+                self._wide.add(task)
             return task
 
         def failed(batch: list[Run], error: BaseException) -> Iterator[Outcome]:
@@ -191,7 +221,8 @@ class Processes:
             _stop(pool)
         if self._broken > MAX_BROKEN:
             raise BrokenProcessPool("worker processes end before they begin with a run")
-        return size
+        self._wide &= self._busy.keys()
+        return 1 if self._wide else size
 
     def _cancel(self, loop: TaskLoop) -> None:
         """Cancel tasks that have reached the time limit, and those of a broken pool, which may have lost them.
@@ -208,9 +239,13 @@ class Processes:
                 task.cancel()
 
     def _take(self, waiting: deque[Run]) -> list[Run]:
-        """The next run, with others as long as all are known to be short."""
-        batch, seconds = [waiting.popleft()], 0.0
-        while waiting and len(batch) < BATCH_RUNS:
+        """The next run, with others of the same program, or as long as all are known to be short."""
+        if self.time_limit is None and waiting[0].name not in self._alone:
+            batch = take_program(waiting, self.jobs)
+        else:
+            batch = [waiting.popleft()]
+        seconds = 0.0
+        while waiting and len(batch) < BATCH_RUNS and program_of(batch[0].task) is None:
             seconds += self._expected(batch[-1])
             if seconds + self._expected(waiting[0]) > BATCH_SECONDS:
                 break
@@ -277,11 +312,11 @@ def _end_with_driver() -> None:
         os._exit(1)
 
 
-def _carry_out_batch(address: str, runs: list[Run]) -> list[Outcome]:
+def _carry_out_batch(address: str, runs: list[Run], cores: int) -> list[Outcome]:
     """The task of a worker. SIGTERM ends the worker, at the next checkpoint of a run that leaves checkpoints."""
     try:
         with handled([signal.SIGTERM]):
-            outcomes = carry_out_batch(_store(address), runs)
+            outcomes = carry_out_batch(_store(address), runs, cores)
             stop_if_asked()
             return outcomes
     except Terminated:

@@ -9,18 +9,19 @@ import platform
 import subprocess
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from vpac._version import __version__
 from vpac.errors import Diverged, UserError
 from vpac.files import Unwritable
-from vpac.interruption import stop_if_asked
+from vpac.interruption import is_asked, stop_if_asked, until_checkpoint
 from vpac.lab.kinds.task import perform
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
@@ -62,11 +63,18 @@ def carry_out(store: Store, run: Run) -> Outcome:
     return carry_out_batch(store, [run])[0]
 
 
-def carry_out_batch(store: Store, runs: Sequence[Run]) -> list[Outcome]:
+def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[Outcome]:
     """Carry out runs and make them durable together: a tiny run would mostly wait for the disk.
 
     Locks are held until the runs are stored. If this is interrupted, what is done is stored.
+
+    Args:
+        store: where they are kept.
+        runs: what to do.
+        cores: with more than none, the runs are of one program (`task.program_of`): see `_carry_out_program`.
     """
+    if cores:
+        return _carry_out_program(store, runs, cores)
     outcomes: list[Outcome] = []
     files: dict[str, dict[str, bytes]] = {}
     done: list[tuple[Outcome, Scratch]] = []
@@ -100,6 +108,75 @@ def carry_out_batch(store: Store, runs: Sequence[Run]) -> list[Outcome]:
     return outcomes
 
 
+def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Outcome]:
+    """Carry out runs that one compiled program trains, and store each as soon as it has ended.
+
+    On a CPU so many cores take one run after the other, each with the bytes that it has alone; on other devices all learn side
+    by side, and are the same but for rounding. A signal lets those underway come to their next checkpoint.
+    """
+    outcomes: list[Outcome] = []
+    with ExitStack() as held:
+        work: list[tuple[Run, Scratch]] = []
+        for run in runs:
+            try:
+                if not held.enter_context(store.lock(run.name)):
+                    outcomes.append(Outcome(run.name, "elsewhere"))
+                elif store.finished(run):
+                    outcomes.append(Outcome(run.name, "found"))
+                else:
+                    work.append((run, held.enter_context(store.scratch(run))))
+            except (OSError, UserError) as error:
+                outcomes.append(_unwritable(store, run.name, error))
+        for run, scratch, made in _side_by_side(store, work) if _devices() else _in_threads(store, work, cores):
+            try:
+                outcome, files = made()
+                if files is not None:
+                    store.keep({run.name: files})
+                    scratch.clear()
+                outcomes.append(outcome)
+            except (OSError, UserError) as error:
+                outcomes.append(_unwritable(store, run.name, error))
+    return outcomes
+
+
+Made = Callable[[], "tuple[Outcome, dict[str, bytes] | None]"]
+
+
+def _devices() -> bool:
+    """Whether programs train runs side by side here."""
+    from vpac.deep.compiled import Layout
+
+    return Layout.of().most > 1
+
+
+def _in_threads(store: Store, work: list[tuple[Run, Scratch]], cores: int) -> Iterator[tuple[Run, Scratch, Made]]:
+    """Runs in so many threads, as they end; after a signal those that have not begun do not begin."""
+    with until_checkpoint(), ThreadPoolExecutor(cores, "run") as pool:
+        tasks = {pool.submit(_perform, store, run, scratch): (run, scratch) for run, scratch in work}
+        try:
+            pending = set(tasks)
+            while pending:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for task in done:
+                    if not isinstance(task.exception(), KeyboardInterrupt):
+                        yield *tasks[task], task.result
+                if is_asked():
+                    pending = {task for task in pending if not task.cancel()}
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    stop_if_asked()
+
+
+def _side_by_side(store: Store, work: list[tuple[Run, Scratch]]) -> Iterator[tuple[Run, Scratch, Made]]:
+    """Runs that a program trains on devices; each has its share of the time."""
+    from vpac.lab.kinds.deep import perform_side_by_side
+
+    begun, runs = time.perf_counter(), [run for run, _ in work]
+    for (run, scratch), result in zip(work, perform_side_by_side(runs, [scratch for _, scratch in work]), strict=True):
+        share = (time.perf_counter() - begun) / len(work)
+        yield run, scratch, partial(_perform, store, run, scratch, result, share)
+
+
 def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
     if isinstance(error, UserError):
         return Outcome(name, "refused", 0.0, str(error))
@@ -108,11 +185,13 @@ def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
     return Outcome(name, "unwritable", 0.0, text)
 
 
-def _perform(store: Store, run: Run, scratch: Scratch) -> tuple[Outcome, dict[str, bytes] | None]:
-    """How a run went, and its files if it went well."""
-    begun = time.perf_counter()
+def _perform(
+    store: Store, run: Run, scratch: Scratch, made: Callable[[], Result] | None = None, before: float = 0.0
+) -> tuple[Outcome, dict[str, bytes] | None]:
+    """How a run went, and its files if it went well; `made` makes the result of one that has taken `before` seconds so far."""
+    begun = time.perf_counter() - before
     try:
-        result = _finite(perform(run, scratch))
+        result = _finite(perform(run, scratch) if made is None else made())
         files = store.pack(run, result, about(time.perf_counter() - begun))
     except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
         raise
