@@ -8,7 +8,7 @@ import pytest
 import vpac
 from cli.test_cli import run
 from forging import forge
-from vpac.cli.policies import file_name
+from vpac.cli.trained import file_name
 from vpac.evaluation import load_agent
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result, Store

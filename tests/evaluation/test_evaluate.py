@@ -239,6 +239,8 @@ def test_progress(monkeypatch):
     bars = []
 
     class Bar:
+        task_ids = (0,)
+
         def __init__(self, *columns, **options):
             self.calls = []
             bars.append(self.calls)
@@ -246,7 +248,7 @@ def test_progress(monkeypatch):
         def __getattr__(self, name):
             return lambda *words, **more: self.calls.append((name, more))
 
-    monkeypatch.setattr(progress, "_bar", Bar)
+    monkeypatch.setattr("rich.progress.Progress", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     vpac.evaluate(first, Walk, 20, progress=True)
     assert bars == []  # it took less than two seconds
@@ -255,8 +257,10 @@ def test_progress(monkeypatch):
     assert bars == []
     vpac.evaluate(first, Walk, 20, progress=True)
     (calls,) = bars
-    assert calls[0] == ("add_task", {"total": 20})
-    assert calls[-2:] == [("update", {"completed": 20}), ("stop", {})]
+    name, more = calls[0]
+    assert (name, more["total"]) == ("add_task", 20)
+    (name, more), end = calls[-2:]
+    assert (name, more["completed"], end) == ("update", 20, ("stop", {}))
 
 
 def test_evaluate_is_imported_lazily():

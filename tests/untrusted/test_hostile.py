@@ -20,7 +20,7 @@ import pytest
 
 from forging import forge
 from tiny import little
-from vpac.cli.policies import Watch
+from vpac.cli.trained import Watch
 from vpac.envs.make import EnvOverrides
 from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent

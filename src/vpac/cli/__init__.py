@@ -22,10 +22,10 @@ from vpac.cli.frontier import Frontier
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
 from vpac.cli.output import complain, prepare_streams
-from vpac.cli.policies import Export, Offline, Watch
 from vpac.cli.solve import Solve
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
+from vpac.cli.trained import Export, Offline, Watch
 from vpac.cli.tune import Tune
 from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable

@@ -14,7 +14,7 @@ import tyro
 from vpac.checks import whole
 from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, as_words, read_value
 from vpac.cli.output import next_step, note, show_summary
-from vpac.cli.policies import Policy, PolicyVerb, check_levels, file_name
+from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
 
 if TYPE_CHECKING:

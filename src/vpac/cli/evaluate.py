@@ -13,7 +13,7 @@ import tyro
 from vpac.checks import whole
 from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb
 from vpac.cli.output import note
-from vpac.cli.policies import StoreFolder, at_price, check_levels, file_name
+from vpac.cli.trained import StoreFolder, at_price, check_levels, file_name
 from vpac.errors import UserError
 
 

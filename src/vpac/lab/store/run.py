@@ -18,7 +18,7 @@ FORMAT = 1
 """Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
 LEARNER = 4
 """Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
-have an entropy bonus; since 4, episodes go on across checkpoints."""
+have an entropy bonus; since 4, episodes go on across checkpoints and sums of an update have another order."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
