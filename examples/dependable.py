@@ -81,7 +81,7 @@ def run(*words: object) -> None:
     """Print a command and carry it out."""
     print(f"$ {shlex.join(['vpac', *map(str, words)])}", flush=True)
     code = vpac([str(word) for word in words])
-    if code:
+    if code not in (0, 3):  # 3: a limit does not hold; the certificate says which
         raise SystemExit(code)
 
 

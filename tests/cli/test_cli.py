@@ -229,7 +229,7 @@ def test_list_shows_environments_and_experiments(capsys):
     solvable = [row["name"] for row in found["environments"] if row["exact"]]
     for name in solvable:
         FiniteMDP.from_gymnasium(name)
-    assert len(solvable) == 9
+    assert len(solvable) == 12
 
 
 def test_doctor_names_versions_that_are_out_of_bounds(capsys, monkeypatch):

@@ -68,14 +68,15 @@ def test_compiled_worlds_need_no_copies():
     assert len(learn_many(AC, FourRooms(), [1, 2], 3, max_episode_steps=50)) == 2
 
 
-def test_a_bar_changes_nothing(capfd):
+def test_a_bar_changes_nothing(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     plain = [AC("vpac/CatchUp-v0", seed=seed).learn(250) for seed in range(3)]
     called = []
     shown = AC("vpac/CatchUp-v0").learn(250, progress=True, every=100, callback=lambda x: called.append(x.episodes))
     assert called == [100, 200, 250]
     assert same(plain[:1], [shown])
     assert same(plain, learn_many(AC, "vpac/CatchUp-v0", range(3), 250, threads=2, progress=True))
-    out, err = capfd.readouterr()
+    out, err = capsys.readouterr()
     assert not out
     assert "episodes/s" in err
 
