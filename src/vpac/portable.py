@@ -115,7 +115,8 @@ class _Kept:
     """What is written to standard error, by native code too, kept in a file."""
 
     def __init__(self) -> None:
-        self.file, self.real = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115
+        self.real = os.dup(2)  # fails if standard error is closed: there is no file to close yet
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
         os.dup2(self.file.fileno(), 2)
 
     def show(self, said: set[bytes]) -> None:
@@ -123,13 +124,13 @@ class _Kept:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
         os.dup2(self.real, 2)
-        self.file.seek(0)
-        for line in self.file:
-            if line not in said:
-                said.add(line)
-                os.write(2, line)
         os.close(self.real)
-        self.file.close()
+        with self.file:
+            self.file.seek(0)
+            for line in self.file:
+                if line not in said:
+                    said.add(line)
+                    os.write(2, line)
 
 
 _said: set[bytes] | None = None
@@ -146,8 +147,8 @@ def tell_now() -> None:
     """Show what `told_once` keeps; if it is not within one, do nothing."""
     global _kept
     kept, _kept = _kept, None
-    if kept is not None and _said is not None:
-        kept.show(_said)
+    if kept is not None:
+        kept.show(set() if _said is None else _said)
 
 
 @contextmanager
