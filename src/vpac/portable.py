@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,6 +136,7 @@ class _Kept:
 
 _said: set[bytes] | None = None
 _kept: _Kept | None = None
+_keeping = threading.Lock()
 
 
 def tell_once() -> None:
@@ -153,14 +155,18 @@ def tell_now() -> None:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Show each line once that is written to standard error within this, by native code too, when it is over."""
+    """Show each line once that is written to standard error within this, by native code too, when it is over.
+
+    Within another one, in this thread or another, it does nothing.
+    """
     global _kept
-    if _said is None or _kept is not None:
+    if _said is None or not _keeping.acquire(blocking=False):
         yield
         return
-    with suppress(OSError):  # standard error is closed
-        _kept = _Kept()
     try:
+        with suppress(OSError):  # standard error is closed
+            _kept = _Kept()
         yield
     finally:
         tell_now()
+        _keeping.release()

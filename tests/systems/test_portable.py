@@ -134,3 +134,30 @@ def test_a_folder_is_held_by_one_process(tmp_path):
     (tmp_path / "hold.py").write_text(HOLD)
     python(tmp_path, "hold.py", code=7)
     python(tmp_path, "hold.py", "again", code=3)  # and let go of afterwards
+
+
+def test_threads_that_make_environments_at_once_leave_standard_error_alone(tmp_path):
+    code = """if 1:
+        import os, sys, threading
+        from vpac.portable import tell_once, told_once
+
+        tell_once()
+        barrier = threading.Barrier(8)
+
+        def work():
+            for _ in range(50):
+                barrier.wait()
+                with told_once():
+                    os.write(2, b"said\\\\n")
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        os.write(2, b"the end\\\\n")
+        """.replace("\\\\n", "\\n")
+    out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0
+    assert out.stderr.splitlines()[-1] == "the end"
+    assert set(out.stderr.splitlines()) == {"said", "the end"}
