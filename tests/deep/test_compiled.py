@@ -112,7 +112,7 @@ def both(kind, env, iterations=4, **settings):
             host.episode_prices.draws = draws
         host._improve(rollout := host._collect(), host._estimate(rollout))
         host._record(None)
-        host._restart = host.iteration % SMALL["checkpoint_every"] == 0
+        host._restart = False
         now = jax.tree.map(lambda x: x[0], moments_of(twin, 1, i == 0))
         state, metrics, _ = step(plan, state, draws, now)
         take(twin, state)
@@ -262,6 +262,31 @@ def test_a_resumed_training_is_the_same_training(tmp_path):
         np.testing.assert_array_equal(one, two)
     assert resumed.history == whole.history
     assert resumed.predict(0)[0] in (0, 1)
+
+
+class Slow(Drift):
+    """Never ends before its limit, which is longer than the time between checkpoints."""
+
+    limit = 40
+
+    def step(self, key, state, action):
+        state, seen, reward, _, cut = super().step(key, state, action)
+        return state, seen, reward, False, cut
+
+
+@pytest.mark.parametrize("price", [{"psi": 0.1}, {"psi": "conditioned", "psi_range": (0.0, 0.5)}])
+def test_episodes_go_on_across_checkpoints_and_after_resuming(tmp_path, price):
+    settings = {**SMALL, "checkpoint_every": 1, **price}
+    whole = VPACPPO(Slow(), seed=1, **settings).learn(64 * 6)
+    assert whole.episodes == 4 * (6 * 16 // 40)
+    assert {episode.length for episode in whole.recent} == {40.0}
+    VPACPPO(Slow(), seed=1, **settings).learn(64 * 6, checkpoints=tmp_path, callback=lambda agent: agent.iteration < 4)
+    resumed = VPACPPO.load(tmp_path / "00000004", Slow()).learn(64 * 6, resuming=True)
+    for one, two in zip(jax.tree.leaves(whole.networks), jax.tree.leaves(resumed.networks), strict=True):
+        np.testing.assert_array_equal(one, two)
+    for one, two in zip(resumed.history, whole.history, strict=True):
+        np.testing.assert_equal(one, two)  # where nan is nan
+    assert list(resumed.recent) == list(whole.recent)
 
 
 class Untraceable(Drift):

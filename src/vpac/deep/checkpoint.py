@@ -127,9 +127,8 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     agent.history = MetricsHistory.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
     if "restarted" in counters:
-        underway = {
-            name: arrays[f"underway.{name}"] for name in ("actions", "seen", "prices") if f"underway.{name}" in arrays
-        }
+        prefix = "underway."
+        underway = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
         agent.return_to(int(counters["restarted"]), underway)
     for score, discounted, length, *priced in data["recent"]:  # once the third was the last
         agent.recent.append(Episode(*(float(x) for x in (score, discounted, length, *(priced or [discounted])))))

@@ -487,6 +487,26 @@ def _envs(plan: CompiledPlan) -> tuple[Any, Array]:
     return jax.tree.map(lambda x: x.astype(x.dtype), envs), as_rows(plan.interface, seen)
 
 
+def underway_in(state: State) -> tuple[Any, ...]:
+    """What belongs to the episodes underway and is not kept by the agent otherwise."""
+    return state.envs, state.rows, state.underway, state.prices
+
+
+def _is_key(leaf: Array) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def gone_on(agent: PPO, state: State) -> State:
+    """The `initial` state with the episodes of a checkpoint."""
+    leaves, shape = jax.tree.flatten(underway_in(state))
+    found = [
+        jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
+        for leaf, saved in zip(leaves, agent.env_states, strict=True)
+    ]
+    envs, rows, underway, prices = jax.tree.unflatten(shape, found)
+    return state._replace(envs=envs, rows=rows, underway=underway, prices=prices)
+
+
 def initial(agent: PPO, plan: CompiledPlan) -> State:
     """The state of an agent before an iteration that begins with a restart."""
 
@@ -516,6 +536,8 @@ def take(agent: PPO, state: State) -> None:
         return RunningMoments(np.asarray(m.mean, np.float64), np.asarray(m.variance, np.float64), float(m.count))
 
     agent.updater.networks, agent.trace = state.networks, state.trace
+    leaves = jax.tree.leaves(underway_in(state))
+    agent.env_states = [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in leaves]
     agent.observation_moments, agent.context.moments = moments(state.seen), moments(state.context)
     agent.reward_scale.moments = moments(state.rewards)
     agent.reward_scale.sums = np.asarray(state.reward_sums, np.float64)
@@ -537,7 +559,7 @@ def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
     every = agent.options.checkpoint_every
     rows = [
         (
-            agent.iteration + i, t, (restart and i == 0) or (agent.iteration + i) % every == 0,
+            agent.iteration + i, t, restart and i == 0,
             0.0 if agent.options.conditioned else agent.full_psi_at(t) * agent.warm_up_at(t),
             0.0 if agent.options.conditioned else agent.full_psi_at(t), agent.warm_up_at(t), agent.rate_share_at(t),
         )
@@ -568,7 +590,9 @@ class CompiledTraining:
         self.agent, self.plan = agent, CompiledPlan.of(agent)
         words = np.random.SeedSequence(agent.seed, spawn_key=(STREAM,)).generate_state(2)
         self.key = jax.random.wrap_key_data(jnp.asarray(words))
-        self.state, self._restart = initial(agent, self.plan), True
+        self.state, self._restart = initial(agent, self.plan), not agent.env_states
+        if agent.env_states:
+            self.state = gone_on(agent, self.state)
 
     @property
     def left(self) -> int:

@@ -166,6 +166,8 @@ class PPO:
         self._restart, self._warned, self._told = True, False, False
         self.restarted = 0
         """The iteration before which the environments were restarted last."""
+        self.env_states: list[Any] = []
+        """Of environments that are pure functions: the states of the episodes underway, as arrays."""
         self._episode_metrics: dict[str, float] = {}
         self._ended: list[Episode] = []
         """Those of the last rollout."""
@@ -251,6 +253,7 @@ class PPO:
         """Set the steps at which the present `learn` began and ends."""
         total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
         self._restart |= not resuming
+        self.env_states = self.env_states if resuming else []
         begin = self.span[0] if resuming else self.timesteps
         self.span = (begin, begin + -(-total // self.per_iteration) * self.per_iteration)
         if self.controller is not None:
@@ -329,11 +332,16 @@ class PPO:
 
     def underway(self) -> dict[str, Any]:
         """For a checkpoint: how to come back to the episodes underway; empty if the environments are about to restart."""
+        if isinstance(self.environments, FunctionalEnvironments):
+            return {str(i): array for i, array in enumerate(self.env_states)}
         return {} if self._restart else self._collector.underway()
 
     def return_to(self, restarted: int, underway: dict[str, Any]) -> None:
         """Bring the environments back to the episodes of a checkpoint, which `underway` wrote."""
         self.restarted = restarted
+        if isinstance(self.environments, FunctionalEnvironments):
+            self.env_states = [underway[str(i)] for i in range(len(underway))]
+            return
         self._restart = not self._collector.replay(self._start_seeds(), **underway)
         if self._restart:
             warnings.warn(
