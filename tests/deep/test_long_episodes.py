@@ -75,6 +75,21 @@ def test_a_run_resumed_within_an_episode_is_the_same_run(tmp_path, more):
     )
 
 
+class Mixed(Long):
+    """An episode has 3 or 30 steps, by a coin."""
+
+    def step(self, action):
+        seen, reward, _, cut, info = super().step(action)
+        return seen, reward, self.k == 3 and self.x > 0.0, cut, info
+
+
+def test_frequent_checkpoints_change_nothing():
+    often, seldom = (VPACPPO(Mixed, seed=3, **SMALL | {"checkpoint_every": every}).learn(16 * 12) for every in (1, 50))
+    assert often.episodes > 4
+    assert list(often.recent) == list(seldom.recent)
+    np.testing.assert_array_equal(often.policy().weights[0], seldom.policy().weights[0])
+
+
 @pytest.mark.filterwarnings("ignore:no episode of")
 def test_an_environment_that_does_something_else_begins_anew(tmp_path, monkeypatch):
     VPACPPO(Changed, seed=3, **SMALL).learn(32, checkpoints=tmp_path)

@@ -20,6 +20,8 @@ from vpac.typing import BoolArray, Numbers, namespace
 
 MOST_REPLAYED = 10_000_000
 """Steps; their actions take some 40 MB in a checkpoint, and some minutes to be taken again."""
+LEAST_STEPS = 6400
+"""Of each environment between two restarts: as many as between two checkpoints by default."""
 
 
 class Rollout(NamedTuple):
@@ -226,11 +228,13 @@ class Collector:
 
     @property
     def may_restart(self) -> bool:
-        """Whether every environment has ended an episode since the last restart: else none that long would ever end.
+        """Whether `LEAST_STEPS` were taken and every environment has ended an episode since the last restart.
 
-        Where that takes more steps than can be replayed, it cannot be helped.
+        A restart cuts what is underway: soon after another it would leave short episodes only, or none. Where an episode takes
+        more steps than can be replayed, it cannot be helped.
         """
-        return bool(self._ended.all()) or sum(map(len, self._actions)) * self.envs.n > MOST_REPLAYED
+        steps = sum(map(len, self._actions))
+        return (steps >= LEAST_STEPS and bool(self._ended.all())) or steps * self.envs.n > MOST_REPLAYED
 
     def underway(self) -> dict[str, Any]:
         """What `replay` needs beside the seeds of the last restart: all actions since then, and what was seen last."""

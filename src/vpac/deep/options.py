@@ -138,8 +138,7 @@ class Options:
     normalise_advantages: bool = True
     """Give the weights of an iteration mean 0 and standard deviation 1."""
     checkpoint_every: Count = 50
-    """Iterations between checkpoints. Environments begin anew after one only if each has ended an episode, and a resumed run is
-    the same run."""
+    """Iterations between checkpoints. Episodes go on across them, and a resumed run is the same run."""
     reset_every_iteration: bool = False
     """Begin all episodes anew in every iteration."""
 
