@@ -13,11 +13,13 @@ from vpac.lab.frontier import Asked, Question, trace_frontier
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
 from vpac.lab.kinds.task import perform
+from vpac.lab.report.trade_off import TracedFrontier
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.oracle import evaluate, softmax, step_reward
+from vpac.risk.measures import measure_of
 
 WORLD = "vpac/RiskyShortcut-v0"
 QUESTION = Question(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
@@ -173,6 +175,36 @@ def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
     assert found.exact is not None
 
 
+@pytest.mark.parametrize("penalty", ["gini", "cvar:0.2", "volatility"])
+def test_another_measure_has_the_price_and_the_axis(tmp_path, penalty):
+    settings, mdp = {"gamma": 0.9, "penalty": penalty}, FiniteMDP.from_gymnasium(WORLD)
+    store, question = Store(tmp_path), Question(WORLD, "vpac", settings=settings, length=40, seeds=2)
+    found = trace_frontier(question, Asked(aversions=(0.5,)), store, Serial())
+    assert found.exact is None
+    measure = measure_of(penalty)
+    for point in found.trade_off.points:
+        policies = [softmax(store.read(name).policy()["theta"]) for name in found.runs[point.psi]]
+        horizon = None if penalty == "volatility" else 1000
+        exact = [measure.exact(mdp, policy, 0.9, horizon) for policy in policies]
+        assert point.measure.estimate == pytest.approx(np.mean(exact), rel=1e-6)
+        assert point.measure.low < point.measure.estimate < point.measure.high
+    first, second = found.trade_off.points
+    scale = first.volatility.estimate if penalty == "volatility" else 1.0
+    assert second.psi == pytest.approx(0.5 / scale, rel=0.005)
+    summary = TracedFrontier(found)
+    data = summary.as_dict()
+    assert (data["penalty"], data["points"][0]["measure"]["estimate"]) == (penalty, first.measure.estimate)
+    assert data["points"][1]["removes"] == pytest.approx(1.0 - second.measure.estimate / first.measure.estimate)
+    assert measure.words in summary.charts()[0].panels[0].x_label
+    assert all("Sharpe" not in words for words in found.trade_off.advice())
+
+
+def test_the_variance_has_no_field_more(traced):
+    data = TracedFrontier(traced[1]).as_dict()
+    assert "penalty" not in data
+    assert all("measure" not in point for point in data["points"])
+
+
 def test_intervals_of_seeds_and_of_episodes():
     rng = np.random.default_rng(0)
     returns = rng.normal(5.0, 2.0, 400)
@@ -200,6 +232,8 @@ def test_a_learner_that_cannot_learn_is_named(tmp_path):
         ({"warm_up": 0.9}, "warm-up must be a share of the training from 0 to 0.5"),
         ({"seeds": 0}, "seeds must be a whole number from 1 up"),
         ({"measure": 1}, "measure must be a whole number from 2 up"),
+        ({"algorithm": "vaac", "settings": {"penalty": "gini"}}, "vaac has no choice of penalties, got 'gini'"),
+        ({"algorithm": "vpac", "settings": {"penalty": "volatility", "gamma": 1.0}}, "below gamma = 1 only"),
     ],
 )
 def test_mistakes_are_named(wrong, words):

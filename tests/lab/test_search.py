@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jax")
@@ -20,6 +21,7 @@ from vpac.lab.search import Search, search, write_search  # noqa: E402
 class Sample:
     def __init__(self, mean, variance):
         self.mean, self.variance, self.std = mean, variance, variance**0.5
+        self.returns = mean + self.std * np.array([-1.0, 1.0])
 
 
 @pytest.fixture
@@ -51,6 +53,21 @@ def test_u_decides(trained, tmp_path):
     assert study.best_params["gamma"] != 0.998
     assert study.best_value > study.trials[0].value, "better than the usual settings"
     assert {call["psi"] for call in trained} == {0.5}
+
+
+def test_another_measure_decides(trained, tmp_path):
+    study = search(Search("x", risk_aversion=2.0, settings={"penalty": "mad"}), None, 3, storage(tmp_path))
+    assert study.user_attrs["psi"] == 2.0, "the measure has the unit of the reward"
+    for trial in study.trials:
+        assert trial.value == pytest.approx(trial.user_attrs["mean"] - 2.0 * trial.user_attrs["measure"])
+        assert trial.user_attrs["measure"] == pytest.approx(trial.user_attrs["variance"] ** 0.5)
+    assert write_search(study, Search("x", psi=2.0, settings={"penalty": "mad"}), tmp_path)["penalty"] == "mad"
+    for algorithm, penalty, words in (
+        ("vpac-ppo", "volatility", "of single rewards"),
+        ("vaac-ppo", "mad", "no choice"),
+    ):
+        with pytest.raises(UserError, match=words):
+            Search("x", algorithm, psi=1.0, settings={"penalty": penalty}).check()
 
 
 def test_it_goes_on_where_it_was_stopped(trained, tmp_path):

@@ -24,7 +24,7 @@ LENGTHS = {"steps": 200_000, "episodes": 5_000}
 
 @dataclass(frozen=True)
 class Frontier(Verb):
-    """Train along the price of variance ψ, and show what a dependable return costs.
+    """Train along the price ψ of variance, or another measure, and show what a dependable return costs.
 
     Resumable: what is finished is not trained again.
 
@@ -35,12 +35,15 @@ class Frontier(Verb):
     """Gymnasium id, package.module:Name-v0 or package.module:Class."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"
     """One with a price of variance: vpac-ppo, vaac-ppo, mvpi-ppo, vpac, vaac, …; `vpac list algorithms` shows all."""
+    penalty: Annotated[str, tyro.conf.arg(metavar="NAME")] = "variance"
+    """What has the price: one of `vpac list penalties`, e.g. gini or cvar:0.1. For vpac-ppo and vpac."""
     psi: Annotated[str | None, tyro.conf.arg(metavar="PSI,…")] = None
-    """Prices of variance, in units of 1/reward, e.g. 0,0.05,0.2; 0 is always one of them."""
+    """Prices, of variance in units of 1/reward, e.g. 0,0.05,0.2; 0 is always one of them."""
     points: Count = None
     """Number of prices, placed where the curve bends. Default: 8."""
     risk_aversion: Annotated[str | None, tyro.conf.arg(metavar="R,…")] = None
-    """Prices without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first."""
+    """Prices without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first; of a measure
+    in units of the reward, such as gini, psi = R."""
     seeds: int = 3
     """Independent runs of each price."""
     steps: Count = None
@@ -60,7 +63,7 @@ class Frontier(Verb):
     option: Pairs = ()
     """Any other setting of the learner, e.g. --option envs=8 learning_rate=0.001."""
     out: Folder = None
-    """Where figure and table go. Default: results/frontier/ALGORITHM-ENV."""
+    """Where figure and table go. Default: results/frontier/ALGORITHM-ENV, with the penalty if it is no variance."""
     environment: EnvOptions = field(default_factory=EnvOptions)
     execution: Execution = field(default_factory=Execution)
 
@@ -72,7 +75,9 @@ class Frontier(Verb):
 
         asked, question = self._asked(), self._question()
         self.environment.check(self.env)
-        folder = self.out or Path("results") / "frontier" / f"{question.algorithm}-{re.split('[/:]', self.env)[-1]}"
+        kind = "" if self.penalty == "variance" else "-" + self.penalty.replace(":", "-")
+        usual = f"{question.algorithm}-{re.split('[/:]', self.env)[-1]}{kind}"
+        folder = self.out or Path("results") / "frontier" / usual
         make_folder(folder)
         store, executor = self.execution.open()
         command = again(self, "frontier", self.env, leave_out=("env",))
@@ -110,8 +115,12 @@ class Frontier(Verb):
         from vpac.lab.frontier import Question
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
-        if (penalty := settings.get("penalty", "variance")) != "variance":
-            raise UserError(f"a frontier is of mean and variance, got penalty={penalty!r}: leave it out")
+        if self.penalty != "variance":
+            settings = {"penalty": self.penalty} | settings
+        if self.mvpi and settings.get("penalty", "variance") != "variance":
+            raise UserError(
+                "--mvpi is for a frontier of the variance: leave it out; --penalty volatility prices the same"
+            )
         unit = algorithms.find(self.algorithm).unit
         for other in LENGTHS:
             if other != unit and getattr(self, other) is not None:

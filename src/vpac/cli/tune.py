@@ -13,12 +13,10 @@ from vpac.checks import whole
 from vpac.cli.arguments import EnvName, EnvOptions, Folder, Pairs, Verb, key_values
 from vpac.cli.output import next_step, note, plain_table, show
 
-COLUMNS = ("trial", "U", "mean", "variance")
-
 
 @dataclass(frozen=True)
 class Tune(Verb):
-    """Search settings of the PPO family for the best mean − psi · variance.
+    """Search settings of the PPO family for the best mean − psi · variance, or another measure.
 
     By Optuna. The same command goes on; a larger --trials adds to the study.
 
@@ -31,8 +29,10 @@ class Tune(Verb):
     """Finished trials of the study."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"
     """One of the PPO family with a price of variance."""
+    penalty: Annotated[str, tyro.conf.arg(metavar="NAME")] = "variance"
+    """What has the price: one of `vpac list penalties` but volatility, e.g. gini or cvar:0.1. For vpac-ppo."""
     psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
-    """Price of variance, in units of 1/reward."""
+    """Price; of variance in units of 1/reward."""
     risk_aversion: Annotated[float | None, tyro.conf.arg(metavar="R")] = None
     """The price without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first."""
     steps: int = 100_000
@@ -50,7 +50,7 @@ class Tune(Verb):
     storage: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
     """Optuna's storage. Default: sqlite, search.db in the folder."""
     out: Folder = None
-    """Where best.toml and plots.html go. Default: results/tune/ALGORITHM-ENV."""
+    """Where best.toml and plots.html go. Default: results/tune/ALGORITHM-ENV, with the penalty if it is no variance."""
     environment: EnvOptions = field(default_factory=EnvOptions)
 
     def run(self) -> int:
@@ -62,6 +62,8 @@ class Tune(Verb):
         fixed = {
             name: list(value) if isinstance(value, tuple) else value for name, value in key_values(self.option).items()
         }
+        if self.penalty != "variance":
+            fixed = {"penalty": self.penalty} | fixed
         name = " ".join([self.env, *self.environment.set, *self.environment.wrap])
         what = Search(
             name, self.algorithm, self.psi, self.risk_aversion, self.steps, self.seeds, self.measure, self.gamma,
@@ -71,7 +73,9 @@ class Tune(Verb):
         whole(self.trials, "--trials", 1)
         self.environment.check(self.env)
         env = spec_of(self.env, self.environment.wrappers, **self.environment.arguments)
-        folder = self.out or Path("results") / "tune" / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
+        kind = "" if self.penalty == "variance" else "-" + self.penalty.replace(":", "-")
+        usual = f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}{kind}"
+        folder = self.out or Path("results") / "tune" / usual
         with hold(folder):
             storage = self.storage or f"sqlite:///{(folder / 'search.db').resolve().as_posix()}"
             study = search(what, env, self.trials, storage, lambda trial: note(_words(trial, self.trials)))
@@ -89,7 +93,8 @@ class Tune(Verb):
 
 def _row(trial: Any) -> dict[str, Any]:
     known = {"trial": trial.number, "U": f"{trial.value:.5g}", "mean": f"{trial.user_attrs['mean']:.5g}"}
-    known["variance"] = f"{trial.user_attrs['variance']:.4g}"
+    what = "measure" if "measure" in trial.user_attrs else "variance"
+    known[what] = f"{trial.user_attrs[what]:.4g}"
     return known | {k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in trial.params.items()}
 
 

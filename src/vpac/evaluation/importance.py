@@ -23,10 +23,11 @@ which is σ's equation solved for its mean. Elsewhere `fitted` is least squares 
 observation's numbers, for each action, and as good as these features. It and `marginalised` leave out the step at which an
 episode is cut off, and mean the return of episodes that are not.
 
-Intervals are bootstrapped over episodes: studentised or, where estimates are fitted again, normal with the spread and the
-bias of these, of variances on the scale of their logarithm. The lower bound of the mean is that of Thomas et al. (2015) with
-the empirical Bernstein inequality of Maurer and Pontil (2009): ρ_{0:T} (G − lowest) is cut at a level that a part of the log
-chooses, which can only lower its mean. It holds for any number of episodes if no return of π is below `lowest`.
+Intervals are bootstrapped over episodes: studentised, with the error of one more episode as influential as any here, or,
+where estimates are fitted again, normal with their spread and bias, of variances on a logarithmic scale. The lower bound of
+the mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil (2009): ρ_{0:T} (G −
+lowest) is cut at a level that a part of the log chooses, which can only lower its mean. It holds for any number of episodes
+if no return of π is below `lowest`.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def _estimate(
     parts = (
         study.weighted(alphas) if method == "weighted" else study.averaged(rng if method != "per-decision" else None)
     )
-    found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES) for part in parts]
+    found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES, unseen=True) for part in parts]
     tell(REFITS)
     return OfflineEstimate(method, effective, "", found[0], found[1], dict(zip(alphas, found[2:], strict=False)))
 

@@ -1,4 +1,4 @@
-"""The mean–variance frontier of a learner: prices of variance are chosen, trained as runs of the store, and measured."""
+"""The frontier of mean and variance, or another measure, of a learner: prices are chosen, trained as runs, and measured."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from vpac.checks import MOST_EPISODES, MOST_STEPS, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm, Experiment, Figure
-from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
+from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement, priced_measure
 from vpac.lab.kinds.task import process_of, world_of
 from vpac.lab.store.run import canonical
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Executor
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import Outcome
-from vpac.risk.frontier import TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
+from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
+from vpac.risk.measures import Measure
 from vpac.tabular.options import Options
 
 __all__ = ["Asked", "Exact", "Found", "Question", "trace_frontier"]
@@ -67,6 +68,8 @@ class Question:
             )
         object.__setattr__(self, "algorithm", found.name)
         found.check_settings(self.settings)
+        if self.penalty is not None and self.penalty.name == "volatility" and not self.deep and self.gamma == 1.0:
+            raise UserError("the volatility of tabular learners is known below gamma = 1 only: choose --gamma 0.99")
         if "psi" in self.settings:
             raise UserError("psi is what a frontier varies: name its values with --psi, or their number with --points")
         if not 0.0 <= self.warm_up <= 0.5:
@@ -81,6 +84,29 @@ class Question:
         return algorithms.find(self.algorithm).deep
 
     @property
+    def penalty(self) -> Measure | None:
+        """What has the price; None: the variance."""
+        return priced_measure(self.algorithm, self.settings)
+
+    @property
+    def axis(self) -> str:
+        """What the mean is traded for, in words."""
+        if self.penalty is None:
+            return "standard deviation"
+        return (
+            f"{self.penalty.words} ({self.settings['penalty']})"
+            if ":" in self.settings["penalty"]
+            else self.penalty.words
+        )
+
+    def scale(self, first: FrontierPoint) -> float:
+        """What turns ψ into risk aversion: a standard deviation at ψ = 0, or 1 if the measure has the unit of the reward."""
+        if self.penalty is None:
+            return first.std.estimate
+        spread = first.volatility if self.penalty.name == "volatility" and first.volatility else first.std
+        return float(spread.estimate ** (self.penalty.degree - 1))
+
+    @property
     def outsider(self) -> Question:
         """The same question to MVPI, around the risk-neutral learner of the same family; it has no settings of variances."""
         settings = {k: v for k, v in self.settings.items() if k not in ("form", "variance_of", "weighting")}
@@ -93,6 +119,7 @@ class Question:
 
     def experiment(self, psis: Sequence[float]) -> Experiment:
         """The study of these prices; its name does not depend on them."""
+        priced = "variance" if self.penalty is None else self.axis
         about = {key: value for key, value in vars(self).items() if key != "seeds"}
         digest = hashlib.sha256(canonical(about).encode()).hexdigest()[:8]
         world = re.sub(r"[^a-z0-9]+", "-", re.split("[/:]", self.env)[-1].casefold()).strip("-")[:32].strip("-")
@@ -103,13 +130,13 @@ class Question:
             given["evaluate"] = "exact" if self._finite() else "episodes"
         return Experiment(
             name=f"frontier/{world or 'env'}-{self.algorithm}-{digest}",
-            title=f"{self.env}: mean and spread along the price of variance",
+            title=f"{self.env}: mean and spread along the price of {priced}",
             kind="deep" if self.deep else "training", env=self.env, env_settings=self.env_settings, wrappers=self.wrappers,
             algorithm=self.algorithm, settings=self.settings, runs=self.seeds, seed=self.seed, **given,
             arms=tuple(
                 Arm(label=f"ψ = {psi:g}", settings={"psi": self.price(psi)}, at={"psi": psi}) for psi in sorted(psis)
             ),
-            figures=(Figure(kind="effect", title="What a price on variance does", x="psi", shows=("mean", "variance")),),
+            figures=(Figure(kind="effect", title=f"What a price on {priced} does", x="psi", shows=("mean", "variance")),),
         )  # fmt: skip
 
     def task(self) -> dict[str, Any]:
@@ -120,8 +147,8 @@ class Question:
         return isinstance(world_of(self.task())[0], FiniteMDP)
 
     def solvable(self) -> bool:
-        """Whether the exact frontier can be drawn beneath."""
-        return self._finite() and process_of(self.task()).n_states <= MOST_STATES
+        """Whether the exact frontier can be drawn beneath; of other measures than the variance there is none."""
+        return self.penalty is None and self._finite() and process_of(self.task()).n_states <= MOST_STATES
 
     @property
     def gamma(self) -> float:
@@ -140,7 +167,7 @@ class Asked:
     psis: tuple[float, ...] = ()
     """These."""
     aversions: tuple[float, ...] = ()
-    """Those of these risk aversions: ψ = R / standard deviation of the risk-neutral return."""
+    """Those of these risk aversions: ψ = R / standard deviation of the risk-neutral return (`Question.scale`)."""
     points: int = 8
     """So many, chosen where the curve bends."""
 
@@ -194,8 +221,13 @@ class Found:
 
     @property
     def std(self) -> float:
-        """Of the risk-neutral return: what turns ψ into risk aversion."""
+        """Of the risk-neutral return."""
         return self.trade_off.points[0].std.estimate
+
+    @property
+    def scale(self) -> float:
+        """What turns ψ into risk aversion."""
+        return self.question.scale(self.trade_off.points[0])
 
 
 class _Tracing:
@@ -224,7 +256,8 @@ class _Tracing:
 
     def trade_off(self) -> TradeOff:
         """What there is so far."""
-        return TradeOff(tuple(frontier_point(psi, found) for psi, found in self.found.items() if found))
+        points = tuple(frontier_point(psi, found) for psi, found in self.found.items() if found)
+        return TradeOff(points, self.question.axis)
 
 
 def trace_frontier(
@@ -268,17 +301,19 @@ def _rounds(asked: Asked, tracing: _Tracing) -> Iterator[list[float]]:
         yield sorted({0.0, *asked.psis})
         return
     yield [0.0]
-    std = tracing.trade_off().points[0].std.estimate
+    first = tracing.trade_off().points[0]
+    scale = tracing.question.scale(first)
     if asked.aversions:
-        yield sorted({0.0, *(rounded(psi_of(aversion, std)) for aversion in asked.aversions)})
+        yield sorted({0.0, *(rounded(psi_of(aversion, scale)) for aversion in asked.aversions)})
         return
-    if not std > 0.0:
+    if not first.std.estimate > 0.0:
         return
-    yield first_prices(std)[: asked.points - 1]
+    yield first_prices(scale)[: asked.points - 1]
     while (left := asked.points - len(tracing.runs)) > 0:
         so_far = tracing.trade_off()
         psis = [point.psi for point in so_far.points]
-        more = next_prices(psis, so_far.means.tolist(), so_far.stds.tolist(), list(tracing.runs), min(AT_A_TIME, left))
+        means, spreads = so_far.means.tolist(), so_far.spreads.tolist()
+        more = next_prices(psis, means, spreads, list(tracing.runs), min(AT_A_TIME, left), scale)
         if not more:
             return
         yield more

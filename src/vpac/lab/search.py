@@ -1,4 +1,4 @@
-"""Search for settings of the PPO family with Optuna, by the objective itself: U = mean − ψ · variance of the return.
+"""Search for settings of the PPO family with Optuna, by the objective itself: U = mean − ψ · variance, or another measure.
 
 Each trial trains with the settings that Optuna suggests and measures the policies in new episodes, always with one discount, so
 that trials with different γ can be compared. The study lies in Optuna's own storage: a search that was stopped goes on.
@@ -18,6 +18,7 @@ from vpac.checks import whole
 from vpac.errors import UserError
 from vpac.evaluation.play import evaluate
 from vpac.files import make_folder, write_text
+from vpac.lab.kinds.frontier import priced_measure
 from vpac.risk.frontier import psi_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Search:
     algorithm: str = "vpac-ppo"
     """One of the PPO family."""
     psi: float | None = None
-    """Price of variance, in units of 1/reward."""
+    """Price; of variance in units of 1/reward."""
     risk_aversion: float | None = None
     """The price without a unit: ψ = R / standard deviation of the risk-neutral return, which is measured first."""
     steps: int = 100_000
@@ -62,8 +63,9 @@ class Search:
             raise UserError("a search needs either --psi PSI, in units of 1/reward, or --risk-aversion R, e.g. 0.3")
         if not found.priced:
             raise UserError(f"{self.algorithm} has no price of variance: search with vpac-ppo; --psi 0 is PPO")
-        if (penalty := self.settings.get("penalty", "variance")) != "variance":
-            raise UserError(f"a search judges mean − ψ · variance, got penalty={penalty!r}: leave it out")
+        measure = priced_measure(self.algorithm, self.settings)
+        if measure is not None and measure.name == "volatility":
+            raise UserError("a search judges returns, and volatility is of single rewards: choose another --penalty")
         for name in ("steps", "seeds", "measure"):
             whole(getattr(self, name), name, 1)
 
@@ -108,7 +110,7 @@ def search(
     )
     _same(study, what)
     if "psi" not in study.user_attrs:
-        psi = what.psi if what.risk_aversion is None else psi_of(what.risk_aversion, _neutral_std(what, env))
+        psi = what.psi if what.risk_aversion is None else psi_of(what.risk_aversion, _scale(what, env))
         study.set_user_attr("psi", psi)
         study.enqueue_trial({name: value for name, value in USUAL.items() if name not in what.settings})
     price, done = float(study.user_attrs["psi"]), (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
@@ -140,9 +142,10 @@ def _trained(what: Search, env: Any, number: int, **settings: Any) -> Any:
     return evaluate(agent.policy(), env, what.measure, seed=what.seed + 1_000_000 + number, gamma=what.gamma)
 
 
-def _neutral_std(what: Search, env: Any) -> float:
-    """Standard deviation of the return of a risk-neutral policy with the usual settings."""
-    return float(_trained(what, env, 0, psi=0.0).std)
+def _scale(what: Search, env: Any) -> float:
+    """Risk aversion / ψ: the standard deviation of the risk-neutral return, or 1 for a measure in its units."""
+    measure = priced_measure(what.algorithm, what.settings)
+    return 1.0 if measure and measure.degree == 1 else float(_trained(what, env, 0, psi=0.0).std)
 
 
 def _objective(trial: optuna.Trial, what: Search, env: Any, psi: float) -> float:
@@ -160,6 +163,10 @@ def _objective(trial: optuna.Trial, what: Search, env: Any, psi: float) -> float
     means, variances = (np.array([getattr(sample, name) for sample in samples]) for name in ("mean", "variance"))
     trial.set_user_attr("mean", float(means.mean()))
     trial.set_user_attr("variance", float(variances.mean()))
+    measure = priced_measure(what.algorithm, what.settings)
+    if measure is not None:
+        variances = np.array([measure.of_sample(sample.returns) for sample in samples])
+        trial.set_user_attr("measure", float(variances.mean()))
     return float((means - psi * variances).mean())
 
 

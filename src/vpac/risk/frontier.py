@@ -51,6 +51,13 @@ class FrontierPoint:
     """Standard deviation of the return."""
     volatility: Interval | None = None
     """Standard deviation of a step's reward; None: it was not measured."""
+    measure: Interval | None = None
+    """The measure of risk that has the price; None: the variance."""
+
+    @property
+    def spread(self) -> Interval:
+        """What the mean is traded for: the measure or, of the variance, the standard deviation."""
+        return self.std if self.measure is None else self.measure
 
     @property
     def variance(self) -> float:
@@ -69,6 +76,8 @@ class TradeOff:
 
     points: tuple[FrontierPoint, ...]
     """Ascending in ψ, at least one."""
+    axis: str = "standard deviation"
+    """What the spread of its points is, in words."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.psi)))
@@ -86,9 +95,14 @@ class TradeOff:
         return np.array([point.std.estimate for point in self.points])
 
     @property
+    def spreads(self) -> FloatArray:
+        """The spread of each point."""
+        return np.array([point.spread.estimate for point in self.points])
+
+    @property
     def dominated(self) -> BoolArray:
         """Which points are not worth having: another has no less mean and no more spread, and is not the same."""
-        m, s = self.means, self.stds
+        m, s = self.means, self.spreads
         as_good = (m >= m[:, None]) & (s <= s[:, None])
         return np.asarray((as_good & ((m > m[:, None]) | (s < s[:, None]))).any(axis=1), bool)
 
@@ -97,7 +111,7 @@ class TradeOff:
         """Which points another one beats with its whole interval in both directions."""
         return np.array(
             [
-                any(other.mean.low > point.mean.high and other.std.high < point.std.low for other in self.points)
+                any(other.mean.low > point.mean.high and other.spread.high < point.spread.low for other in self.points)
                 for point in self.points
             ]
         )
@@ -110,7 +124,7 @@ class TradeOff:
         points or none stands out.
         """
         kept = np.flatnonzero(~self.dominated)
-        m, s = self.means[kept], self.stds[kept]
+        m, s = self.means[kept], self.spreads[kept]
         if len(kept) < 3 or np.ptp(m) == 0.0 or np.ptp(s) == 0.0:
             return None
         above = (_share(m) - _share(s)) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
@@ -119,10 +133,15 @@ class TradeOff:
 
     @property
     def best_sharpe(self) -> int | None:
-        """Where mean / standard deviation is largest; None if no mean is positive: more spread would look better then."""
-        m, s = self.means, self.stds
+        """Where mean / standard deviation is largest; None if no mean is positive, as more spread would look better then, or
+        if the spread is another measure."""
+        m, s = self.means, self.spreads
         ratio = np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0)
-        return int(np.argmax(np.where(m > 0.0, ratio, -np.inf))) if (m > 0.0).any() else None
+        return (
+            int(np.argmax(np.where(m > 0.0, ratio, -np.inf)))
+            if (m > 0.0).any() and self.points[0].measure is None
+            else None
+        )
 
     def kept(self, number: int) -> float:
         """The share of the first point's mean that a point keeps; NaN if either mean is not positive."""
@@ -130,9 +149,9 @@ class TradeOff:
         return here / first if first > 0.0 and here >= 0.0 else float("nan")
 
     def removed(self, number: int) -> float:
-        """The share of the first point's standard deviation that a point does away with."""
-        first = self.points[0].std.estimate
-        return 1.0 - self.points[number].std.estimate / first if first > 0.0 else float("nan")
+        """The share of the first point's spread that a point does away with."""
+        first = self.points[0].spread.estimate
+        return 1.0 - self.points[number].spread.estimate / first if first > 0.0 else float("nan")
 
     def advice(self) -> list[str]:
         """What to make of it, in sentences."""
@@ -148,8 +167,8 @@ class TradeOff:
         if bend is None and best is None:
             kept = [i for i in np.flatnonzero(~self.dominated) if i]
             found += [f"ψ = {self.points[i].psi:g}: {self.in_words(int(i))}." for i in kept]
-        if not (self.stds[1:] < self.stds[0]).any():
-            found.append("No price that was tried lowered the standard deviation.")
+        if not (self.spreads[1:] < self.spreads[0]).any():
+            found.append(f"No price that was tried lowered the {self.axis}.")
         for sure, words in ((True, ""), (False, ", though the intervals overlap")):
             which = [
                 f"{p.psi:g}"
@@ -175,10 +194,10 @@ class TradeOff:
         if np.isnan(removed):
             spread = "changes nothing about a return that does not vary"
         elif removed >= 0.0:
-            spread = f"removes {_percent(removed)} of the standard deviation"
+            spread = f"removes {_percent(removed)} of the {self.axis}"
         else:
-            spread = f"adds {_percent(-removed)} to the standard deviation"
-        pairs = {"mean": (here.mean, first.mean), "standard deviation": (here.std, first.std)}
+            spread = f"adds {_percent(-removed)} to the {self.axis}"
+        pairs = {"mean": (here.mean, first.mean), self.axis: (here.spread, first.spread)}
         doubtful = [name for name, pair in pairs.items() if _may_be_equal(*pair)]
         whose = "" if not doubtful else "both" if len(doubtful) == 2 else f"the {doubtful[0]}"
         unsure = f" (the intervals of {whose} overlap: more seeds or episodes would tell)" if whose else ""
@@ -244,24 +263,30 @@ def first_prices(std: float) -> list[float]:
 
 
 def next_prices(
-    psis: Sequence[float], means: Sequence[float], stds: Sequence[float], tried: Sequence[float], count: int
+    psis: Sequence[float],
+    means: Sequence[float],
+    spreads: Sequence[float],
+    tried: Sequence[float],
+    count: int,
+    scale: float | None = None,
 ) -> list[float]:
     """Up to `count` more prices: in the middle of the longest and most bent pieces of the curve, or beyond its end.
 
-    A piece between neighbouring prices counts by its length in the plane of mean and standard deviation, both in shares of
+    A piece between neighbouring prices counts by its length in the plane of mean and spread, both in shares of
     their range, times 1 + the turns at its ends in half circles. It is halved on a logarithmic scale. Beyond the largest
     price counts as half of the last piece: a curve that still moves there has not been followed to its end.
 
     Args:
         psis: prices that were measured; the smallest may be 0.
         means: of the return, at each.
-        stds: of the return, at each.
+        spreads: of the return, at each.
         tried: prices that are not to be proposed again, measured or not.
         count: how many.
+        scale: risk aversion / ψ. Default: the spread at the smallest price.
     """
     order = np.argsort(psis)
     prices = np.asarray(psis, np.float64)[order]
-    points = np.stack([_share(np.asarray(x, np.float64)[order]) for x in (stds, means)], axis=1)
+    points = np.stack([_share(np.asarray(x, np.float64)[order]) for x in (spreads, means)], axis=1)
     steps = np.diff(points, axis=0)
     lengths = np.hypot(*steps.T)
     bends = np.concatenate([[0.0], _turns(steps), [0.0]])
@@ -269,9 +294,9 @@ def next_prices(
         (length * (1.0 + (bends[i] + bends[i + 1]) / np.pi), _between(prices[i], prices[i + 1]))
         for i, length in enumerate(lengths)
     ]
-    std = float(np.asarray(stds, np.float64)[order][0])
+    scale = float(np.asarray(spreads, np.float64)[order][0]) if scale is None else scale
     beyond = rounded(prices[-1] * PRICE_STEP)
-    if beyond * std <= LARGEST_AVERSION:
+    if beyond * scale <= LARGEST_AVERSION:
         scores.append((0.5 * lengths[-1] if len(lengths) else 0.0, beyond))
     taken = [*tried, *psis]
     found: list[float] = []

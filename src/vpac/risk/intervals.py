@@ -175,10 +175,17 @@ def bootstrap_by_index(
 
 
 def studentised_interval(
-    estimate: float, influence: FloatArray, *, seed: Seed, level: float = 0.95, resamples: int = 2000
+    estimate: float,
+    influence: FloatArray,
+    *,
+    seed: Seed,
+    level: float = 0.95,
+    resamples: int = 2000,
+    unseen: bool = False,
 ) -> Interval:
     """Bootstrap-t from the influence hᵢ of each observation (see `skewed_interval`): θ̂ − t · s_h/√n, where t are quantiles
-    of √n h̄*/s_h* over resamples h* of the hᵢ, which are centred."""
+    of √n h̄*/s_h* over resamples h* of the hᵢ, which are centred. With `unseen`
+    the error's variance has (max |hᵢ|/n)² more: what one more observation, as large as the largest, would change."""
     h = influence - influence.mean()
     n, spread, rng = len(h), float(h.std(ddof=1)), np.random.default_rng(seed)
     if not spread > 0.0:
@@ -190,7 +197,8 @@ def studentised_interval(
 
     tail = 1.0 - _upper(level)
     low, high = np.quantile(_resampled([n], ratio, resamples, rng), [tail, 1.0 - tail])
-    return Interval(estimate, estimate - float(high) * spread, estimate - float(low) * spread)
+    error = float(np.hypot(spread, np.abs(h).max() / np.sqrt(n))) if unseen else spread
+    return Interval(estimate, estimate - float(high) * error, estimate - float(low) * error)
 
 
 def one_sample(sample: ArrayLike) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from vpac import algorithms
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.errors import UserError
 from vpac.lab.kinds.task import learner_of, process_of, world_of
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
@@ -17,6 +18,7 @@ from vpac.lab.store.store import Record, Result
 from vpac.oracle import evaluate, frontier, softmax, step_reward
 from vpac.risk.frontier import FrontierPoint
 from vpac.risk.intervals import Interval, mean_interval, not_negative, variance_interval
+from vpac.risk.measures import Measure, measure_of
 from vpac.tabular.options import Options
 from vpac.typing import FloatArray
 
@@ -41,6 +43,18 @@ class Measurement:
     """Standard deviation of a step's reward."""
     returns: FloatArray | None
     """The sample behind it; None: the numbers are exact."""
+    measure: Interval | None = None
+    """The measure that has the price; None: the variance."""
+
+
+def priced_measure(algorithm: str, settings: dict[str, Any]) -> Measure | None:
+    """The measure that the settings of a learner put a price on; None: the variance, or what the algorithm has anyway."""
+    measure = measure_of(settings.get("penalty", "variance"))
+    if measure.name == "variance":
+        return None
+    if algorithm not in ("vpac", "vpac-ppo"):
+        raise UserError(f"{algorithm} has no choice of penalties, got {settings['penalty']!r}: use vpac-ppo or vpac")
+    return measure
 
 
 def measurement(record: Record) -> Measurement:
@@ -51,23 +65,39 @@ def measurement(record: Record) -> Measurement:
     """
     task, arrays = record.run.task, record.policy()
     if algorithms.find(task["algorithm"]).deep:
-        return _exact_deep(record) or _of_returns(arrays["returns"], record.final.get("volatility"))
+        return _exact_deep(record) or _of_returns(arrays["returns"], record.final.get("volatility"), task)
     gamma = float(task["settings"].get("gamma", Options.gamma))
     if "returns" in arrays:
         second = (1.0 - gamma) * float(arrays["squares"].mean())
         mean = (1.0 - gamma) * float(arrays["returns"].mean())
-        return _of_returns(arrays["returns"], max(0.0, second - mean**2) ** 0.5 if gamma < 1.0 else None)
+        return _of_returns(arrays["returns"], max(0.0, second - mean**2) ** 0.5 if gamma < 1.0 else None, task)
     remembers = bool(task.get("wrappers")) or "remember" in task["settings"]
     mdp = (learner_of(task, 0).environment.mdp if remembers else None) or process_of(task)
     mean, variance = float(record.final["mean"] or 0.0), float(record.final["variance"] or 0.0)  # exact: never unknown
     policy = softmax(arrays["theta"], task["settings"].get("temperature", 1.0))
     volatility = float(step_reward(mdp, policy, gamma).variance ** 0.5) if gamma < 1.0 else None
-    return Measurement(mean, variance**0.5, volatility, None)
+    measure = _priced(task, volatility, lambda one: _certain(one.exact(mdp, policy, gamma, _horizon(task))))
+    return Measurement(mean, variance**0.5, volatility, None, measure)
 
 
-def _of_returns(found: Any, volatility: float | None) -> Measurement:
+def _horizon(task: dict[str, Any]) -> int | None:
+    """The step limit of a tabular learner's episodes; None: they end by themselves."""
+    environment = learner_of(task, 0).environment
+    return environment.limit if environment.limited else None
+
+
+def _of_returns(found: Any, volatility: float | None, task: dict[str, Any]) -> Measurement:
     returns = np.asarray(found, np.float64)
-    return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns)
+    measure = _priced(task, volatility, lambda one: one.interval(returns))
+    return Measurement(float(returns.mean()), float(returns.std(ddof=1)), volatility, returns, measure)
+
+
+def _priced(task: dict[str, Any], volatility: float | None, of: Callable[[Measure], Interval]) -> Interval | None:
+    """The measure that has the price in a task, by `of` if it is one of the return."""
+    measure = priced_measure(task["algorithm"], task["settings"])
+    if measure is None or measure.name != "volatility":
+        return None if measure is None else of(measure)
+    return None if volatility is None else _certain(volatility**2)
 
 
 def _exact_deep(record: Record) -> Measurement | None:
@@ -81,24 +111,30 @@ def _exact_deep(record: Record) -> Measurement | None:
         return None
     policy = stored_policy(record, mdp.to_gymnasium(), task["env"])
     table = softmax(policy.outputs(policy.view(np.eye(mdp.n_states, dtype=np.float32))).astype(np.float64))
-    moments = evaluate(mdp, table, float(task["settings"].get("gamma", Options.gamma)), limit)
-    return Measurement(float(moments.mean), float(moments.total_variance) ** 0.5, record.final.get("volatility"), None)
+    gamma, volatility = float(task["settings"].get("gamma", Options.gamma)), record.final.get("volatility")
+    moments = evaluate(mdp, table, gamma, limit)
+    measure = _priced(task, volatility, lambda one: _certain(one.exact(mdp, table, gamma, limit)))
+    return Measurement(float(moments.mean), float(moments.total_variance) ** 0.5, volatility, None, measure)
 
 
 def frontier_point(psi: float, found: Sequence[Measurement]) -> FrontierPoint:
     """A price's point: over several seeds with Student's intervals, which hold the noise of training and of measuring; of a
     single one with the intervals of its episodes, which say nothing about another training."""
     volatilities = [one.volatility for one in found if one.volatility is not None]
-    volatility = _over_seeds(volatilities) if volatilities else None
+    volatility = not_negative(_over_seeds(volatilities)) if volatilities else None
+    measures = [one.measure for one in found if one.measure is not None]
+    measure = measures[0] if len(measures) == 1 else None
+    if len(measures) > 1:
+        measure = not_negative(_over_seeds([one.estimate for one in measures]))
     if len(found) > 1:
         mean, std = _over_seeds([one.mean for one in found]), _over_seeds([one.std for one in found])
-        return FrontierPoint(psi, mean, not_negative(std), None if volatility is None else not_negative(volatility))
+        return FrontierPoint(psi, mean, not_negative(std), volatility, measure)
     (one,) = found
     if one.returns is None:
-        return FrontierPoint(psi, _certain(one.mean), _certain(one.std), volatility)
+        return FrontierPoint(psi, _certain(one.mean), _certain(one.std), volatility, measure)
     spread = variance_interval(one.returns)
     low, high = (end**0.5 if np.isfinite(end) else one.std for end in (spread.low, spread.high))
-    return FrontierPoint(psi, mean_interval(one.returns), Interval(one.std, low, high), volatility)
+    return FrontierPoint(psi, mean_interval(one.returns), Interval(one.std, low, high), volatility, measure)
 
 
 def _over_seeds(values: Sequence[float]) -> Interval:

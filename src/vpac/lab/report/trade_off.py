@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vpac.files import jsonable
-from vpac.lab.frontier import Exact, Found
+from vpac.lab.frontier import Exact, Found, Question
 from vpac.lab.report.chart import Chart, Panel, Points, Spots, Table, shown
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of
 from vpac.risk.intervals import Interval
@@ -20,7 +20,6 @@ REACH = 0.5
 FARTHEST = 3.0
 """Points whose mean is more than this many risk-neutral standard deviations lower are not drawn: the others would be hard to
 tell apart beside them."""
-STD = "standard deviation of the return"
 MEAN = "mean return"
 STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
 LOST: tuple[int | str, ...] = (6, 5, 5)
@@ -37,10 +36,8 @@ class TracedFrontier:
         """A row for each price; MVPI has a table of its own."""
         found, q, steps = self.found, self.found.question, self.found.outsider is not None
         length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
-        title = (
-            f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; ψ in 1/reward, R = ψ · std at ψ = 0"
-        )
-        tables = [_table(found.trade_off, found.std, "ψ", title, steps)]
+        title = f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; {_unit(q)}"
+        tables = [_table(found.trade_off, found.scale, "ψ", title, steps)]
         if found.outsider is not None:
             first = found.trade_off.points[0].volatility
             title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
@@ -53,22 +50,23 @@ class TracedFrontier:
         data = {
             "env": q.env, "algorithm": q.algorithm, "gamma": q.gamma, "seeds": q.seeds,
             "steps" if q.deep else "episodes": q.length, "risk_neutral_std": found.std,
-            "points": _plain(found.trade_off, found.std, found.runs),
+            "points": _plain(found.trade_off, found.scale, found.runs),
             "mvpi": None if found.outsider is None else _plain(found.outsider, 0.0, {}),
             "exact": None if found.exact is None else asdict(found.exact),
             "advice": found.trade_off.advice(), "notes": found.notes,
             "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
         }  # fmt: skip
-        return dict(jsonable(data))
+        return dict(jsonable(data | ({} if q.penalty is None else {"penalty": q.settings["penalty"]})))
 
     def charts(self) -> list[Chart]:
-        """Mean against standard deviation; with MVPI also against the volatility of the reward."""
+        """Mean against the spread; with MVPI also against the volatility of the reward."""
         found = self.found
+        priced = "variance" if found.question.penalty is None else found.question.axis
         curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
         floor = _floor(found.trade_off)
         panels: list[Panel] = [frontier_panel(curves, found.exact, "Spread of the return" if found.outsider else "")]
         caption = (
-            "Each point is the policies trained at one price of variance ψ, with 95 % intervals over seeds; an arrow says "
+            f"Each point is the policies trained at one price ψ of the {priced}, with 95 % intervals over seeds; an arrow says "
             "that the interval goes on. Up is a higher mean, left is a more dependable return. Crosses mark dominated points: "
             "another has no less mean and no more spread."
         )
@@ -89,15 +87,25 @@ class TracedFrontier:
         return [Chart("frontier", title, caption, panels, notes, foot=_foot(found))]
 
 
-def _table(curve: TradeOff, std: float, price: str, title: str, steps: bool) -> Table:
-    columns = (price, "mean", "std", "of a step" if steps else "Sharpe", f"against\n{price} = 0", "")
+def _unit(question: Question) -> str:
+    """What ψ and R are."""
+    if question.penalty is not None and question.penalty.degree == 1:
+        return f"ψ, the price of the {question.axis}, has no unit"
+    step = " of a step's reward" if question.penalty is not None and question.penalty.name == "volatility" else ""
+    return f"ψ in 1/reward, R = ψ · std{step} at ψ = 0"
+
+
+def _table(curve: TradeOff, scale: float, price: str, title: str, steps: bool) -> Table:
+    other = curve.points[0].measure is not None
+    spread = ("measure", "std") if other else ("std", "of a step" if steps else "Sharpe")
+    columns = (price, "mean", *spread, f"against\n{price} = 0", "")
     rows = []
     for i, point in enumerate(curve.points):
-        other = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
+        beside = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
         against = f"keeps {_percent(curve.kept(i))}\n{_change(curve.removed(i))}"
         rows.append(
-            (f"{point.psi:g}\nR {aversion_of(point.psi, std):.2g}", _text(point.mean), _text(point.std), shown(other, 4),
-             against, "\n".join(marks(curve, i)))
+            (f"{point.psi:g}\nR {aversion_of(point.psi, scale):.2g}", _text(point.mean), _text(point.spread),
+             shown(point.std.estimate if other else beside, 4), against, "\n".join(marks(curve, i)))
         )  # fmt: skip
     return Table.of(columns, rows, title)
 
@@ -119,18 +127,18 @@ def _percent(share: float) -> str:
 
 
 def _change(removed: float) -> str:
-    """What happens to the standard deviation."""
+    """What happens to the spread."""
     return f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
 
 
-def _plain(curve: TradeOff, std: float, runs: dict[float, list[str]]) -> list[dict[str, Any]]:
+def _plain(curve: TradeOff, scale: float, runs: dict[float, list[str]]) -> list[dict[str, Any]]:
     return [
         {
-            "psi": p.psi, "risk_aversion": aversion_of(p.psi, std) if std else None, "mean": asdict(p.mean),
+            "psi": p.psi, "risk_aversion": aversion_of(p.psi, scale) if scale else None, "mean": asdict(p.mean),
             "std": asdict(p.std), "volatility": None if p.volatility is None else asdict(p.volatility), "sharpe": p.sharpe,
             "keeps": curve.kept(i), "removes": curve.removed(i), "marks": marks(curve, i),
             "runs": runs.get(p.psi, []),
-        }
+        } | ({} if p.measure is None else {"measure": asdict(p.measure)})
         for i, p in enumerate(curve.points)
     ]  # fmt: skip
 
@@ -165,7 +173,7 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
         series.append(Spots("exact (oracle)", x, y, joined=True, style="oracle"))
     for number, (name, curve) in enumerate(curves.items()):
         lost = curve.dominated
-        points = sorted(zip(curve.points, lost, strict=True), key=lambda pair: pair[0].std.estimate)
+        points = sorted(zip(curve.points, lost, strict=True), key=lambda pair: pair[0].spread.estimate)
         for gone in (False, True):
             chosen = [p for p, away in points if bool(away) == gone and p.mean.estimate >= floor]
             words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
@@ -175,8 +183,8 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
     for words, at, style in (("knee", first.knee, 4), ("best Sharpe ratio", first.best_sharpe, 7)):
         if at is not None and first.points[at].mean.estimate >= floor:
             point = first.points[at]
-            series.append(Spots(words, [point.std.estimate], [point.mean.estimate], style=style))
-    return framed(series, STD, title=title)
+            series.append(Spots(words, [point.spread.estimate], [point.mean.estimate], style=style))
+    return framed(series, first.axis if "step" in first.axis else f"{first.axis} of the return", title=title)
 
 
 def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: str = "") -> Points:
@@ -212,7 +220,7 @@ def spots_of(
     steps: bool = False,
 ) -> Spots:
     """Points over the spread of the return, or of a step's reward; labels are prices, if they have a name."""
-    across = [p.volatility if steps and p.volatility is not None else p.std for p in points]
+    across = [p.volatility if steps and p.volatility is not None else p.spread for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
     return Spots(
         name, [x.estimate for x in across], [p.mean.estimate for p in points],

@@ -14,6 +14,7 @@ class MeanAbsoluteDeviation(Measure):
     """The mean distance of the return from its mean."""
 
     name: ClassVar[str] = "mad"
+    words: ClassVar[str] = "mean absolute deviation"
     symbol: ClassVar[str] = "E|G − μ|"
 
     def value(self, law: Law) -> Any:

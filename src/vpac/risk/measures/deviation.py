@@ -18,6 +18,7 @@ class StandardDeviation(Measure):
     """The standard deviation of the return, in units of the reward."""
 
     name: ClassVar[str] = "std"
+    words: ClassVar[str] = "standard deviation"
     symbol: ClassVar[str] = "√E[(G − μ)²]"
 
     def value(self, law: Law) -> Any:

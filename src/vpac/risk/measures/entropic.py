@@ -20,6 +20,7 @@ class EntropicDeviation(Measure):
 
     beta: float = math.nan
     name: ClassVar[str] = "entropic"
+    words: ClassVar[str] = "entropic deviation"
     symbol: ClassVar[str] = "μ + log E[exp(−βG)] / β"
     parameter: ClassVar[str] = "aversion β > 0 in units of 1/reward, required; about β/2 · variance for small β"
 

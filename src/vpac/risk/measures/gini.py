@@ -13,6 +13,7 @@ class GiniDeviation(Measure):
     """Half the mean difference of two independent returns (Luo et al. 2023): no squares, so rare returns count less."""
 
     name: ClassVar[str] = "gini"
+    words: ClassVar[str] = "Gini deviation"
     symbol: ClassVar[str] = "½ E|G − G′|"
 
     def value(self, law: Law) -> Any:

@@ -19,6 +19,7 @@ from vpac.typing import FloatArray, namespace
 if TYPE_CHECKING:
     from vpac.envs.finite_mdp import FiniteMDP
     from vpac.oracle.distribution import ReturnDistribution
+    from vpac.risk.intervals import Interval
 
 TINY = 1e-30
 NOISE_REACH, NOISE_POINTS = 6.0, 241
@@ -79,6 +80,8 @@ class Measure:
 
     name: ClassVar[str]
     """As in `penalty="name"`."""
+    words: ClassVar[str]
+    """As in a sentence or on an axis."""
     symbol: ClassVar[str]
     """Its definition."""
     degree: ClassVar[int] = 1
@@ -97,6 +100,14 @@ class Measure:
     def of_sample(self, returns: Any) -> float:
         """ρ of a sample's own distribution."""
         return float(self.value(Law.of(np.asarray(returns, np.float64))))
+
+    def interval(self, returns: Any, level: float = 0.95) -> Interval:
+        """ρ of a sample, with Hall's interval from its influence function."""
+        from vpac.risk.intervals import not_negative, skewed_interval
+
+        returns = np.asarray(returns, np.float64)
+        influence = np.asarray(self.influence(returns, Law.of(returns)), np.float64)
+        return not_negative(skewed_interval(self.of_sample(returns), influence, level=level))
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
         """ρ of the return of a policy, from the oracle's distribution."""

@@ -17,6 +17,7 @@ class Semivariance(Measure):
 
     target: float | None = None
     name: ClassVar[str] = "semivariance"
+    words: ClassVar[str] = "semi-variance"
     symbol: ClassVar[str] = "E[min(G − c, 0)²]"
     degree: ClassVar[int] = 2
     parameter: ClassVar[str] = "target c, default: the mean"

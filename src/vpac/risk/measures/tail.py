@@ -16,6 +16,7 @@ class CVaRDeviation(Measure):
 
     alpha: float = 0.1
     name: ClassVar[str] = "cvar"
+    words: ClassVar[str] = "CVaR deviation"
     symbol: ClassVar[str] = "μ − CVaR_α(G)"
     parameter: ClassVar[str] = "share α of worst episodes, default 0.1"
 

@@ -17,6 +17,7 @@ class Variance(Measure):
     """The variance of the return. Its direct critic needs no influence function: `penalty_critic` selects another."""
 
     name: ClassVar[str] = "variance"
+    words: ClassVar[str] = "variance"
     symbol: ClassVar[str] = "E[(G − μ)²]"
     degree: ClassVar[int] = 2
 

@@ -32,6 +32,7 @@ class RewardVolatility(Variance):
     """The variance of the reward of a step (MVPI). It is charged in the rewards: no critic of the spread is needed."""
 
     name: ClassVar[str] = "volatility"
+    words: ClassVar[str] = "variance of a step's reward"
     symbol: ClassVar[str] = "E[(R − E[R])²], R the reward of a step"
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
