@@ -171,7 +171,7 @@ class Options:
 
     def _check_penalty(self) -> None:
         """Refuse what only the direct critic of the variance can do."""
-        name, asked = measure_of(self.penalty).name, f"penalty={self.penalty!r}, penalty_critic={self.penalty_critic!r}"
+        name, asked = measure_of(self.penalty).name, self.penalty_asked
         if name == "volatility" and self.penalty_critic != "auto":
             raise UserError(f"the volatility is charged in the rewards and needs no critic, got {asked}")
         if name != "variance" and self.penalty_critic == "direct":
@@ -182,6 +182,12 @@ class Options:
             if getattr(self, only) != usual:
                 what = "a budget" if only == "budget" else f"{only}={getattr(self, only)!r}"
                 raise UserError(f"{what} needs the variance and its direct critic, got {asked}: leave out one of them")
+
+    @property
+    def penalty_asked(self) -> str:
+        """The penalty and its critic, as far as they are not the defaults."""
+        asked = {"penalty": (self.penalty, "variance"), "penalty_critic": (self.penalty_critic, "auto")}
+        return ", ".join(f"{name}={value!r}" for name, (value, usual) in asked.items() if value != usual)
 
     @property
     def measure(self) -> Measure | None:

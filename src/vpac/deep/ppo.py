@@ -185,8 +185,7 @@ class PPO:
             raise UserError(f"{name} has no price of variance, got psi={settings['psi']!r}: use VPACPPO")
         charged = "volatility" if self.volatility else "variance"
         if self.spread != "variance" and (o.penalty not in ("variance", charged) or o.penalty_critic != "auto"):
-            asked = f"penalty={o.penalty!r}, penalty_critic={o.penalty_critic!r}"
-            raise UserError(f"{name} has no choice of what is penalised, got {asked}: use VPACPPO")
+            raise UserError(f"{name} has no choice of what is penalised, got {o.penalty_asked}: use VPACPPO")
         if (self.spread is not None or self.volatility) and not {"psi", "budget"} & settings.keys():
             raise UserError(
                 f"{name} needs a price of variance, psi=…, in units of 1/reward, or a budget, e.g. budget=Budget(max_std=2). "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variance(Measure):
-    """The variance of the return. Its direct critic needs no influence function: `penalty_critic` selects another."""
+    """The variance of the return, as in the paper. By default a critic of its own learns it from squared TD errors."""
 
     name: ClassVar[str] = "variance"
     words: ClassVar[str] = "variance"
