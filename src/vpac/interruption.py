@@ -118,10 +118,14 @@ def _handle(number: int, frame: FrameType | None) -> None:
     elif number == signal.SIGINT:
         raise KeyboardInterrupt
     elif first or now - STATE.when > 1.0:  # a scheduler's SIGTERM may arrive twice, to the group and from its leader
+        if STATE.message is not None:
+            _after(LAST, lambda: EXIT(128 + signal.SIGTERM))  # an environment may swallow what is raised
         raise Terminated
 
 
 def _after(seconds: float, what: Callable[[], None]) -> None:
+    if STATE.timer is not None:
+        STATE.timer.cancel()
     STATE.timer = threading.Timer(seconds, what)
     STATE.timer.daemon = True
     STATE.timer.start()

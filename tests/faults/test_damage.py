@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tiny import contents, little
+from vpac.envs.make import make_env
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.build import document_of
@@ -20,6 +21,7 @@ from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
+from vpac.saved import SavedAgent
 from vpac.tabular import VPAC
 
 
@@ -65,6 +67,16 @@ def test_an_agent_and_its_policy(tmp_path):
     for name, read in {**readers, "policy.json": load_policy, "policy.safetensors": load_policy}.items():
         for place in damages(tmp_path / name):
             assert str(tmp_path) in complaint(read, tmp_path), (name, place)
+
+
+def test_every_bit_of_what_says_where_it_learned(tmp_path):
+    """One bit of a wrapper's setting or of the environment's name would be another environment, and other numbers."""
+    folder = VPAC(make_env("vpac/CatchUp-v0", [("RewardNoise", {"std": 2.0})]), seed=1).save(tmp_path / "agent")
+    path = folder / "agent.json"
+    good = path.read_bytes()
+    for bit in range(8 * good.find(b'"env"'), 8 * good.find(b'"seed"')):
+        path.write_bytes(good[: bit // 8] + bytes([good[bit // 8] ^ 1 << bit % 8]) + good[bit // 8 + 1 :])
+        assert str(folder) in complaint(SavedAgent.read, folder), bit
 
 
 def test_a_sample(tmp_path):
