@@ -219,9 +219,11 @@ def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
             for luck in (False, True):
                 settings = {"weighting": weighting, "time_aware": aware, "luck_critic": luck}
                 arms[f"{weighting}{', luck critic' if luck else ''}{word}"] = ("VPACPPO", settings)
-    return arms | {"VAAC": ("VAACPPO", {}), "MVPI": ("MVPIPPO", {})}
+    return arms | {FALLING: ("VPACPPO", {}), "VAAC": ("VAACPPO", {}), "MVPI": ("MVPIPPO", {})}
 
 
+FALLING = "start, luck critic, ψ falling"
+"""The price is twice ψ at first and falls to ψ in the first half of the training."""
 ARMS = _forms()
 
 
@@ -266,18 +268,20 @@ def learn(
 
     where, begun = get_task(task), threading.local()
     kind, settings = ARMS[arm]
-    price = {} if kind == "PPO" else {"psi": prices}
+    total = int(where.steps * share)
+    asked = {(f"linear:{2 * psi}:{psi}:{total // 2}" if arm == FALLING else psi): psi for psi in prices}
+    price = {} if kind == "PPO" else {"psi": list(asked)}
 
     def judged(agent: Any) -> None:
         mean, variance = (math.nan, math.nan) if agent.diverged else where.judge(agent)
         now = time.thread_time()
         seconds, begun.at = now - getattr(begun, "at", 0.0), now
-        psi = 0.0 if kind == "PPO" else agent.options.psi
+        psi = 0.0 if kind == "PPO" else asked[agent.options.psi]
         keep(psi, agent.seed, {"mean": mean, "variance": variance, "seconds": round(seconds, 2)})
 
     learner = getattr(deep, kind)
     learner.learn_many(
-        where.env, int(where.steps * share), seeds=seeds, cores=cores, kept=judged, gamma=where.gamma, **COMMON, **settings,
+        where.env, total, seeds=seeds, cores=cores, kept=judged, gamma=where.gamma, **COMMON, **settings,
         **price,
     )  # fmt: skip
 
@@ -413,7 +417,7 @@ def show(found: dict[Key, dict[str, float]]) -> bool:
 
 def _summary(tasks: list[str], shares: dict[str, dict[tuple[str, float], float]], losses: dict[str, list[str]]) -> bool:
     """Average shares over the cells that every time-aware arm has; an arm is as good if the paired interval holds 0."""
-    full = [arm for arm in ARMS if arm != "PPO" and "no time" not in arm]
+    full = [arm for arm in ARMS if shares[arm] and arm != "PPO" and "no time" not in arm]
     common = sorted(set.intersection(*(set(shares[arm]) for arm in full)))
     means = {arm: float(np.mean([shares[arm][key] for key in common])) for arm in full}
     print(f"\n**Average share of the possible gain** over {len(common)} cells with something to gain\n")
