@@ -416,8 +416,12 @@ def show(found: dict[Key, dict[str, float]]) -> bool:
 
 
 def _summary(tasks: list[str], shares: dict[str, dict[tuple[str, float], float]], losses: dict[str, list[str]]) -> bool:
-    """Average shares over the cells that every time-aware arm has; an arm is as good if the paired interval holds 0."""
-    full = [arm for arm in ARMS if shares[arm] and arm != "PPO" and "no time" not in arm]
+    """Average shares over the cells that every arm has which was measured on all tasks and sees the time.
+
+    An arm is as good as another if the paired interval holds 0.
+    """
+    whole = len(shares[DEFAULT])
+    full = [arm for arm in ARMS if arm != "PPO" and "no time" not in arm and len(shares[arm]) == whole]
     common = sorted(set.intersection(*(set(shares[arm]) for arm in full)))
     means = {arm: float(np.mean([shares[arm][key] for key in common])) for arm in full}
     print(f"\n**Average share of the possible gain** over {len(common)} cells with something to gain\n")
