@@ -96,7 +96,7 @@ def run(name: str, seeds: Sequence[int], share: float) -> list[dict[str, Any]]:
     rows = []
     for agent in agents:
         returns = play(mdp, agent.policy().act, features, EPISODES, np.random.default_rng(agent.seed))
-        checks, _ = check_limits(agent.controller.budget, returns, agent.controller.state, agent.looks, 0.95)
+        checks, *_ = check_limits(agent.controller.budget, returns, agent.controller.state, agent.looks, 0.95)
         check = checks[0]
         rows.append(
             {

@@ -7,7 +7,8 @@
 The tasks are those of `objective.py`, so every learned policy, with its noise, is judged exactly by the oracle's distribution
 of the return. With R that of the task and s the standard deviation of the best risk-neutral policy, ψ is R / s for variance
 and volatility, 2R / s for the semi-variance and 2R for the others (the slope of s is that of the variance / 2s); β of the
-entropic risk is 1 / s. The best known is the best of all policies that were learned here and of those of the oracle's
+entropic risk is 1 / s. The volatility is summed over an episode, E[Σ_t γ^t (R − y)²], y the mean reward of a step: that is
+what PPO's rewards are charged. The best known is the best of all policies that were learned here and of those of the oracle's
 frontier, which is exact for the variance. Results are lines of JSON in docs/data/measures.jsonl.
 """
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from objective import COMMON, Task, get_task, half_width
 from vpac import deep, oracle
+from vpac.oracle.occupancy import visits
 from vpac.risk.measures import measure_of
 
 RESULTS = Path(__file__).parent.parent / "docs" / "data" / "measures.jsonl"
@@ -54,8 +56,7 @@ def arms(task: Task) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "PPO", "PPO", {}
     for penalty in PENALTIES:
         exact = named(penalty, task)
-        if penalty != "volatility" or task.gamma < 1.0:
-            yield penalty, "VPACPPO", {"penalty": exact, "psi": price(exact, task)}
+        yield penalty, "VPACPPO", {"penalty": exact, "psi": price(exact, task)}
     for critic in CRITICS:
         yield f"variance, {critic}", "VPACPPO", {"penalty_critic": critic, "psi": price("variance", task)}
 
@@ -64,9 +65,22 @@ def judged(task: Task, policy: np.ndarray) -> dict[str, float]:
     """The mean and every measure of a policy's return, exactly."""
     found = {"mean": float(oracle.evaluate(task.mdp, policy, task.gamma).mean)}
     for penalty in PENALTIES:
-        if penalty != "volatility" or task.gamma < 1.0:
+        if penalty != "volatility":
             found[penalty] = measure_of(named(penalty, task)).exact(task.mdp, policy, task.gamma)
-    return found
+    return found | {"volatility": volatility(task, policy)}
+
+
+def volatility(task: Task, policy: np.ndarray) -> float:
+    """E[Σ_t γ^t (R − y)²], y the mean reward of the steps of episodes."""
+    mdp = task.mdp
+
+    def weights(gamma: float) -> np.ndarray:
+        often = visits(mdp, policy, gamma, None)[:, None] * policy
+        return often.reshape(-1)[mdp.row] * mdp.probability
+
+    steps = weights(1.0)
+    mean = float(steps @ mdp.reward / steps.sum())
+    return float(weights(task.gamma) @ ((mdp.reward - mean) ** 2 + mdp.noise))
 
 
 def policy_of(task: Task, agent: Any) -> np.ndarray:
@@ -110,12 +124,12 @@ def show(rows: list[Row]) -> None:
             penalty, psi = arm.partition(",")[0], settings["psi"]
 
             def column(which: str, penalty: str = penalty, psi: float = psi, mine: list[Row] = mine) -> np.ndarray:
-                return np.array([row["mean"] - psi * row[penalty] for row in mine if row["arm"] == which])
+                return np.array([row["mean"] - psi * row[penalty] for row in mine if row["arm"] == which and penalty in row])
 
             ppo, learned = column("PPO"), column(arm)
-            best = max(row["mean"] - psi * row[penalty] for row in mine)
             if len(learned) < 2:
                 continue
+            best = max(row["mean"] - psi * row[penalty] for row in mine if penalty in row)
             gain = best - ppo.mean()
             share = (
                 f"{100 * (learned.mean() - ppo.mean()) / gain:.0f} %" if gain > 0.01 * task.std else "nothing to gain"

@@ -138,8 +138,8 @@ def report(budget, returns, neutral=None):
     looks = {"at": np.array([10.0, 20.0, 30.0]), "variance": np.array([1.0, 1.0, 4.0])}
     looks |= {"ruin": np.array([0.3, 0.1, 0.4]), "cvar": np.array([-1.0, 0.5, -2.0]), "mean": np.array([2.0, 1.5, 1.0])}
     mean, variance = (Interval(x, 0.9 * x, 1.1 * x) for x in (float(returns.mean()), float(returns.var())))
-    checks, at = check_limits(budget, returns, state, looks, 0.95)
-    return BudgetReport(budget, mean, variance, 0.5, variance, 30.0, "steps", len(returns), 3, checks, at)
+    checks, *at = check_limits(budget, returns, state, looks, 0.95)
+    return BudgetReport(budget, mean, variance, 0.5, variance, 30.0, "steps", len(returns), 3, checks, *at)
 
 
 def test_what_is_met_and_what_is_not_is_said_plainly():
@@ -156,6 +156,7 @@ def test_what_is_met_and_what_is_not_is_said_plainly():
     both = report(Budget(min_cvar=(0.1, 0.0), max_std=1.0), 5.0 + 2.0 * Z)
     assert not both.met
     assert "is not met (the standard deviation): mean of the worst 10 % is 1.4" in both.words
+    assert "The closest look: mean of the worst 10 % 0.5, standard deviation 1, after 20 steps" in both.words
     kept = Budget(keep_mean=0.95)
     assert "at least 4.75 is asked" in report(kept, 4.9 + 2.0 * Z, 5.0 + 2.0 * Z).words
     lost = report(kept, 3.0 + 2.0 * Z, 5.0 + 2.0 * Z)

@@ -486,7 +486,7 @@ def budget_report(
         raise UserError(f"{type(agent).__name__} was not trained with a budget: pass budget=… when it is made")
     deep = hasattr(agent, "variance_gamma")
     limits: tuple[LimitCheck, ...] = ()
-    closest_at = math.nan
+    closest = [math.nan, math.nan]
     if not deep and (exact := _exact(agent)) is not None:
         mean, variance = (Interval(x, x, x) for x in exact)
         count = None
@@ -498,12 +498,12 @@ def budget_report(
         sample = evaluate(agent, _limited(env, limit), episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
         if budget.limits:
-            limits, closest_at = check_limits(budget, sample.returns, agent.controller.state, agent.looks, level)
+            limits, *closest = check_limits(budget, sample.returns, agent.controller.state, agent.looks, level)
     smallest, at, looks = agent.prices.smallest(level)
     if not smallest.estimate < variance.estimate:
         smallest, at, looks = variance, float(agent.timesteps if deep else agent.episodes), 1
     counted = "steps" if deep else "episodes"
-    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks, limits, closest_at)
+    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks, limits, *closest)
 
 
 def _exact(learner: Any) -> tuple[float, float] | None:

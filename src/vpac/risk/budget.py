@@ -120,7 +120,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the class is frozen
-        for name, example in (("min_cvar", "(0.1, 100)"), ("max_ruin", "(0.05, 0)")):
+        for name, example in (("min_cvar", "0.1:100 or (0.1, 100)"), ("max_ruin", "0.05:0 or (0.05, 0)")):
             if getattr(self, name) is not None:
                 set_field(self, name, pair(getattr(self, name), name, example))
         if self.keep_mean is not None:
@@ -382,8 +382,9 @@ def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str
 
 def check_limits(
     budget: Budget, returns: FloatArray, state: Multiplier, looks: Mapping[str, FloatArray], level: float
-) -> tuple[tuple[LimitCheck, ...], float]:
-    """Check all limits beside the variance in a sample of returns; returns the checks and when a look came closest to all.
+) -> tuple[tuple[LimitCheck, ...], float, float]:
+    """Check all limits beside the variance in a sample of returns; returns the checks, and when a look came closest to all
+    and which variance it saw.
 
     Args:
         budget: with the limits.
@@ -403,7 +404,7 @@ def check_limits(
     found = zip(budget.limits, checked, nearest, strict=True)
     return (
         tuple(LimitCheck(limit, *check, closest) for limit, check, closest in found),
-        math.nan if which is None else float(looks["at"][which]),
+        *(math.nan if which is None else float(looks[name][which]) for name in ("at", "variance")),
     )
 
 
@@ -433,6 +434,8 @@ class BudgetReport:
     """Of the limits beside that of the variance."""
     closest_at: float = math.nan
     """After how many steps a look came closest to all limits, if there are such."""
+    closest_variance: float = math.nan
+    """The variance at that look."""
 
     @property
     def met(self) -> bool:
@@ -486,13 +489,12 @@ class BudgetReport:
         missed += (
             [] if self.variance_met else ["the variance" if self.budget.max_std is None else "the standard deviation"]
         )
-        near = ", ".join(
+        near = [
             f"{c.limit.symbol} {_shown(Interval(c.closest, math.nan, math.nan), 1.0, c.limit.name == 'ruin')}"
             for c in self.limits
-        )
-        closest = (
-            "" if math.isnan(self.closest_at) else f" The closest look: {near}, after {self.closest_at:,.0f} steps."
-        )
+        ] + ([f"standard deviation {self.closest_variance**0.5:.4g}"] if self.budget.limits_variance else [])
+        at = f"{', '.join(near)}, after {self.closest_at:,.0f} steps"
+        closest = "" if math.isnan(self.closest_at) else f" The closest look: {at}."
         said = "" if len(self.limits) + self.budget.limits_variance == 1 else f" ({'; '.join(missed)})"
         return f"The budget, {self.budget.in_words}, is not met{said}: {text}{closest} {self._advice_on_limits()}"
 
