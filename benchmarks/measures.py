@@ -124,7 +124,9 @@ def show(rows: list[Row]) -> None:
             penalty, psi = arm.partition(",")[0], settings["psi"]
 
             def column(which: str, penalty: str = penalty, psi: float = psi, mine: list[Row] = mine) -> np.ndarray:
-                return np.array([row["mean"] - psi * row[penalty] for row in mine if row["arm"] == which and penalty in row])
+                return np.array(
+                    [row["mean"] - psi * row[penalty] for row in mine if row["arm"] == which and penalty in row]
+                )
 
             ppo, learned = column("PPO"), column(arm)
             if len(learned) < 2:

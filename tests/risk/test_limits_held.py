@@ -116,7 +116,7 @@ def test_budgets_in_text_and_back():
         ({"max_ruin": (1.5, 0.0)}, r"max_ruin of a budget must be above 0 and below 1, got 1\.5"),
         (
             {"max_ruin": "5"},
-            r"max_ruin of a budget must be a probability and a return, for example \(0\.05, 0\), got '5'",
+            r"max_ruin of a budget must be a probability and a return, for example 0\.05:0 or \(0\.05, 0\), got '5'",
         ),
         ({"max_ruin": 0.05}, "must be a probability and a return"),
         ({"min_cvar": (0.0, 3.0)}, "min_cvar of a budget must be above 0 and below 1"),

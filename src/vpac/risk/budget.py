@@ -402,10 +402,8 @@ def check_limits(
     which = int(np.nanargmin(worst)) if np.isfinite(worst).any() else None
     nearest = [math.nan if which is None else float(looks[limit.name][which]) for limit in budget.limits]
     found = zip(budget.limits, checked, nearest, strict=True)
-    return (
-        tuple(LimitCheck(limit, *check, closest) for limit, check, closest in found),
-        *(math.nan if which is None else float(looks[name][which]) for name in ("at", "variance")),
-    )
+    at, variance = (math.nan if which is None else float(looks[name][which]) for name in ("at", "variance"))
+    return tuple(LimitCheck(limit, *check, closest) for limit, check, closest in found), at, variance
 
 
 @dataclass(frozen=True)
