@@ -152,7 +152,7 @@ class CertificateSummary:
 def _limits(data: Mapping[str, Any]) -> Table:
     columns = ("limit", "measured (interval)", "verdict", "episodes", "method")
     keys = ("verdict", "episodes", "method")
-    rows = [(one["words"], _estimate(one["measured"]), *(one[key] for key in keys)) for one in data["limits"]]
+    rows = [(one["words"], _of_limit(one), *(one[key] for key in keys)) for one in data["limits"]]
     return Table.of(columns, rows, "limits")
 
 
@@ -240,7 +240,7 @@ def write_certificate(certificate: PolicyCertificate, folder: Path) -> list[Path
     lead = f"{how['episodes']:,} episodes in {where}: mean {mean}, standard deviation {std}"
     text = template("certificate.html.j2", static_svg).render(
         title=f"Certificate of {certificate.name}", policy=content_policy(), lead=lead, limits=data["limits"],
-        notes=data["notes"], signs=SIGNS, estimate=_estimate,
+        notes=data["notes"], signs=SIGNS, measured=_of_limit,
         made=str(data["about"].get("time", "")), checksum=certificate.checksum, level=_level(data),
         sections=summary.sections(),
     )  # fmt: skip
@@ -370,6 +370,11 @@ def _known(one: Mapping[str, Any]) -> Interval:
 
 def _estimate(one: Mapping[str, Any]) -> str:
     return interval_text(_known(one))
+
+
+def _of_limit(one: Mapping[str, Any]) -> str:
+    """What was measured; a probability in percent."""
+    return (_percents if one["limit"]["kind"] == "max-ruin" else _estimate)(one["measured"])
 
 
 def _percents(one: Mapping[str, Any]) -> str:
