@@ -243,3 +243,11 @@ def test_the_registry_describes_every_measure():
     assert [row["name"] for row in rows] == list(PENALTIES)
     assert all(row["about"] and row["definition"] for row in rows)
     assert {row["name"] for row in rows if row["unit"] == "1/reward"} == {"variance", "semivariance", "volatility"}
+
+
+@pytest.mark.parametrize(("name", "exact"), [("std", 1.0), ("mad", (2.0 / np.pi) ** 0.5), ("gini", np.pi**-0.5)])
+def test_intervals_of_a_measure_hold_its_value_as_often_as_they_say(name, exact):
+    rng, measure, trials = np.random.default_rng(5), measure_of(name), 400
+    found = [measure.interval(rng.normal(size=300)) for _ in range(trials)]
+    held = np.mean([one.low <= exact <= one.high for one in found])
+    assert abs(held - 0.95) < 4.0 * (0.95 * 0.05 / trials) ** 0.5
