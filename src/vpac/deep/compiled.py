@@ -414,7 +414,9 @@ def iterate(
     }  # fmt: skip
     finite = {name: jnp.isfinite(x).all() for name, x in (causes | update).items()}
     good = jnp.stack(list(finite.values())).all()
-    state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, before)
+    state = jax.lax.cond(
+        good, lambda new, old: new, lambda new, old: old, state, before
+    )  # `where` would test for each array
     return state._replace(failed=~good), metrics | update, finite
 
 
