@@ -235,191 +235,72 @@ def _about(policy: NumpyPolicy) -> dict[str, str]:
     return about
 
 
-HEADER = """\
-/* A policy that vpac {version} exported: plain C99, no memory is allocated; link with -lm.
-
-   {arguments}
-   {acts}
-   {outputs}
-   {note} */
-#ifndef {upper}_H
-#define {upper}_H
-
-#include <math.h>
-
-{sizes_of}
-
-{arrays}
-/* {outputs} */
-static inline void {name}_outputs({takes}, float *outputs)
-{{
-    static const int sizes[] = {{{sizes}}};
-    static const float *const weights[] = {{{weights}}};
-    static const float *const biases[] = {{{biases}}};
-    float x[{widest}], y[{widest}];
-    int layer, i, j;
-{image}{rows}{price}    for (layer = 0; layer < {layers}; layer++) {{
-        const int n = sizes[layer], m = sizes[layer + 1];
-        for (j = 0; j < m; j++)
-            y[j] = biases[layer][j];
-        for (i = 0; i < n; i++)
-            for (j = 0; j < m; j++)
-                y[j] += x[i] * weights[layer][i * m + j];
-        for (j = 0; j < m; j++)
-            x[j] = layer < {last} ? {name}_activation(y[j]) : y[j];
-    }}
-    for (j = 0; j < {upper}_ACTIONS; j++)
-        outputs[j] = {answer};
-}}
-
-{act}
-#endif
-"""
-DISCRETE_ACT = """\
-/* The most likely action. */
-static inline long {name}_act({takes})
-{{
-    float outputs[{upper}_ACTIONS];
-    int j, best = 0;
-    {name}_outputs({gives}, outputs);
-    for (j = 1; j < {upper}_ACTIONS; j++)
-        if (outputs[j] > outputs[best])
-            best = j;
-    return {first}L + best;
-}}
-"""
-PARTS_ACT = """\
-/* The most likely value of each part of the action. */
-static inline void {name}_act({takes}, long *action)
-{{
-    static const int ends[] = {{{ends}}};
-    static const long low[] = {{{low}}};
-    float outputs[{upper}_ACTIONS];
-    int part, j, best;
-    {name}_outputs({gives}, outputs);
-    for (part = 0; part < {upper}_PARTS; part++) {{
-        best = ends[part];
-        for (j = best + 1; j < ends[part + 1]; j++)
-            if (outputs[j] > outputs[best])
-                best = j;
-        action[part] = low[part] + best - ends[part];
-    }}
-}}
-"""
-BOX_ACT = """\
-/* The most likely action, within the bounds of the environment. */
-static inline void {name}_act({takes}, float *action)
-{{
-    int j;
-    {name}_outputs({gives}, action);
-    for (j = 0; j < {upper}_ACTIONS; j++) {{
-        action[j] = fminf(fmaxf(action[j], {name}_low[j]), {name}_high[j]);{whole}
-    }}
-}}
-"""
-IMAGE = """\
-    static const float *const kernels[] = {{{kernels}}};
-    static const float *const kernel_biases[] = {{{kernel_biases}}};
-    static const int shapes[][9] = {{ /* rows, columns, channels; of the kernel rows, columns, stride; of the result */
-        {shapes}
-    }};
-    for (i = 0; i < {pixels}; i++)
-        for (j = 0; j < {channels}; j++) {{
-            const float seen = ((float)image[{place}] - {name}_level[j]) * {name}_level_scale[j];
-            x[i * {channels} + j] = fminf(fmaxf(seen, -{bound}f), {bound}f);
-        }}
-    for (layer = 0; layer < {count}; layer++) {{
-        const int *const s = shapes[layer];
-        const int total = s[6] * s[7], m = s[8];
-        int place, row, column, channel;
-        for (place = 0; place < total; place++) {{
-            const int top = place / s[7] * s[5], left = place % s[7] * s[5];
-            const float *weight = kernels[layer];
-            float *const result = y + place * m;
-            for (j = 0; j < m; j++)
-                result[j] = kernel_biases[layer][j];
-            for (row = top; row < top + s[3]; row++)
-                for (column = left; column < left + s[4]; column++)
-                    for (channel = 0; channel < s[2]; channel++, weight += m)
-                        for (j = 0; j < m; j++)
-                            result[j] += x[(row * s[1] + column) * s[2] + channel] * weight[j];
-        }}
-        for (i = 0; i < total * m; i++)
-            x[i] = y[i] > 0.0f ? y[i] : 0.0f;
-    }}
-"""
-
-
 def c_header(policy: NumpyPolicy, stem: str) -> str:
-    """The policy as a C header; its functions begin with the name of the file."""
+    """The policy as a C header, `policy.h.j2`; its functions begin with the name of the file."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )  # fmt: skip
     name = re.sub(r"\W", "_", stem, flags=re.ASCII)
     name = name if re.match(r"[A-Za-z]", name) else f"policy_{name}"
-    interface, layers, shapes = policy.interface, range(len(policy.weights)), _c_shapes(policy)
-    arguments, gives = _c_arguments(policy)
-    sizes = [policy.weights[0].shape[0], *(W.shape[1] for W in policy.weights)]
-    first = math.prod(interface.sides) if interface.image else 0
-    defined = {"INPUTS": interface.inputs} if interface.inputs else {}
-    defined |= {"PIXELS": first} if interface.image else {}
-    defined |= {"ACTIONS": interface.actions} | ({"PARTS": len(interface.choices)} if interface.choices else {})
-    words = {
-        "name": name, "upper": name.upper(), "version": __version__,
-        "takes": ", ".join(arguments), "gives": ", ".join(gives),
-        "sizes_of": "\n".join(f"#define {name.upper()}_{key} {value}" for key, value in defined.items()),
-        "sizes": ", ".join(map(str, sizes)), "layers": len(layers), "last": len(layers) - 1,
-        "widest": max(*sizes, first, *(math.prod(shape[6:]) for shape in shapes)),
-        "weights": ", ".join(f"{name}_weight_{i}" for i in layers), "biases": ", ".join(f"{name}_bias_{i}" for i in layers),
-        "first": interface.first_action, "whole": "\n        action[j] = rintf(action[j]);" if interface.integers else "",
-        "answer": f"action_mask[j] ? x[j] : {_c_float(NEVER)}" if interface.masked else "x[j]",
-        "ends": ", ".join(map(str, np.cumsum((0, *interface.choices)))), "low": ", ".join(f"{x}L" for x in interface.low),
-    }  # fmt: skip
+    interface, arguments, shapes = policy.interface, _c_arguments(policy), _c_shapes(policy)
+    widths = [policy.weights[0].shape[0], *(W.shape[1] for W in policy.weights)]
+    height, width, channels = interface.sides if interface.image else (0, 0, 0)
     kind = "numbers of an action"
     if interface.discrete_actions:
         kind = f"values of the {len(interface.choices)} parts of an action" if interface.choices else "actions"
-    parts = {
-        "arrays": _c_arrays(name, _constants(policy)) + _c_activation(policy, name),
-        "image": _c_image(policy, name, shapes), "rows": _c_rows(policy, name), "price": _c_price(policy),
-        "arguments": "\n   ".join(arguments.values()), "acts": f"{interface.actions} {kind}.",
-        "outputs": f"{name}_outputs: " + ("logits." if interface.discrete_actions else "the mean of the action."),
-        "note": "; ".join(f"{key}: {value}" for key, value in _about(policy).items()),
+    sizes = {
+        "INPUTS": interface.inputs, "PIXELS": height * width * channels, "ACTIONS": interface.actions,
+        "PARTS": len(interface.choices),
     }  # fmt: skip
-    act = BOX_ACT if not interface.discrete_actions else PARTS_ACT if interface.choices else DISCRETE_ACT
-    return HEADER.format(**words, **parts, act=act.format(**words))
+    low, high = (0.0, 0.0) if policy.prices is None else (policy.prices.low**0.5, policy.prices.high**0.5)
+    return environment.get_template("policy.h.j2").render(
+        policy=policy, interface=interface, name=name, NAME=name.upper(), version=__version__, arguments=arguments,
+        kind=kind, outputs="logits." if interface.discrete_actions else "the mean of the action.",
+        note="; ".join(f"{key}: {value}" for key, value in _about(policy).items()),
+        takes=", ".join(arguments), gives=", ".join(argument.split()[-1].lstrip("*") for argument in arguments),
+        sizes={key: value for key, value in sizes.items() if value}, widths=widths, layers=len(policy.weights),
+        arrays={key: [_c_float(x) for x in np.asarray(array, np.float32).ravel()] for key, array in _constants(policy).items()},
+        numbered=lambda key, count: ", ".join(f"{name}_{key}_{i}" for i in range(count)),
+        widest=max(*widths, sizes["PIXELS"], *(math.prod(shape[6:]) for shape in shapes)), shapes=shapes,
+        activation=C_ACTIVATIONS[policy.activation], pixels=height * width, channels=channels, place=_c_place(policy),
+        bound=BOUND, before=f"{math.prod(shapes[-1][6:])} + " if shapes else "", never=_c_float(NEVER),
+        psi="psi" if policy.psi is None else _c_float(policy.psi), low_root=_c_float(low), root_range=_c_float(high - low),
+        ends=np.cumsum((0, *interface.choices)).tolist(),
+    )  # fmt: skip
 
 
-def _c_arguments(policy: NumpyPolicy) -> tuple[dict[str, str], list[str]]:
-    """What the functions take, each with a sentence about it, and the names of these."""
+def _c_arguments(policy: NumpyPolicy) -> dict[str, str]:
+    """What the functions take, each with a sentence about it."""
     interface, found = policy.interface, dict[str, str]()
     if interface.discrete_observations:
         found["long observation"] = "observation: a whole number, as the environment gives it."
     elif interface.inputs:
         found["const float *observation"] = f"observation: {interface.inputs} numbers, as the environment gives them."
     if interface.image:
-        kind = "unsigned char" if interface.pixels == "uint8" else "float"
-        shape = " x ".join(map(str, interface.image))
+        kind, shape = "unsigned char" if interface.pixels == "uint8" else "float", " x ".join(map(str, interface.image))
         found[f"const {kind} *image"] = f"image: {shape} values, the last index the fastest."
     if interface.masked:
-        found["const unsigned char *action_mask"] = (
-            f"action_mask: {interface.actions} values, 0 for what is not allowed."
-        )
+        mask = f"action_mask: {interface.actions} values, 0 for what is not allowed."
+        found["const unsigned char *action_mask"] = mask
     if policy.prices is not None and policy.psi is None:
         found["float psi"] = "psi: the price of variance."
-    return found, [argument.split()[-1].lstrip("*") for argument in found]
+    return found
 
 
 def _constants(policy: NumpyPolicy) -> dict[str, Numbers]:
     """The arrays of a header by name."""
-    interface, n = policy.interface, policy.interface.inputs
-    lists = {
-        "weight": policy.weights,
-        "bias": policy.biases,
-        "kernel": policy.kernels,
-        "kernel_bias": policy.kernel_biases,
-    }
-    arrays = {f"{name}_{i}": array for name, each in lists.items() for i, array in enumerate(each)}
+    n = policy.interface.inputs
+    lists = ("weight", policy.weights), ("bias", policy.biases), ("kernel", policy.kernels)
+    pairs = (*lists, ("kernel_bias", policy.kernel_biases))
+    arrays = {f"{name}_{i}": array for name, each in pairs for i, array in enumerate(each)}
     arrays |= {"mean": policy.mean[:n], "scale": policy.scale[:n]} if policy.normalised and n else {}
-    arrays |= {"level": policy.mean[n:], "level_scale": policy.scale[n:]} if interface.image else {}
+    arrays |= {"level": policy.mean[n:], "level_scale": policy.scale[n:]} if policy.interface.image else {}
     if policy.log_std is not None:
-        arrays |= {"low": np.array(interface.low), "high": np.array(interface.high), "std": np.exp(policy.log_std)}
+        low, high = (np.array(side) for side in (policy.interface.low, policy.interface.high))
+        arrays |= {"low": low, "high": high, "std": np.exp(policy.log_std)}
     return arrays
 
 
@@ -433,70 +314,22 @@ def _c_shapes(policy: NumpyPolicy) -> list[tuple[int, ...]]:
     return found
 
 
-def _c_image(policy: NumpyPolicy, name: str, shapes: list[tuple[int, ...]]) -> str:
-    """The features of the image, at the beginning of x."""
-    if not shapes:
+def _c_place(policy: NumpyPolicy) -> str:
+    """Where channel j of pixel i is in the image."""
+    interface = policy.interface
+    if not interface.image:
         return ""
-    interface, (height, width, channels) = policy.interface, policy.interface.sides
+    height, width, channels = interface.sides
     pixels, frames = height * width, interface.image[0] if len(interface.image) == 4 else 1
-    each = channels // frames
-    place = f"i * {channels} + j" if frames == 1 else f"j / {each} * {pixels * each} + i * {each} + j % {each}"
     if interface.channels_first:
-        place = f"j * {pixels} + i"
-    return IMAGE.format(
-        name=name, pixels=pixels, channels=channels, place=place, bound=BOUND, count=len(shapes),
-        shapes=",\n        ".join(f"{{{', '.join(map(str, shape))}}}" for shape in shapes),
-        kernels=", ".join(f"{name}_kernel_{i}" for i in range(len(shapes))),
-        kernel_biases=", ".join(f"{name}_kernel_bias_{i}" for i in range(len(shapes))),
-    )  # fmt: skip
-
-
-def _c_arrays(name: str, arrays: dict[str, Numbers]) -> str:
-    """Constants; nine digits are a float32 exactly."""
-    lines = []
-    for key, array in arrays.items():
-        values = [_c_float(x) for x in np.asarray(array, np.float32).ravel()]
-        rows = [", ".join(values[i : i + 8]) for i in range(0, len(values), 8)]
-        lines.append(f"static const float {name}_{key}[{len(values)}] = {{\n    " + ",\n    ".join(rows) + "\n};")
-    return "\n".join(lines) + "\n"
+        return f"j * {pixels} + i"
+    each = channels // frames
+    return f"i * {channels} + j" if frames == 1 else f"j / {each} * {pixels * each} + i * {each} + j % {each}"
 
 
 def _c_float(x: Any) -> str:
-    """A literal."""
+    """A literal; nine digits are a float32 exactly."""
     if np.isinf(x):
         return "-INFINITY" if x < 0 else "INFINITY"
     text = f"{float(x):.9g}"
     return text + ("f" if re.search(r"[.e]", text) else ".0f")
-
-
-def _c_activation(policy: NumpyPolicy, name: str) -> str:
-    body = C_ACTIVATIONS[policy.activation]
-    return f"\nstatic inline float {name}_activation(float x)\n{{\n    return {body};\n}}\n"
-
-
-def _c_rows(policy: NumpyPolicy, name: str) -> str:
-    """Observations as normalised numbers, behind the features of an image."""
-    interface, before = policy.interface, _before(policy)
-    if not interface.inputs:
-        return ""
-    value = "observation[i]"
-    if interface.first_observation is not None:
-        value = f"i == observation - {interface.first_observation}L ? 1.0f : 0.0f"
-    if policy.normalised:
-        value = f"fminf(fmaxf((({value}) - {name}_mean[i]) * {name}_scale[i], -{BOUND}f), {BOUND}f)"
-    return f"    for (i = 0; i < {interface.inputs}; i++)\n        x[{before}i] = {value};\n"
-
-
-def _c_price(policy: NumpyPolicy) -> str:
-    """The price beside them, from −1 to 1."""
-    if policy.prices is None:
-        return ""
-    low, high = policy.prices.low**0.5, policy.prices.high**0.5
-    psi = "psi" if policy.psi is None else _c_float(policy.psi)
-    share = f"(sqrtf({psi}) - {_c_float(low)}) / {_c_float(high - low)}"
-    return f"    x[{_before(policy)}{policy.interface.inputs}] = 2.0f * {share} - 1.0f;\n"
-
-
-def _before(policy: NumpyPolicy) -> str:
-    """How many features of an image stand before the numbers, as the beginning of a sum."""
-    return f"{math.prod(_c_shapes(policy)[-1][6:])} + " if policy.kernels else ""
