@@ -197,14 +197,8 @@ class VPACPPO(PPO):
 
     def _excluded_save_params(self) -> list[str]:
         return [
-            *super()._excluded_save_params(),
-            "critics",
-            "critics_optimizer",
-            "carried",
-            "_order",
-            "_spread",
-            "_features",
-        ]
+            *super()._excluded_save_params(), "critics", "critics_optimizer", "carried", "_order", "_spread", "_features",
+        ]  # fmt: skip
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         states, tensors = super()._get_torch_save_params()

@@ -159,17 +159,9 @@ class MeasureEstimate(NamedTuple):
 
 
 def estimate_update(
-    networks: Any,
-    batch: Batch,
-    trace: Trace,
-    earlier: EpisodeSums,
-    psi: Array,
-    scale: Array,
-    *,
-    kind: Literal["variance", "moment", "measure"] | None,
-    options: Options,
-    law: tuple[Array, Array] | None = None,
-) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:
+    networks: Any, batch: Batch, trace: Trace, earlier: EpisodeSums, psi: Array, scale: Array, *,
+    kind: Literal["variance", "moment", "measure"] | None, options: Options, law: tuple[Array, Array] | None = None,
+) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:  # fmt: skip
     """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
 
     Args:
@@ -226,24 +218,10 @@ def estimate_value(critic: Critic, batch: Batch, *, gamma: float, lam: float, ta
 
 @partial(jax.jit, static_argnames=("kind", "form", "weighting", "variance_of", "gamma", "lam", "target_lam"))
 def estimate_spread(
-    critic: Critic,
-    batch: Batch,
-    advantage: Array,
-    values: ValueEstimate,
-    trace: Trace,
-    earlier: EpisodeSums,
-    psi: Array,
-    scale: Array,
-    luck_critic: Critic | None = None,
-    *,
-    kind: Literal["variance", "moment"],
-    form: str,
-    weighting: str,
-    variance_of: str,
-    gamma: float,
-    lam: float,
-    target_lam: float,
-) -> SpreadEstimate:
+    critic: Critic, batch: Batch, advantage: Array, values: ValueEstimate, trace: Trace, earlier: EpisodeSums, psi: Array,
+    scale: Array, luck_critic: Critic | None = None, *, kind: Literal["variance", "moment"], form: str, weighting: str,
+    variance_of: str, gamma: float, lam: float, target_lam: float,
+) -> SpreadEstimate:  # fmt: skip
     """The policy's weights A_V − ψ · penalty, and the targets of the critics of the spread and of luck.
 
     Args:
@@ -307,20 +285,9 @@ def estimate_spread(
 
 @partial(jax.jit, static_argnames=("measure", "gamma", "lam", "target_lam"))
 def estimate_measure(
-    critic: Critic | None,
-    batch: Batch,
-    advantage: Array,
-    trace: Trace,
-    returns: Array,
-    counts: Array,
-    psi: Array,
-    scale: Array,
-    *,
-    measure: Measure,
-    gamma: float,
-    lam: float,
-    target_lam: float,
-) -> MeasureEstimate:
+    critic: Critic | None, batch: Batch, advantage: Array, trace: Trace, returns: Array, counts: Array, psi: Array,
+    scale: Array, *, measure: Measure, gamma: float, lam: float, target_lam: float,
+) -> MeasureEstimate:  # fmt: skip
     """The policy's weights A_V − ψ · A_u / γ^k, with u = E[IF(G)] given the past, and the targets of the quantiles.
 
         u_k = mean_i IF(G_{0:k} + γ^k q_i(S_k)),     u at the end = IF(G),     A_u = Σ_l λ^l (u_{k+l+1} − u_{k+l})

@@ -112,15 +112,9 @@ class Trace(NamedTuple):
 
 
 def traces(
-    carried: Trace,
-    delta: Array,
-    reward: Array,
-    value: Array,
-    running: Array,
-    valid: Array,
-    gamma: float,
+    carried: Trace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float,
     unroll: int = 1,
-) -> tuple[Trace, Trace]:
+) -> tuple[Trace, Trace]:  # fmt: skip
     """The traces at each row, and those carried into the next rollout; they begin anew with each episode."""
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:

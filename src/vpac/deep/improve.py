@@ -145,18 +145,9 @@ class Vectors(NamedTuple):
 
 @partial(jax.jit, static_argnames=("optimiser", "clip", "target_kl", "normalise"))
 def improve_policy(
-    policy: Policy,
-    state: Any,
-    samples: Samples,
-    rows: Array,
-    rate: Array,
-    entropy: Array,
-    *,
-    optimiser: Optimiser,
-    clip: float,
-    target_kl: float | None,
-    normalise: bool,
-) -> tuple[Policy, Any, dict[str, Array]]:
+    policy: Policy, state: Any, samples: Samples, rows: Array, rate: Array, entropy: Array, *, optimiser: Optimiser,
+    clip: float, target_kl: float | None, normalise: bool,
+) -> tuple[Policy, Any, dict[str, Array]]:  # fmt: skip
     """Climb the surrogate on the minibatches `rows`, one after the other; stop once the KL passes 1.5 · `target_kl`."""
     weights = samples.weights
     if normalise:
@@ -200,16 +191,9 @@ def quantile_loss(predicted: Array, target: Array) -> Array:
 
 @partial(jax.jit, static_argnames="optimiser")
 def fit_critic(
-    critic: Critic,
-    state: Any,
-    observations: Input,
-    targets: Array,
-    valid: Array,
-    rows: Array,
-    rate: Array,
-    *,
+    critic: Critic, state: Any, observations: Input, targets: Array, valid: Array, rows: Array, rate: Array, *,
     optimiser: Optimiser,
-) -> tuple[Critic, Any, dict[str, Array]]:
+) -> tuple[Critic, Any, dict[str, Array]]:  # fmt: skip
     """Fit a critic to its targets on the minibatches `rows`: by least squares, quantiles by `quantile_loss`."""
     first, state, network_of, state_of = Vectors.of(critic, state)
 
@@ -295,13 +279,9 @@ class Updater:
     """
 
     def __init__(
-        self,
-        interface: Interface,
-        options: Options,
-        generators: Mapping[str, np.random.Generator],
-        critics: Collection[str] = (),
-        context: int = 0,
-    ) -> None:
+        self, interface: Interface, options: Options, generators: Mapping[str, np.random.Generator],
+        critics: Collection[str] = (), context: int = 0,
+    ) -> None:  # fmt: skip
         self.options, self._generators = options, generators
         self.rules = UpdateRules.of(options, interface)
         policy = make_policy(generators["policy weights"], interface, options)

@@ -24,30 +24,17 @@ if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
 
 TAGS = {
-    "rollout/ep_rew_mean": "score_mean",
-    "rollout/ep_len_mean": "length_mean",
-    "train/approx_kl": "kl",
-    "train/clip_fraction": "clip_fraction",
-    "train/explained_variance": "explained_variance",
-    "train/learning_rate": "learning_rate",
-    "train/policy_gradient_loss": "policy_loss",
-    "train/value_loss": "value_loss",
-    "rollout/ep_rew_variance": "score_variance",
-    "rollout/return_mean": "return_mean",
-    "rollout/return_variance": "return_variance",
-    "variance/psi": "psi",
-    "variance/predicted": "predicted_variance",
-    "variance/measured": "measured_variance",
-    "variance/loss": "spread_loss",
-    "variance/objective": "objective",
-    "variance/penalty_share": "penalty_share",
-    "variance/penalty_value": "penalty_value",
-    "variance/weight_share": "weight_share",
-    "variance/reversed_share": "reversed_share",
-    "variance/luck_drift": "luck_drift",
-    "variance/start_value": "start_value",
+    "rollout/ep_rew_mean": "score_mean", "rollout/ep_len_mean": "length_mean", "train/approx_kl": "kl",
+    "train/clip_fraction": "clip_fraction", "train/explained_variance": "explained_variance",
+    "train/learning_rate": "learning_rate", "train/policy_gradient_loss": "policy_loss", "train/value_loss": "value_loss",
+    "rollout/ep_rew_variance": "score_variance", "rollout/return_mean": "return_mean",
+    "rollout/return_variance": "return_variance", "variance/psi": "psi", "variance/predicted": "predicted_variance",
+    "variance/measured": "measured_variance", "variance/loss": "spread_loss", "variance/objective": "objective",
+    "variance/penalty_share": "penalty_share", "variance/penalty_value": "penalty_value",
+    "variance/weight_share": "weight_share", "variance/reversed_share": "reversed_share",
+    "variance/luck_drift": "luck_drift", "variance/start_value": "start_value",
     "variance/start_variance": "start_variance",
-}
+}  # fmt: skip
 """TensorBoard's names of our metrics; those of the first eight are Stable-Baselines3's, as are the ones written below."""
 
 MOST_LINES = 8192
@@ -174,14 +161,10 @@ class Tracker:
         row = agent.history[-1]
         scalars: dict[str, Any] = {tag: row[name] for tag, name in TAGS.items() if name in row}
         scalars |= {
-            "time/fps": self._speed(agent),
-            "time/iterations": agent.iteration,
-            "time/total_timesteps": agent.timesteps,
-            "train/n_updates": agent.iteration * agent.options.epochs,
-            "train/clip_range": agent.options.clip,
-            "train/entropy_loss": -row["entropy"],
-            "train/loss": row["policy_loss"] + row["value_loss"],
-        }
+            "time/fps": self._speed(agent), "time/iterations": agent.iteration, "time/total_timesteps": agent.timesteps,
+            "train/n_updates": agent.iteration * agent.options.epochs, "train/clip_range": agent.options.clip,
+            "train/entropy_loss": -row["entropy"], "train/loss": row["policy_loss"] + row["value_loss"],
+        }  # fmt: skip
         if "std" in row:
             scalars["train/std"] = row["std"]
         self.write({tag: float(value) for tag, value in scalars.items() if math.isfinite(value)}, agent.timesteps)

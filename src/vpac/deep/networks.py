@@ -89,13 +89,9 @@ class MLP(eqx.Module):
 
 
 def make_mlp(
-    rng: np.random.Generator,
-    sizes: tuple[int, ...],
-    activation: str,
-    initialisation: Literal["orthogonal", "uniform"],
-    last_gain: float,
-    encoder: Encoder | None = None,
-) -> MLP:
+    rng: np.random.Generator, sizes: tuple[int, ...], activation: str, initialisation: Literal["orthogonal", "uniform"],
+    last_gain: float, encoder: Encoder | None = None,
+) -> MLP:  # fmt: skip
     """A network with the given layer sizes, behind the encoder of an image.
 
     "orthogonal": orthogonal weights with gain √2, `last_gain` in the last layer, biases zero. "uniform": weights and

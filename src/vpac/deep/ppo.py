@@ -540,21 +540,14 @@ class PPO:
         mean, scale = self._levels()
         encoder = net.encoder
         return NumpyPolicy(
-            self.interface,
-            weights=[np.asarray(W) for W in net.weights],
-            biases=[np.asarray(b) for b in net.biases],
-            activation=net.activation,
-            log_std=None if log_std is None else np.asarray(log_std),
-            mean=mean,
-            scale=scale,
-            normalised=self.options.normalise_observations,
-            gamma=self.options.gamma,
-            prices=None if self.episode_prices is None else self.episode_prices.within,
-            memory=self.memory,
+            self.interface, weights=[np.asarray(W) for W in net.weights], biases=[np.asarray(b) for b in net.biases],
+            activation=net.activation, log_std=None if log_std is None else np.asarray(log_std), mean=mean, scale=scale,
+            normalised=self.options.normalise_observations, gamma=self.options.gamma,
+            prices=None if self.episode_prices is None else self.episode_prices.within, memory=self.memory,
             kernels=[] if encoder is None else [np.asarray(W) for W in encoder.kernels],
             kernel_biases=[] if encoder is None else [np.asarray(b) for b in encoder.biases],
             strides=() if encoder is None else encoder.strides,
-        )
+        )  # fmt: skip
 
     def _levels(self) -> tuple[Any, Any]:
         """Mean and 1 / standard deviation of observations, and behind them of each channel of an image."""

@@ -195,28 +195,15 @@ def offline(
     lower = lower_bound(study.weight * (study.returns - floor), 1.0 - level, split) + floor
     behaviour = float(study.returns.mean()), float(study.returns.var(ddof=1))
     return OfflineReport(
-        tuple(estimates),
-        len(found),
-        len(found.reward),
-        gamma,
-        level,
-        least,
-        behaviour,
-        max(lower, floor),
-        floor,
+        tuple(estimates), len(found), len(found.reward), gamma, level, least, behaviour, max(lower, floor), floor,
         study.notes(),
-    )
+    )  # fmt: skip
 
 
 def _estimate(
-    study: LogStudy,
-    method: str,
-    alphas: Sequence[float],
-    level: float,
-    least: float,
-    draws: np.random.SeedSequence,
+    study: LogStudy, method: str, alphas: Sequence[float], level: float, least: float, draws: np.random.SeedSequence,
     tell: Callable[[int], object],
-) -> OfflineEstimate:
+) -> OfflineEstimate:  # fmt: skip
     """What a method says, or why it does not."""
     if why := study.missing(method):
         return OfflineEstimate(method, 0.0, why)

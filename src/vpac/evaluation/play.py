@@ -52,14 +52,9 @@ Term = Callable[[FloatArray, IntArray, FloatArray], Any]
 
 
 def play(
-    envs: Vector | _Fast,
-    act: Callable[[Any, BoolArray], Any],
-    episodes: int,
-    gamma: float,
-    terms: Sequence[Term],
-    tell: Callable[[int], object] = lambda done: None,
-    record: Callable[..., object] | None = None,
-) -> tuple[FloatArray, IntArray, BoolArray]:
+    envs: Vector | _Fast, act: Callable[[Any, BoolArray], Any], episodes: int, gamma: float, terms: Sequence[Term],
+    tell: Callable[[int], object] = lambda done: None, record: Callable[..., object] | None = None,
+) -> tuple[FloatArray, IntArray, BoolArray]:  # fmt: skip
     """Sums of the `terms` [terms, episodes], lengths, and whether it terminated, of each episode.
 
     Environment i plays episodes i, i + n, i + 2n, … of n environments: to stop at the first that end would count short
@@ -199,13 +194,9 @@ class _Fast:
 
 
 def play_policy(
-    policy: NumpyPolicy,
-    envs: Environments,
-    episodes: int,
-    seed: np.random.SeedSequence,
-    gamma: float,
+    policy: NumpyPolicy, envs: Environments, episodes: int, seed: np.random.SeedSequence, gamma: float,
     deterministic: bool = False,
-) -> Played:
+) -> Played:  # fmt: skip
     """Episodes of a policy of the PPO family, ordered by environment."""
     starts, acts = seed.spawn(2)
     rng = np.random.default_rng(acts)
@@ -385,18 +376,9 @@ def evaluate(
 
 
 def measure(
-    agent: Any,
-    env: Any,
-    terms: Sequence[Term],
-    episodes: int,
-    *,
-    seed: int,
-    gamma: float,
-    deterministic: bool,
-    envs: int = 8,
-    progress: bool | Callable[[int, int], object] = False,
-    record: Callable[..., object] | None = None,
-) -> tuple[FloatArray, IntArray, BoolArray, dict[str, Any]]:
+    agent: Any, env: Any, terms: Sequence[Term], episodes: int, *, seed: int, gamma: float, deterministic: bool,
+    envs: int = 8, progress: bool | Callable[[int, int], object] = False, record: Callable[..., object] | None = None,
+) -> tuple[FloatArray, IntArray, BoolArray, dict[str, Any]]:  # fmt: skip
     """Play the episodes of `evaluate` and sum the `terms` over each; returns what `play` does, and what was done in words."""
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     check_first(env, callable(getattr(agent, "act", None)))
@@ -418,14 +400,9 @@ def measure(
 
 
 def evaluate_each(
-    agent: Any,
-    env: Any,
-    seeds: Sequence[int],
-    *,
-    gamma: float | None = None,
-    deterministic: bool = False,
+    agent: Any, env: Any, seeds: Sequence[int], *, gamma: float | None = None, deterministic: bool = False,
     progress: bool | Callable[[int, int], object] = False,
-) -> ReturnSample:
+) -> ReturnSample:  # fmt: skip
     """One episode for each seed: the one that `evaluate(agent, env, 1, seed=seed)` plays, so that any of them can be repeated.
 
     Two policies that are given the same seeds meet the same random numbers.

@@ -261,15 +261,9 @@ class _Tracing:
 
 
 def trace_frontier(
-    question: Question,
-    asked: Asked,
-    store: Store,
-    executor: Executor,
-    watch: Callable[[Outcome], None] = lambda outcome: None,
-    *,
-    mvpi: bool = False,
-    command: str = "",
-) -> Found:
+    question: Question, asked: Asked, store: Store, executor: Executor,
+    watch: Callable[[Outcome], None] = lambda outcome: None, *, mvpi: bool = False, command: str = "",
+) -> Found:  # fmt: skip
     """Train along ψ and measure; what the store has is not trained again.
 
     MVPI's frontier, if asked for, has the same risk aversions, of a step's reward instead of the return.

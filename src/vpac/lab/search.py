@@ -84,12 +84,9 @@ class Search:
 
 
 def search(
-    what: Search,
-    env: Any,
-    trials: int,
-    storage: str,
+    what: Search, env: Any, trials: int, storage: str,
     tell: Callable[[optuna.trial.FrozenTrial], object] = lambda trial: None,
-) -> optuna.Study:
+) -> optuna.Study:  # fmt: skip
     """Search until the study has so many finished trials.
 
     Args:

@@ -248,13 +248,9 @@ class _Search:
 
 
 def ascend(
-    mdp: FiniteMDP,
-    policy: FloatArray,
-    psi: float,
-    gamma: float,
-    variance_of: VarianceOf = "return",
+    mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf = "return",
     most_steps: int = MOST_STEPS,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """The local optimum of mean − ψ · variance that changes of single states lead to from a softened `policy`."""
     with one_blas_thread():
         return _ascend(mdp, _soft(policy), psi, gamma, variance_of, FINE, most_steps=most_steps).policy
@@ -272,15 +268,9 @@ def _gains_little(before: Moments, after: Moments, psi: float, variance_of: Vari
 
 
 def _ascend(
-    mdp: FiniteMDP,
-    policy: FloatArray,
-    psi: float,
-    gamma: float,
-    variance_of: VarianceOf,
-    tolerance: float,
-    reference: float | None = None,
-    most_steps: int = MOST_STEPS,
-) -> Moments:
+    mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf, tolerance: float,
+    reference: float | None = None, most_steps: int = MOST_STEPS,
+) -> Moments:  # fmt: skip
     """Change single states, as many at once as gain at least what the best of them gains alone, until none gains."""
     chain, exact = Chain(mdp, check_policy(mdp, policy)), mdp.n_states <= linear.DENSE_STATES
     moments = moments_of(chain, gamma)

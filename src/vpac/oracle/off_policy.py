@@ -175,15 +175,9 @@ def _growth(matrix: Any) -> float:
 
 
 def off_policy_weights(
-    mdp: FiniteMDP,
-    policy: FloatArray,
-    behaviour: FloatArray,
-    gamma: float,
-    psi: float,
-    form: str,
-    variance_of: VarianceOf,
-    critics: Critics,
-) -> FloatArray:
+    mdp: FiniteMDP, policy: FloatArray, behaviour: FloatArray, gamma: float, psi: float, form: str,
+    variance_of: VarianceOf, critics: Critics,
+) -> FloatArray:  # fmt: skip
     """Ω(s,a) with importance or clipped critics; the actor uses the same ratios as its critics."""
     if form == "exact" and variance_of != "action":
         raise UserError(
@@ -205,14 +199,9 @@ def off_policy_weights(
 
 
 def theorem_4(
-    mdp: FiniteMDP,
-    first: FloatArray,
-    second: FloatArray,
-    gamma: float,
-    psi: float,
-    action_value: FloatArray,
+    mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: float, psi: float, action_value: FloatArray,
     action_variance: FloatArray,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Published: Ω(s,a) for weights b·ρ and b·ρ²."""
     visits = Chain(mdp, first).flow(gamma, mdp.start)
     total = visits[:, None] * first * action_value
@@ -251,13 +240,9 @@ def _missing_term(
 
 
 def variance_given_value(
-    mdp: FiniteMDP,
-    policy: ArrayLike,
-    action_value: ArrayLike,
-    gamma: float,
-    behaviour: ArrayLike | None = None,
+    mdp: FiniteMDP, policy: ArrayLike, action_value: ArrayLike, gamma: float, behaviour: ArrayLike | None = None,
     critics: Critics = "importance",
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """The variance that the direct and the indirect critic converge to with Q̂ held at `action_value`, two of [S, A].
 
     The critics take Q̂ for Q. Held at any Q̂, and with P₂ for one step of the weights b·ρ² (on-policy π), they settle at

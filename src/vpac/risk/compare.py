@@ -344,14 +344,11 @@ def compare_paired(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, alpha: fl
         raise UserError(f"expected as many returns of both, got {len(x)} and {len(y)}")
     varies = np.ptp(x) > 0.0 and np.ptp(y) > 0.0
     return PairedComparison(
-        skewed_mean_interval(x - y, level=level),
-        _paired_ratio(x, y, level),
-        _cvars(x, y, level, alpha),
+        skewed_mean_interval(x - y, level=level), _paired_ratio(x, y, level), _cvars(x, y, level, alpha),
         clopper_pearson(int(np.count_nonzero(x > y)), len(x), level=level),
         clopper_pearson(int(np.count_nonzero(x < y)), len(x), level=level),
-        float(np.corrcoef(x, y)[0, 1]) if varies else float("nan"),
-        len(x),
-    )
+        float(np.corrcoef(x, y)[0, 1]) if varies else float("nan"), len(x),
+    )  # fmt: skip
 
 
 def _paired_ratio(x: FloatArray, y: FloatArray, level: float) -> Interval:

@@ -150,14 +150,9 @@ def bootstrap_many(
 
 
 def bootstrap_by_index(
-    sizes: Sequence[int],
-    statistic: Callable[..., FloatArray],
-    *,
-    seed: Seed,
-    level: float,
-    resamples: int,
+    sizes: Sequence[int], statistic: Callable[..., FloatArray], *, seed: Seed, level: float, resamples: int,
     method: Method,
-) -> Interval:
+) -> Interval:  # fmt: skip
     """A bootstrap interval for a function of which observations are in the sample: of indices [..., n] for each size n."""
     one_of(method, METHODS, "bootstrap method")
     if not sizes or resamples < 1:

@@ -57,15 +57,9 @@ class Snapshots:
         self.thetas.append(learner.weights.theta.copy())
 
     def curve(
-        self,
-        learner: Learner,
-        policy: Policy = "greedy",
-        *,
-        evaluate: Literal["exact", "rollouts"] = "exact",
-        horizon: int | None = None,
-        n_rollouts: int = 800,
-        threads: int = 1,
-    ) -> Curve:
+        self, learner: Learner, policy: Policy = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
+        horizon: int | None = None, n_rollouts: int = 800, threads: int = 1,
+    ) -> Curve:  # fmt: skip
         """Mean and variance of each policy that was kept.
 
         Args:

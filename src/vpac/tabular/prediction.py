@@ -197,13 +197,9 @@ class Prediction:
         one_of(self.weighting, ("visits", "uniform"), "weighting")
 
     def run(
-        self,
-        mdp: FiniteMDP,
-        policy: ArrayLike,
-        seed: int = 0,
-        behaviour: ArrayLike | None = None,
+        self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None,
         truth: Truth | None = None,
-    ) -> dict[str, FloatArray]:
+    ) -> dict[str, FloatArray]:  # fmt: skip
         """One run: columns of `points` numbers (fewer if `steps` is small).
 
         `steps`; root mean square errors `value_error`, `direct_error`, `indirect_error`; mean errors `direct_bias`,
@@ -237,13 +233,9 @@ class Prediction:
         return dict(zip(COLUMNS, np.array(rows).T, strict=True))
 
     def limits(
-        self,
-        mdp: FiniteMDP,
-        policy: ArrayLike,
-        seed: int = 0,
-        behaviour: ArrayLike | None = None,
+        self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None,
         truth: Truth | None = None,
-    ) -> dict[str, float]:
+    ) -> dict[str, float]:  # fmt: skip
         """`direct_error` and `indirect_error` at the fixed points that a run with the same noise converges to, exactly."""
         target = check_policy(mdp, policy)
         truth = truth or self.truth(mdp, target, behaviour)

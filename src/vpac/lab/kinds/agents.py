@@ -269,11 +269,8 @@ def _stored(name: str, store: Store, root: Path) -> Trained:
             raise UserError(f"{name} is a run of kind {task['kind']!r}: only training leaves an agent")
         recipe = task_recipe(task)
     facts = {
-        "algorithm": task["algorithm"],
-        "seed": record.run.seed,
-        "options": task["settings"],
-        "files": record.files,
-    }
+        "algorithm": task["algorithm"], "seed": record.run.seed, "options": task["settings"], "files": record.files,
+    }  # fmt: skip
     return Trained(
         name, name, recipe.env, recipe, lambda made, recipe: _load_stored(record, made, recipe), facts=lambda: facts
     )

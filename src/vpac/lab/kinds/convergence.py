@@ -132,13 +132,9 @@ class Convergence:
         mean, variance = float(moments.mean), float(moments.variance_of(self.variance_of))
         return (
             _relative(learner.weights.w, moments.action_value, shares),
-            _relative(learner.weights.z, moments.action_variance, shares),
-            float(np.linalg.norm(field)),
-            float(np.linalg.norm(exact)),
-            mean,
-            variance,
-            mean - self.psi * variance,
-        )
+            _relative(learner.weights.z, moments.action_variance, shares), float(np.linalg.norm(field)),
+            float(np.linalg.norm(exact)), mean, variance, mean - self.psi * variance,
+        )  # fmt: skip
 
 
 def _relative(found: FloatArray, exact: FloatArray, shares: FloatArray) -> float:

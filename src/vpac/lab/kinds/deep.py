@@ -190,15 +190,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def learn(
-    agent: PPO,
-    steps: int,
-    folder: Path,
-    remark: Callable[[str], object],
-    *,
-    quiet: bool,
-    overwrite: bool = False,
+    agent: PPO, steps: int, folder: Path, remark: Callable[[str], object], *, quiet: bool, overwrite: bool = False,
     trackers: Sequence[str] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Learn in a folder of `vpac train`, with checkpoints, records and a display.
 
     `steps` include those before the checkpoint that it goes on from; `trackers` are names of experiment trackers

@@ -170,18 +170,9 @@ class Training:
 
 
 def train(
-    kind: type[Learner],
-    env: Any,
-    episodes: int,
-    runs: int,
-    seed: int,
-    *,
-    points: int = 40,
-    policy: str = "greedy",
-    threads: int | None = None,
-    progress: Callable[[Learner], None] = lambda learner: None,
-    **settings: Any,
-) -> Training:
+    kind: type[Learner], env: Any, episodes: int, runs: int, seed: int, *, points: int = 40, policy: str = "greedy",
+    threads: int | None = None, progress: Callable[[Learner], None] = lambda learner: None, **settings: Any,
+) -> Training:  # fmt: skip
     """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies along each.
 
     Runs that diverge are left out; if all do, that is an error.

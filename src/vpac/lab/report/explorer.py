@@ -54,12 +54,8 @@ class Explorer:
     def table(self) -> Table:
         """The policies without their maps."""
         keys = {
-            "psi": "ψ",
-            "mean": "mean",
-            "variance": "variance",
-            "std": "standard deviation",
-            "sharpe": "Sharpe ratio",
-        }
+            "psi": "ψ", "mean": "mean", "variance": "variance", "std": "standard deviation", "sharpe": "Sharpe ratio",
+        }  # fmt: skip
         return Table.of([*keys.values()], [[point[key] for key in keys] for point in self.data["points"]], self.title)
 
 
@@ -301,14 +297,9 @@ def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[
 
 
 def _map(
-    mdp: FiniteMDP,
-    layout: GridMap,
-    title: str,
-    label: str,
-    values: FloatArray | None,
-    policy: FloatArray,
+    mdp: FiniteMDP, layout: GridMap, title: str, label: str, values: FloatArray | None, policy: FloatArray,
     walked: list[Trajectory],
-) -> Grid:
+) -> Grid:  # fmt: skip
     shown = None if values is None else layout.fill(np.where(mdp.terminal, np.nan, values))
     goal = layout.position[mdp.goal]
     risky = np.nan_to_num(layout.fill(risky_states(mdp).astype(float))) > 0.0

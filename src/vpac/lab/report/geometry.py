@@ -192,12 +192,9 @@ OUTSIDE, ON_LABEL, ON_POINT, ON_LINE = 1e6, 1e4, 300.0, 4.0
 
 
 def place_labels(
-    at: Sequence[Sequence[float]],
-    sizes: Sequence[tuple[float, float]],
-    frame: Box,
-    points: FloatArray,
+    at: Sequence[Sequence[float]], sizes: Sequence[tuple[float, float]], frame: Box, points: FloatArray,
     lines: FloatArray,
-) -> list[Box]:
+) -> list[Box]:  # fmt: skip
     """Choose a box for each label, one after another, each at the position of least cost.
 
     `at` are the points that the labels belong to, `sizes` their widths and heights; `points` are all points of the panel,

@@ -212,13 +212,9 @@ def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
 
 
 def spots_of(
-    name: str,
-    points: Sequence[FrontierPoint],
-    style: int | str,
-    price: str = "",
-    joined: bool = False,
+    name: str, points: Sequence[FrontierPoint], style: int | str, price: str = "", joined: bool = False,
     steps: bool = False,
-) -> Spots:
+) -> Spots:  # fmt: skip
     """Points over the spread of the return, or of a step's reward; labels are prices, if they have a name."""
     across = [p.volatility if steps and p.volatility is not None else p.spread for p in points]
     mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]

@@ -104,14 +104,11 @@ class TaskLoop:
     """
 
     def __init__(
-        self,
-        submit: Callable[[list[Run]], Future[list[Outcome]]],
-        room: Callable[[], int],
+        self, submit: Callable[[list[Run]], Future[list[Outcome]]], room: Callable[[], int],
         failed: Callable[[list[Run], BaseException], Iterable[Outcome]],
         take: Callable[[deque[Run]], list[Run]] = lambda waiting: [waiting.popleft()],
-        tick: Callable[[], None] = lambda: None,
-        pause: float = 1.0,
-    ) -> None:
+        tick: Callable[[], None] = lambda: None, pause: float = 1.0,
+    ) -> None:  # fmt: skip
         self.submit, self.room, self.failed, self.take, self.tick, self.pause = submit, room, failed, take, tick, pause
         self.waiting: deque[Run] = deque()
         self.flying: dict[Future[list[Outcome]], list[Run]] = {}

@@ -111,12 +111,9 @@ class Tally:
 
 
 def carry_out_studies(
-    plans: Sequence[Plan],
-    store: Store,
-    executor: Executor,
-    watch: Callable[[Outcome], None] = lambda outcome: None,
+    plans: Sequence[Plan], store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None,
     command: str = "",
-) -> dict[str, Tally]:
+) -> dict[str, Tally]:  # fmt: skip
     """Carry out all runs that are not finished, those of all plans from one queue; `watch` is called for every run.
 
     Plans share runs: one that an earlier plan has counts as kept. `command` is noted as the command of experiments that are
