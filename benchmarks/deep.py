@@ -82,14 +82,14 @@ def race(table: Table, envs: int, quick: bool) -> Claims:
     rounds: list[dict[str, dict[str, float]]] = []
     for _ in range(2 if quick else ROUNDS):
         rounds.append({one.who.who: one.iterate(TURN[one.who.who]) for one in started})
-        said = ", ".join(f"{who} {told['speed']:,.0f}" for who, told in rounds[-1].items())
+        said = ", ".join(f"{who} {result['speed']:,.0f}" for who, result in rounds[-1].items())
         console.print(f"{envs} environments, steps per second: {said}", style="dim")
     for one in started:
         one.stop()
     ratio = {}
     for one in contest:
-        turns = [told[one.who] for told in rounds]
-        ratio[one.who] = statistics.median(told[one.who]["seconds"] / told["ours"]["seconds"] for told in rounds)
+        turns = [result[one.who] for result in rounds]
+        ratio[one.who] = statistics.median(result[one.who]["seconds"] / result["ours"]["seconds"] for result in rounds)
         speed, processor = (statistics.median(turn[what] for turn in turns) for what in ("speed", "processor"))
         name = "ours (Gymnasium)" if one.who == "gymnasium" else str(one)
         table.add_row(

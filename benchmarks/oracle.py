@@ -247,8 +247,8 @@ def residual(mdp: FiniteMDP, policy: FloatArray, q: FloatArray, sigma: FloatArra
         row, to, p = mdp.row[piece], mdp.successor[piece], mdp.probability[piece]
         target = mdp.reward[piece, None] + GAMMA * q[to]
         delta = target - flat_q[row, None]
-        ahead = delta**2 + mdp.noise[piece, None] + GAMMA**2 * sigma[to]
-        for right, entries in ((right_q, target), (right_sigma, ahead)):
+        spread = delta**2 + mdp.noise[piece, None] + GAMMA**2 * sigma[to]
+        for right, entries in ((right_q, target), (right_sigma, spread)):
             right += np.bincount(row, p * (policy[to] * entries).sum(axis=1), len(right))
     gaps = ((flat_q, right_q), (flat_sigma, right_sigma))
     return max(float(np.abs(left - right).max() / np.abs(left).max()) for left, right in gaps)

@@ -185,9 +185,9 @@ def flips(home: Path, times: int, rng: np.random.Generator) -> Row:
     whole, wrong, again = home / "study-whole", [], 0
     names = lambda path: path.suffix in (".safetensors", ".parquet") and "runs" in path.parts  # noqa: E731
     before = digests(whole, names)
-    places = [path for path in whole.rglob("*") if path.is_file() and "runs" in path.parts]
+    files = [path for path in whole.rglob("*") if path.is_file() and "runs" in path.parts]
     for _ in range(times):
-        path = places[int(rng.integers(len(places)))]
+        path = files[int(rng.integers(len(files)))]
         stood = {
             name: s for name, s in stamps(whole, "runs/[a-z]*/run.json").items() if Path(name).parent != path.parent
         }

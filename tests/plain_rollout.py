@@ -36,7 +36,7 @@ def delta_of(row: Row, gamma: float) -> float:
     return row.reward + gamma * row.continues * row.next_value - row.value
 
 
-def ahead(rows: list[Row], errors: list[float], t: int, discount: float, lam: float) -> float:
+def gae(rows: list[Row], errors: list[float], t: int, discount: float, lam: float) -> float:
     """Σ_l (discount · λ)^l error_{t+l}, to the end of the episode or of the rows."""
     total = 0.0
     for later in range(t, len(rows)):
@@ -124,10 +124,10 @@ def assess(
         else:
             luck = scale * sum(gamma ** (k - j) * m[j] * past.deltas[j] for j in range(k)) / n
             share = m[k] / n
-        mine = ahead(rows, deltas, t, gamma, lam)
-        spread_advantage = ahead(rows, errors, t, gamma**2, lam)
+        mine = gae(rows, deltas, t, gamma, lam)
+        spread_advantage = gae(rows, errors, t, gamma**2, lam)
         used = luck if used_luck is None else used_luck[t]
-        target = row.spread + ahead(rows, errors, t, gamma**2, target_lam)
+        target = row.spread + gae(rows, errors, t, gamma**2, target_lam)
         if form == "corrected":
             of_variance = spread_advantage if kind == "variance" else spread_advantage - 2 * row.value * mine
             penalty = share * of_variance + 2 * used * mine
@@ -136,14 +136,14 @@ def assess(
         else:
             collected = scale * sum(gamma ** (2 * j) * past.rewards[j] for j in range(k))
             penalty = spread_advantage + 2 * gamma * collected * mine - 2 * past.start_value * scale * mine
-            target = (row.value + ahead(rows, deltas, t, gamma, 1.0)) ** 2
+            target = (row.value + gae(rows, deltas, t, gamma, 1.0)) ** 2
         price = psi[t] if isinstance(psi, list) else psi
         front = mine if advantage is None else advantage[t]
         found.append(
             {
                 "weight": front - price * penalty, "target": target, "luck": luck, "penalty": price * penalty,
                 "advantage": front, "reversed": float(form == "corrected" and 2 * price * used > 1),
-                "value_target": row.value + ahead(rows, deltas, t, gamma, target_lam),
+                "value_target": row.value + gae(rows, deltas, t, gamma, target_lam),
             }
         )  # fmt: skip
         past.deltas.append(deltas[t] / scale)

@@ -38,6 +38,13 @@ def not_negative(value: Any, name: str) -> float:
     return found
 
 
+def chance(value: Any, name: str) -> float:
+    """A probability."""
+    if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
+        raise UserError(f"{name} must be a probability from 0 to 1, got {value!r}")
+    return float(value)
+
+
 def seeds_of(seeds: Iterable[Any]) -> list[int]:
     """At least one seed, from any iterable."""
     try:

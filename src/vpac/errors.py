@@ -18,6 +18,11 @@ class Newer(UserError):
     """A file that a later version of vpac wrote: it is neither read nor touched."""
 
 
+def needs_extra(what: str, missing: ModuleNotFoundError, extra: str, more: str = "") -> UserError:
+    """The error about a package that is not installed."""
+    return UserError(f"{what} needs {missing.name}, of the extra `{extra}`: pip install 'vpac[{extra}]'{more}")
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string if none is near."""
     by_folded = {candidate.casefold(): candidate for candidate in known}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -119,6 +120,15 @@ def write_bytes(path: Path, content: bytes) -> Path:
     return write_atomically(path, lambda temporary: temporary.write_bytes(content), len(content))
 
 
+def as_parquet(frame: Any, **how: Any) -> bytes:
+    """A data frame of Polars, or its columns, as a Parquet file, in memory, so that its size is known before it is written."""
+    import polars as pl
+
+    file = io.BytesIO()
+    (frame if isinstance(frame, pl.DataFrame) else pl.DataFrame(frame)).write_parquet(file, **how)
+    return file.getvalue()
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole or not at all."""
     return write_bytes(path, text.encode(errors="replace"))  # "?" for what of a file's name is not UTF-8
@@ -190,6 +200,14 @@ def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> byt
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(handle)
+
+
+def read_input(path: Path, most: int = LARGEST) -> bytes:
+    """The content of a file that a user has named."""
+    try:
+        return read_bytes(path, most)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 @contextmanager

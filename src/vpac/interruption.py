@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
-from vpac.portable import tell_now
+from vpac.portable import show_stderr
 
 
 class Terminated(KeyboardInterrupt):
@@ -152,7 +152,7 @@ def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
 
     def leave(status: int) -> NoReturn:
         if os.getpid() == mine:
-            tell_now()
+            show_stderr()
             complain(f"something in this process, perhaps the environment, has called os._exit({status!r})")
             status = status or 1
         EXIT(status)

@@ -139,14 +139,14 @@ _kept: _Kept | None = None
 _keeping = threading.Lock()
 
 
-def tell_once() -> None:
-    """Let `told_once` have an effect: in commands and their workers. A library leaves the streams of a program alone."""
+def deduplicate_stderr() -> None:
+    """Let `deduplicated_stderr` have an effect: in commands and their workers. A library leaves streams alone."""
     global _said
     _said = set()
 
 
-def tell_now() -> None:
-    """Show what `told_once` keeps; if it is not within one, do nothing."""
+def show_stderr() -> None:
+    """Show what `deduplicated_stderr` keeps; if it is not within one, do nothing."""
     global _kept
     kept, _kept = _kept, None
     if kept is not None:
@@ -154,7 +154,7 @@ def tell_now() -> None:
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def deduplicated_stderr() -> Iterator[None]:
     """Show each line once that is written to standard error within this, by native code too, when it is over.
 
     Within another one, in this thread or another, it does nothing.
@@ -168,5 +168,5 @@ def told_once() -> Iterator[None]:
             _kept = _Kept()
         yield
     finally:
-        tell_now()
+        show_stderr()
         _keeping.release()

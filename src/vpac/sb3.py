@@ -102,18 +102,10 @@ def estimate_penalty(
     delta: FloatArray, value: FloatArray, variance: FloatArray, next_variance: FloatArray, running: FloatArray,
     carried: Carried, gamma: float, lam: float, mean_luck: FloatArray | None = None,
 ) -> Spread:  # fmt: skip
-    """The penalty of VPAC, corrected: γ^k · A_σ + 2 · luck · A_V.
+    """The penalty of VPAC, corrected: γ^k · A_σ + 2 · luck · A_V, from δ_t = R + γ V(S') − V(S), V(S_t), σ(S_t) and σ(S_{t+1}).
 
-    Args:
-        delta: δ_t = R + γ V(S') − V(S).
-        value: V(S_t).
-        variance: σ(S_t).
-        next_variance: σ(S_{t+1}); 0 where the episode terminated.
-        running: 0 where the episode ended or was cut off.
-        carried: from the rollout before.
-        gamma: discount factor.
-        lam: λ of advantages.
-        mean_luck: a critic's mean of the luck, in place of the sampled luck.
+    σ is 0 where the episode terminated, `running` where it ended or was cut off. `mean_luck` is a critic's mean of the luck, in
+    place of the sampled luck.
     """
     advantage = advantages(delta, running, gamma, lam)
     error = delta**2 + gamma**2 * next_variance - variance
@@ -180,9 +172,7 @@ class VPACPPO(PPO):
     ) -> None:  # fmt: skip
         loading = settings.get("_init_setup_model", True) is False  # `load` fills in what was saved
         if not loading and not (isinstance(psi, int | float) and 0.0 <= psi < np.inf):
-            raise UserError(
-                f"VPACPPO needs a price of variance psi, a number from 0 up in units of 1/reward, got {psi!r}"
-            )
+            raise UserError(f"VPACPPO needs a price of variance psi, a number from 0 up in 1/reward, got {psi!r}")
         self.psi, self.psi_warm_up, self.spread_net = float(psi or 0.0), float(psi_warm_up), tuple(spread_net)
         super().__init__(policy, env, **settings)
 
@@ -235,9 +225,8 @@ class VPACPPO(PPO):
             behind = self.critics(self._seen(self._last_obs))[0].cpu().numpy()
             next_variance = running * np.concatenate([variance[1:], behind[None]])
             for step, number, seen in cuts.found:  # Stable-Baselines3 has added γ V to the reward there
-                next_variance[step, number] = float(
-                    self.critics(self._seen(_each(seen, lambda x: np.asarray(x)[None])))[0]
-                )
+                one = self._seen(_each(seen, lambda x: np.asarray(x)[None]))
+                next_variance[step, number] = float(self.critics(one)[0])
         delta = buffer.rewards.astype(np.float64) + gamma * running * following - values
         self._spread = estimate_penalty(
             delta, values, variance, next_variance, running, self.carried, gamma, self.gae_lambda, luck

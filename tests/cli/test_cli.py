@@ -274,7 +274,7 @@ def test_the_verbs_are_named_like_their_classes(capsys):
     assert f"{verb}  " in run(capsys)[1]
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_shown(capsys):
     assert run(capsys, "--version")[:2] == (0, f"vpac {vpac.__version__}\n")
 
 

@@ -75,8 +75,8 @@ def test_policies_of_different_environments_are_remarked_upon(capsys, trained, t
         )
         assert code == 0
         assert ("these policies act in different environments" in err) is differ
-        places = json.loads(text)["environments"]
-        assert [place["arguments"].get("lucky") for place in places.values()] == [None, 3 if differ else None]
+        worlds = json.loads(text)["environments"]
+        assert [place["arguments"].get("lucky") for place in worlds.values()] == [None, 3 if differ else None]
 
 
 def test_sources(capsys, trained, tmp_path):

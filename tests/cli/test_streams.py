@@ -189,7 +189,7 @@ class Loud(gymnasium.Env):
 
 def test_what_native_code_says_at_every_construction_is_shown_once(tmp_path):
     (tmp_path / "loud.py").write_text(NATIVE)
-    code = "from vpac.envs import make_env; from vpac.portable import tell_once; tell_once()\n"
+    code = "from vpac.envs import make_env; from vpac.portable import deduplicate_stderr; deduplicate_stderr()\n"
     code += "for _ in range(3): make_env('loud:Loud')"
     said = subprocess.run(
         [sys.executable, "-c", code],

@@ -96,9 +96,9 @@ def _after_first_checkpoint(folder: Path, rng) -> float:
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     VPACPPO("CartPole-v1", seed=1, psi=0.0, **SMALL).learn(64 * 9, checkpoints=tmp_path)
-    places = sorted(tmp_path.iterdir())
-    assert [p.name for p in places] == ["00000006", "00000009"]
-    weights = places[-1] / "weights.safetensors"
+    folders = sorted(tmp_path.iterdir())
+    assert [p.name for p in folders] == ["00000006", "00000009"]
+    weights = folders[-1] / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
@@ -163,7 +163,7 @@ def test_a_missing_extra_is_named():
     assert (said.returncode, said.stderr) == (2, "vpac: Hopper-v5 needs MuJoCo: pip install 'vpac[mujoco]'\n")
 
 
-def test_who_could_step_faster_is_told(monkeypatch, tmp_path, capsys):
+def test_who_could_step_faster_is_noted(monkeypatch, tmp_path, capsys):
     words = [
         "train",
         "ppo",

@@ -152,7 +152,7 @@ def test_a_limit_is_known_from_the_specification():
 
 
 class Telling(Counted):
-    """Shows critics what it is told to."""
+    """Shows critics what it is given."""
 
     def __init__(self, shown, space=Counted.critic_space) -> None:
         self.shown, self.critic_space = shown, space

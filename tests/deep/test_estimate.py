@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows
+from plain_rollout import Past, Row, assess, delta_of, ended, first_rows, gae
 
 jnp = pytest.importorskip("jax.numpy")
 
@@ -195,7 +195,7 @@ def test_predicted_and_measured_variance(kind):
             )  # fmt: skip
             predicted.append(of[0])
             behind = GAMMA ** (2 * (last - t + 1)) * there.continues * of[1]
-            measured.append(ahead(rows, deltas, t, GAMMA, 1.0) ** 2 + behind)
+            measured.append(gae(rows, deltas, t, GAMMA, 1.0) ** 2 + behind)
     close(float(estimate.metrics["predicted_variance"]), np.mean(predicted) / piece.scale**2)
     close(float(estimate.metrics["measured_variance"]), np.mean(measured) / piece.scale**2)
 

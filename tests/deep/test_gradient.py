@@ -180,7 +180,7 @@ def test_start_weighting_is_the_gradient_to_the_last_digit(kind, variance_of, rn
     exact = oracle.gradient(mdp, theta, GAMMA, PSI, form="exact", variance_of=variance_of)
     np.testing.assert_allclose(update_of(mdp, theta, "start", variance_of, kind=kind), exact, atol=1e-5)
     other = oracle.gradient(mdp, theta, GAMMA, PSI, variance_of="state" if variance_of == "return" else "return")
-    assert np.abs(other - exact).max() > 1e-2  # the two can be told apart here
+    assert np.abs(other - exact).max() > 1e-2  # the two can be distinguished here
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])
@@ -291,8 +291,8 @@ def expected_vaac(mdp, theta, steps):
     value = moments.value
     p, r = mdp.transition * ~mdp.terminal[:, None, None], mdp.reward_mean
     square = moments.variance + value**2
-    ahead = (p * (r**2 + mdp.reward_variance + 2.0 * GAMMA * r * value + GAMMA**2 * square)).sum(axis=-1)
-    advantage, moment_advantage = moments.action_value - value[:, None], ahead - square[:, None]
+    later = (p * (r**2 + mdp.reward_variance + 2.0 * GAMMA * r * value + GAMMA**2 * square)).sum(axis=-1)
+    advantage, moment_advantage = moments.action_value - value[:, None], later - square[:, None]
     on, paid = np.einsum("sa,sat->st", policy, p), np.einsum("sa,sat,sat->st", policy, p, r)
     here, collected, started = mdp.start, np.zeros(mdp.n_states), mdp.start * value
     total = np.zeros(theta.shape)

@@ -114,11 +114,11 @@ def test_tensorboard_is_told_of_the_same_iterations(tmp_path, monkeypatch):
     pytest.importorskip("tensorboard")
     monkeypatch.setattr(logs, "MOST_LINES", 4)
     agent = PPO("CartPole-v1", envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,))
-    board, told = logs.TensorBoard(tmp_path, agent), []
-    monkeypatch.setattr(board, "write", lambda numbers, step: told.append(step // 16))
+    board, written = logs.TensorBoard(tmp_path, agent), []
+    monkeypatch.setattr(board, "write", lambda numbers, step: written.append(step // 16))
     agent.learn(16 * 11, callback=board)
     board.close()
-    assert told == [1, 2, 3, 4, 6, 8]
+    assert written == [1, 2, 3, 4, 6, 8]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from plain_rollout import Past, Row, ahead, assess, delta_of, ended, first_rows, walk
+from plain_rollout import Past, Row, assess, delta_of, ended, first_rows, gae, walk
 
 jnp = pytest.importorskip("jax.numpy")
 
@@ -126,8 +126,8 @@ def expected_updates(agent, updates):
         if o.time_aware:
             columns.append((2.0 * elapsed / LIMIT - 1.0)[..., None])
         if r.extras is not None:
-            told = np.concatenate(shown) if shown else np.zeros(1)
-            mean, std = (told.mean(), told.std()) if shown else (0.0, 1.0)
+            known = np.concatenate(shown) if shown else np.zeros(1)
+            mean, std = (known.mean(), known.std()) if shown else (0.0, 1.0)
             columns.append((r.extras - mean) / std)
             shown.append(r.extras[:-1][r.valid > 0.0, 0])
         seen = jnp.asarray(np.concatenate(columns, axis=-1), jnp.float32)
@@ -176,7 +176,7 @@ def expected_updates(agent, updates):
         for i in range(3):
             mine = rows_of("mean", i, r.continues)
             deltas = [delta_of(row, o.gamma) for row in mine]
-            front = [ahead(mine, deltas, t, o.gamma, o.gae_lambda) for t in range(len(mine))]
+            front = [gae(mine, deltas, t, o.gamma, o.gae_lambda) for t in range(len(mine))]
             past[i], numbers = assess(
                 past[i], every[i], scale=scale, psi=[float(x) for x in psi[:, i]], kind=kind, form=o.form,
                 weighting=o.weighting, gamma=gamma, lam=o.gae_lambda, target_lam=target_lam, advantage=front,
@@ -186,7 +186,7 @@ def expected_updates(agent, updates):
             for t, row in enumerate(numbers):
                 for name in found:
                     if row is not None:
-                        found[name][t, i] = row.get(name, mine[t].value + ahead(mine, deltas, t, o.gamma, target_lam))
+                        found[name][t, i] = row.get(name, mine[t].value + gae(mine, deltas, t, o.gamma, target_lam))
         yield found | {"elapsed": elapsed, "ledger": ledger.copy(), "walks": walks, "warmth": warmth}
 
 

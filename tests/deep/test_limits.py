@@ -84,7 +84,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path, budget):
 
 
 def test_a_compiled_training_holds_the_same_controller():
-    """What the controller is told in a compiled training gives, on the host, the same price."""
+    """What the controller gets in a compiled training gives, on the host, the same price."""
     agent = VPACPPO.learn_many(FiniteEnv(arms()), 16 * 32 * 8, seeds=[0], budget="keep-mean:0.9", **QUICK)[0]
     state = agent.controller.state
     assert state.seen >= 16 * 32  # every step is an episode

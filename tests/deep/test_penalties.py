@@ -115,10 +115,10 @@ def test_tabular_learners_leave_a_gamble_that_costs_too_much(penalty):
 def test_targets_are_samples_of_the_lambda_return():
     """λ = 1: the return with the critic's quantiles behind a cut; λ = 0: the reward and the quantiles of the next state."""
     reward, running = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[1.0], [0.0], [1.0]])
-    ahead = jnp.arange(12.0).reshape(3, 1, 4)
-    whole = estimators.quantile_targets(reward, ahead, running, 0.5, 1.0)
+    quantiles = jnp.arange(12.0).reshape(3, 1, 4)
+    whole = estimators.quantile_targets(reward, quantiles, running, 0.5, 1.0)
     np.testing.assert_allclose(whole[:, 0], [[2.0] * 4, [2.0] * 4, 3.0 + 0.5 * np.arange(8.0, 12.0)])
-    short = estimators.quantile_targets(reward, ahead, running, 0.5, 0.0)
+    short = estimators.quantile_targets(reward, quantiles, running, 0.5, 0.0)
     np.testing.assert_allclose(short[:, 0], [1.0 + 0.5 * np.arange(4.0), [2.0] * 4, 3.0 + 0.5 * np.arange(8.0, 12.0)])
 
 

@@ -67,8 +67,8 @@ def test_critics_find_mean_and_variance_where_episodes_are_only_cut(kind):
     exact, found = 1 / (1 - 0.64), []
     for agent in kind.learn_many(ONLY_CUT, 61_440, seeds=seeds(), psi=[0.0], **settings):
         rows = agent.history[-20:]
-        told = [np.mean([row[what] for row in rows]) for what in ("predicted_variance", "measured_variance")]
-        found.append([*critics(agent, 0.0, 0.0), *told])
+        critics_say = [np.mean([row[what] for row in rows]) for what in ("predicted_variance", "measured_variance")]
+        found.append([*critics(agent, 0.0, 0.0), *critics_say])
     value, *variances = np.transpose(found)
     assert within(value, 5.0, 0.1)
     for variance in variances:

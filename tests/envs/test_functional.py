@@ -43,9 +43,9 @@ def same_process(env, mdp):
         for head, probability in zip(mdp.successor[known], mdp.probability[known], strict=True):
             assert found.pop(head, 0.0) == pytest.approx(probability, abs=1.5 / GRID)
         assert not found
-        places = [entry[row, head] for head in after[k]]
-        np.testing.assert_allclose(mean[k], mdp.reward[places], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(spread[k], np.sqrt(mdp.noise[places]), rtol=1e-5, atol=1e-5)
+        entries = [entry[row, head] for head in after[k]]
+        np.testing.assert_allclose(mean[k], mdp.reward[entries], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(spread[k], np.sqrt(mdp.noise[entries]), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(over, mdp.terminal[after])
     starts = np.asarray(jax.vmap(env.reset)((uniform, uniform))[0])
     np.testing.assert_allclose(np.bincount(starts, minlength=mdp.n_states) / GRID, mdp.start, atol=1.5 / GRID)

@@ -232,10 +232,10 @@ def test_an_episode_without_end_is_an_error(monkeypatch):
 
 
 def test_progress(monkeypatch):
-    told = []
-    vpac.evaluate(first, Walk, 20, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (20, 20)
-    assert told == sorted(told)
+    reported = []
+    vpac.evaluate(first, Walk, 20, progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (20, 20)
+    assert reported == sorted(reported)
     bars = []
 
     class Bar:

@@ -47,8 +47,8 @@ def ladder(rng: np.random.Generator, gamma: float) -> FiniteMDP:
     """Three layers of two states, which are met once."""
     transition, reward = np.zeros((7, 2, 7)), rng.normal(size=(7, 2, 7))
     for s in range(6):
-        ahead = [2 * (s // 2) + 2, 2 * (s // 2) + 3] if s < 4 else [6]
-        transition[s][:, ahead] = rng.dirichlet(np.ones(len(ahead)), 2)
+        following = [2 * (s // 2) + 2, 2 * (s // 2) + 3] if s < 4 else [6]
+        transition[s][:, following] = rng.dirichlet(np.ones(len(following)), 2)
     return FiniteMDP(transition, reward, 0.2, np.eye(7)[0], np.arange(7) == 6)
 
 

@@ -22,10 +22,10 @@ def by_pairs(mdp, policy, behaviour, q, gamma, critics):
     pairs = policy.size
     q = q * ~mdp.terminal[:, None]
     joint = p[..., None] * chance  # s, a, s', a'
-    ahead = gamma * rho * q
-    error = r[..., None] + ahead - q[:, :, None, None]
+    discounted = gamma * rho * q
+    error = r[..., None] + discounted - q[:, :, None, None]
     direct = (joint * (error**2 + v[..., None])).sum((2, 3))
-    indirect = (joint * (r[..., None] ** 2 + v[..., None] + 2.0 * r[..., None] * ahead)).sum((2, 3))
+    indirect = (joint * (r[..., None] ** 2 + v[..., None] + 2.0 * r[..., None] * discounted)).sum((2, 3))
     system = np.eye(pairs) - gamma**2 * (joint * rho**2).reshape(pairs, pairs)
     direct, indirect = (np.linalg.solve(system, x.reshape(-1)).reshape(q.shape) for x in (direct, indirect))
     return direct, indirect - q**2

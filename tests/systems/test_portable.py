@@ -139,15 +139,15 @@ def test_a_folder_is_held_by_one_process(tmp_path):
 def test_threads_that_make_environments_at_once_leave_standard_error_alone(tmp_path):
     code = """if 1:
         import os, sys, threading
-        from vpac.portable import tell_once, told_once
+        from vpac.portable import deduplicate_stderr, deduplicated_stderr
 
-        tell_once()
+        deduplicate_stderr()
         barrier = threading.Barrier(8)
 
         def work():
             for _ in range(50):
                 barrier.wait()
-                with told_once():
+                with deduplicated_stderr():
                     os.write(2, b"said\\\\n")
 
         threads = [threading.Thread(target=work) for _ in range(8)]

@@ -15,7 +15,7 @@ def active(tiles, point):
 
 
 def test_one_tiling_by_hand():
-    """2 × 2 tiles over the unit square have 3 × 3 places, because other tilings would stick out."""
+    """2 × 2 tiles over the unit square have 3 × 3 cells, because other tilings would stick out."""
     tiles = tile_coder([0, 0], [1, 1], tilings=1, tiles=2, size=None)
     assert tiles.size == 9
     corners = {(0.1, 0.1): 0, (0.1, 0.6): 1, (0.6, 0.1): 3, (0.6, 0.6): 4, (1.0, 1.0): 8, (0.5, 0.49): 3}
@@ -57,14 +57,14 @@ def test_coverage_is_uniform(size):
     if size != 128:
         assert tiles.size == 360
         for tiling in range(10):
-            places = found[:, tiling] - 36 * tiling
-            assert places.min() >= 0
-            assert places.max() < 36
+            cells = found[:, tiling] - 36 * tiling
+            assert cells.min() >= 0
+            assert cells.max() < 36
         inner = np.bincount(found[:, 0], minlength=36).reshape(6, 6)[:5, :5] / 20_000
         error = np.sqrt(0.04 * 0.96 / 20_000)
         assert np.abs(inner - 0.04).max() < 5 * error
     else:
-        # 360 tiles in 128 places: about 2.8 a place; no place takes more than a few times its share.
+        # 360 tiles in 128 cells: about 2.8 a place; no place takes more than a few times its share.
         share = np.bincount(found.ravel(), minlength=128) / found.size
         assert (share > 0).mean() > 0.8
         assert share.max() < 5 / 128

@@ -112,9 +112,9 @@ def test_a_cut_carries_the_ratio_of_the_action_that_would_come_next(form, steppe
         learner.learn(1)
         (action,) = np.flatnonzero(learner.weights.w[0] != first_w)
         reward, scale = (1.0, 3.0)[action], rho[action] if form == "published" else 1.0
-        ahead = gamma * rho
-        means = scale * (reward + ahead * first_w)
-        squares = scale**2 * (reward**2 + 2.0 * reward * ahead * first_w + ahead**2 * first_z)
+        discounted = gamma * rho
+        means = scale * (reward + discounted * first_w)
+        squares = scale**2 * (reward**2 + 2.0 * reward * discounted * first_w + discounted**2 * first_z)
         (then,) = np.flatnonzero(np.isclose(learner.weights.w[0, action], means))
         assert learner.weights.z[0, action] == pytest.approx(squares[then])
         seen.add((int(action), int(then)))

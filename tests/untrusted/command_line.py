@@ -141,13 +141,13 @@ class Sandbox:
 
     def named(self, words: list[str]) -> list[Path]:
         """Where a user says that files may go; the folder that everything is in is no such place."""
-        places = [
+        folders = [
             (self.here / os.path.expanduser(part)).resolve()
             for word in words
             for part in (word, word.partition("=")[2])
             if part and len(part) < 200
         ]
-        return [place for place in places if place != self.root]
+        return [place for place in folders if place != self.root]
 
     def files(self) -> set[Path]:
         """Everything in the sandbox, the store among it."""

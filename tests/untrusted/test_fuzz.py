@@ -73,7 +73,7 @@ def carried_out(request):
 
 
 def edits(size: int):
-    """Some places, and what to put there instead of how many bytes."""
+    """Some positions, and what to put there instead of how many bytes."""
     return st.lists(st.tuples(st.integers(0, size), st.integers(0, 12), st.binary(max_size=6)), min_size=1, max_size=4)
 
 
@@ -95,11 +95,11 @@ values = st.recursive(
 )
 
 
-def places(data, path=()):
+def positions(data, path=()):
     """Where something stands in nested data."""
     yield path
     for key, value in data.items() if isinstance(data, dict) else ():
-        yield from places(value, (*path, key))
+        yield from positions(value, (*path, key))
 
 
 def changed(data, path, value):
@@ -133,7 +133,7 @@ def test_files_with_changed_bytes(readers, name):
 def test_files_with_changed_data_and_good_checksums(readers, name):
     good = json.loads(readers.good[name])
 
-    @carry_out("data", st.sampled_from(list(places(good))), values)
+    @carry_out("data", st.sampled_from(list(positions(good))), values)
     def read(path, value):
         readers.forge(name, changed(good, path, value))
 
@@ -165,7 +165,7 @@ def test_agents_and_checkpoints_of_the_ppo_family(readers, name):
         return
     good = json.loads(readers.good[name])
 
-    @carry_out("deep", st.sampled_from(list(places(good))), values)
+    @carry_out("deep", st.sampled_from(list(positions(good))), values)
     def read_forged(path, value):
         readers.forge(name, changed(good, path, value))
 
@@ -177,7 +177,7 @@ def test_pages_of_forged_stores(readers, name):
     good = json.loads(readers.good[name])
     good.pop("checksum")
 
-    @carry_out("page", st.sampled_from(list(places(good))[1:]), values)
+    @carry_out("page", st.sampled_from(list(positions(good))[1:]), values)
     def read(path, value):
         with contextlib.suppress(ValueError):  # half a character
             readers.report(name, sealed(changed(good, path, value)).encode())

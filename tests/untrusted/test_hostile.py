@@ -320,9 +320,9 @@ def test_a_store_does_not_follow_links_out_of_itself(tmp_path):
     secret.write_text("secret")
     (store.root / "runs" / name / "metrics.parquet").unlink()
     (store.root / "runs" / name / "metrics.parquet").symlink_to(secret)
-    with pytest.raises(Damaged, match="symbolic link") as told:
+    with pytest.raises(Damaged, match="symbolic link") as caught:
         Store(store.root).read(name)
-    assert "secret" not in str(told.value).replace(str(tmp_path), "")
+    assert "secret" not in str(caught.value).replace(str(tmp_path), "")
     shutil.rmtree(store.root / "studies")
     (store.root / "studies").symlink_to(outside)
     with pytest.raises(OSError, match="symbolic link"):

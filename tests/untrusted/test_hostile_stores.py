@@ -46,7 +46,7 @@ def copy(kept, tmp_path, monkeypatch):
     return Path(shutil.copytree(kept, tmp_path / "kept"))
 
 
-def told(capsys, *words: str) -> tuple[int, str]:
+def run_command(capsys, *words: str) -> tuple[int, str]:
     """The exit code and everything that was said; no traceback."""
     capsys.readouterr()
     code = main(list(words))
@@ -76,7 +76,7 @@ def test_no_part_of_a_store_may_be_a_link(copy, name, capsys):
     here.symlink_to(victim)
     before = below(victim)
     for words in (sweep(copy), ["runs", "--store", str(store)], ["report", "--store", str(store)]):
-        code, said = told(capsys, *words)
+        code, said = run_command(capsys, *words)
         assert code == 2
         assert f"{here}: it is a symbolic link" in said
         assert below(victim) == before
@@ -93,7 +93,7 @@ def test_only_what_is_called_like_a_run_is_tidied_up(copy, capsys):
     (victim := copy / "victim").mkdir()
     (victim / "thesis").write_text("years")
     (store / "runs" / f".x{run}.part").symlink_to(victim)
-    assert told(capsys, *sweep(copy))[0] == 0
+    assert run_command(capsys, *sweep(copy))[0] == 0
     assert not any(folder.exists() for folder in ours)
     assert all((folder / "thesis").exists() for folder in (*others, victim))
     assert not (store / "runs" / f".x{run}.part").is_symlink()
@@ -110,7 +110,7 @@ def test_a_part_of_a_store_that_is_of_another_kind_is_named(copy, name, capsys):
     else:
         (store / name).write_text("")
     for words in (sweep(copy), ["runs", "--store", str(store)], ["report", "--store", str(store)]):
-        code, said = told(capsys, *words)
+        code, said = run_command(capsys, *words)
         assert code == 2
         assert str(store / name) in said
 
@@ -121,7 +121,7 @@ def test_a_folder_in_the_place_of_a_note_is_named(copy, capsys):
     run = next((store / "runs").iterdir()).name
     shutil.rmtree(store / "runs" / run)
     (store / "failed" / f"{run}.json").mkdir()
-    code, said = told(capsys, *sweep(copy))
+    code, said = run_command(capsys, *sweep(copy))
     assert code == 2
     assert str(store / "failed" / f"{run}.json") in said
 
@@ -173,11 +173,11 @@ def listed(capsys, copy: Path, file: Path) -> None:
     """Every listing says which file is wrong, and shows the rest of the store."""
     other = max((copy / "s" / "runs").iterdir()).name
     for verb, *more in LISTINGS:
-        code, said = told(capsys, verb, "--store", str(copy / "s"), *more)
+        code, said = run_command(capsys, verb, "--store", str(copy / "s"), *more)
         assert code == 0
         if not more or more == ["--json"]:
             assert other in said
-    code, said = told(capsys, "runs", "--store", str(copy / "s"), "--json")
+    code, said = run_command(capsys, "runs", "--store", str(copy / "s"), "--json")
     assert any(str(file) in row["status"] for row in json.loads(said))
 
 
@@ -251,7 +251,7 @@ def endless(store: Path) -> str:
 @pytest.mark.parametrize("spoil", [far_away, another_label, same_place, endless])
 def test_a_page_is_made_without_what_cannot_be_shown(copy, capsys, spoil):
     words = spoil(copy / "s")
-    code, _ = told(capsys, "report", "--store", str(copy / "s"))
+    code, _ = run_command(capsys, "report", "--store", str(copy / "s"))
     assert code == 0
     assert words in (copy / "s" / "report" / "index.html").read_text(encoding="utf-8")
 
@@ -263,14 +263,14 @@ def test_names_do_not_speak_to_the_terminal(copy, capsys):
     (note,) = (copy / "s" / "failed").iterdir()
     forge(note, put("about", "status", value="[/nothing]"))
     for more in ([], ["--json"]):
-        code, said = told(capsys, "runs", "--store", str(copy / "s"), *more)
+        code, said = run_command(capsys, "runs", "--store", str(copy / "s"), *more)
         assert code == 0
         assert not set(said) & {chr(c) for c in (*range(9), *range(11, 32), 127, *range(0x80, 0xA0))}
         assert "[/nothing]" in said
         assert "[red]not red" in said
         assert ":smile:" in said
     assert {row["name"] for row in json.loads(said)} >= {"x\033]0;pwned\007\033[31m", "\x9b31m"}
-    code, said = told(capsys, "runs", "--store", "a\033[31mb")
+    code, said = run_command(capsys, "runs", "--store", "a\033[31mb")
     assert (code, said) == (2, "vpac: there is no store a[31mb: `vpac reproduce` makes one, --store names another\n")
 
 
@@ -282,11 +282,11 @@ def test_what_a_newer_version_wrote_is_refused_and_stays(copy, capsys, what):
         (max((store / "runs").iterdir()) / "metrics.parquet").write_bytes(b"")
     forge(file, put("format", value=6))
     before = below(store)
-    code, said = told(capsys, *sweep(copy))
+    code, said = run_command(capsys, *sweep(copy))
     assert code == 2
     assert f"{file} has format 6" in said
     assert {**below(store), ".locks": b""} == {**before, ".locks": b""}
-    code, said = told(capsys, "report", "--store", str(store))
+    code, said = run_command(capsys, "report", "--store", str(store))
     assert code == 0
     assert "has format 6" in (store / "report" / "index.html").read_text(encoding="utf-8")
     if what == "a run":
@@ -331,11 +331,11 @@ print(*codes)
 
 @pytest.mark.parametrize("words", [["--episodes", "9" * 20], ["--runs", "9" * 20]])
 def test_numbers_that_nothing_can_hold_are_refused(tmp_path, capsys, words):
-    code, said = told(capsys, "train", "ac", "vpac/CatchUp-v0", *words, "--out", str(tmp_path / "zz"))
+    code, said = run_command(capsys, "train", "ac", "vpac/CatchUp-v0", *words, "--out", str(tmp_path / "zz"))
     assert code == 2
     assert f"{words[0][2:]} must be a whole number from" in said
     (tmp_path / "little.toml").write_text(SPEC.format(episodes=5, runs=1), encoding="utf-8")
-    code, said = told(
+    code, said = run_command(
         capsys, "sweep", str(tmp_path / "little.toml"), "--runs", "9" * 20, "--store", str(tmp_path / "s")
     )
     assert code == 2

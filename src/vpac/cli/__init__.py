@@ -31,7 +31,7 @@ from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
 from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
-from vpac.portable import tell_once
+from vpac.portable import deduplicate_stderr
 
 KINDS = (
     List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs,
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
     """
     prepare_streams()
-    tell_once()
+    deduplicate_stderr()
     with handled(), warnings.catch_warnings():
         warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
         try:

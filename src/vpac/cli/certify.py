@@ -175,10 +175,8 @@ class Certify(PolicyVerb):
         from vpac.risk.certificate import read_sealed
 
         found = read_sealed(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
-        if found["policy"].get("files") != identity.get("files"):
-            raise UserError(
-                f"{self.stress} is of another policy, {found['policy'].get('name')!r:.80}: its files differ"
-            )
+        if (other := found["policy"]).get("files") != identity.get("files"):
+            raise UserError(f"{self.stress} is of another policy, {other.get('name')!r:.80}: its files differ")
         return found
 
     def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
@@ -192,9 +190,8 @@ class Certify(PolicyVerb):
         again = ["vpac", "evaluate", self.run_, "--episodes", "1", "--gamma", repr(gamma), *flags]
         found = {"replay": shlex.join([*again, "--out", str(folder / f"episode-{seed}")])}
         if "rgb_array" in policy.env.metadata.get("render_modes", ()):
-            found["film"] = shlex.join(
-                ["vpac", "watch", self.run_, *flags, "--out", str(folder / f"episode-{seed}.gif")]
-            )
+            film = str(folder / f"episode-{seed}.gif")
+            found["film"] = shlex.join(["vpac", "watch", self.run_, *flags, "--out", film])
         return found
 
 
@@ -232,9 +229,9 @@ class Stress(PolicyVerb):
     def run(self) -> int:
         """Load, measure every arm, write, show."""
         from vpac.evaluation.stressing import arms_of, stress
-        from vpac.files import jsonable, sealed, write_text
+        from vpac.files import jsonable, sealed, write_bytes, write_text
         from vpac.lab.report import draw
-        from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, write_heat_map
+        from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, heat_map
         from vpac.progress import steps
 
         axes = self._axes()
@@ -251,7 +248,7 @@ class Stress(PolicyVerb):
         summary = StressSummary(data)
         draw.write(summary.charts()[0], folder)
         if len(axes) == 2:
-            write_heat_map(data, folder / "heat-map.png")
+            write_bytes(folder / "heat-map.png", heat_map(data, "png"))
         show_summary(summary, self.json)
         self.say(f"wrote {path}")
         next_step(self.json, "certify", self.run_, "--stress", path, env=policy.recipe.env)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from vpac.cli.arguments import EnvName, EnvOptions, Verb, as_words, flat
 from vpac.cli.output import next_step, show
-from vpac.errors import UserError
 
 if TYPE_CHECKING:
     from vpac.envs.check import Findings
@@ -37,7 +36,7 @@ class Check(Verb):
         from rich.table import Table
 
         from vpac.checks import whole
-        from vpac.envs.check import look_over
+        from vpac.envs.check import look_over, refuse
 
         env = self.environment.make(self.env)
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
@@ -52,9 +51,7 @@ class Check(Verb):
             show({"env": self.env, **spaces, **asdict(found), "random_play": scales})
         elif not found.errors:
             show(None, table)
-        if found.errors:
-            listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(found.errors, 1))
-            raise UserError(f"{self.env} cannot be learned from yet:\n{listed}")
+        refuse(self.env, found.errors)
         given = [word for name, values, _ in flat(self.environment) for word in as_words(f"--{name}", values)]
         next_step(self.json, "frontier", self.env, *given)
         return 0

@@ -129,12 +129,8 @@ def _world(env: Any) -> dict[str, Any]:
     spec = env.spec
     if spec is None:
         return {"env": type(env.unwrapped).__name__}
-    wrappers = [
-        [wrapper.entry_point, {k: repr(v) for k, v in (wrapper.kwargs or {}).items()}]
-        for wrapper in spec.additional_wrappers
-    ]
-    arguments = {
-        name: value if isinstance(value, int | float | str | bool) else repr(value)
-        for name, value in spec.kwargs.items()
-    }
+    around = spec.additional_wrappers
+    wrappers = [[one.entry_point, {k: repr(v) for k, v in (one.kwargs or {}).items()}] for one in around]
+    plain = int | float | str | bool
+    arguments = {name: value if isinstance(value, plain) else repr(value) for name, value in spec.kwargs.items()}
     return {"env": spec.id, "arguments": arguments, "max_episode_steps": spec.max_episode_steps, "wrappers": wrappers}

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from vpac import algorithms
-from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Verb, again, key_values
+from vpac.cli.arguments import (
+    Count,
+    Discount,
+    EnvName,
+    EnvOptions,
+    Execution,
+    Folder,
+    Pairs,
+    Verb,
+    again,
+    as_json_has,
+    key_values,
+)  # fmt: skip
 from vpac.cli.output import RunProgress, next_step, note
 from vpac.cli.studies import stopping
 from vpac.errors import UserError
@@ -127,8 +139,8 @@ class Frontier(Verb):
                 raise UserError(f"{self.algorithm} counts {unit}: use --{unit}")
         length = getattr(self, unit)
         return Question(
-            self.env, self.algorithm, _plain(self.environment.arguments),
-            tuple((path, _plain(given)) for path, given in self.environment.wrappers), _plain(settings),
+            self.env, self.algorithm, as_json_has(self.environment.arguments),
+            tuple((path, as_json_has(given)) for path, given in self.environment.wrappers), as_json_has(settings),
             LENGTHS[unit] if length is None else length, self.seeds, self.measure, self.warm_up, self.seed,
         )  # fmt: skip
 
@@ -139,11 +151,5 @@ def _numbers(text: str | None, name: str) -> tuple[float, ...]:
     try:
         return tuple(float(word) for word in text.replace(" ", "").split(","))
     except ValueError:
-        raise UserError(
-            f"cannot read {name} from {text!r}: expected numbers with commas between them, e.g. 0,0.05,0.2"
-        ) from None
-
-
-def _plain(given: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, as JSON has them."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+        expected = "numbers with commas between them, e.g. 0,0.05,0.2"
+        raise UserError(f"cannot read {name} from {text!r}: expected {expected}") from None

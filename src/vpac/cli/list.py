@@ -40,8 +40,8 @@ def environments() -> list[dict[str, Any]]:
         {"name": w.id, "exact": "Continuous" not in w.id, "limit": w.max_episode_steps, "about": w.about}
         for w in WORLDS
     ]
-    ours += [{"name": task.id, "exact": False, "limit": 1000, "about": task.about} for task in NOISY_TASKS]
-    ours += [{"name": t.id, "exact": False, "limit": t.max_episode_steps, "about": t.about} for t in SIDED_TASKS]
+    tasks = (*NOISY_TASKS, *SIDED_TASKS)
+    ours += [{"name": t.id, "exact": False, "limit": t.max_episode_steps, "about": t.about} for t in tasks]
     others = [
         {"name": name, "exact": True, "limit": gymnasium.registry[name].max_episode_steps, "about": about}
         for name, about in OTHERS.items()
@@ -123,9 +123,8 @@ class Doctor(Verb):
         for extra in found["extras"]:
             missing, packages = None in extra["packages"].values(), extra["packages"].items()
             words = ", ".join(f"{name} {_fit(name, version or '–', found)}" for name, version in packages)
-            state = (
-                "missing" if missing else "other versions" if found["unfit"].keys() & extra["packages"] else "present"
-            )
+            unfit = found["unfit"].keys() & extra["packages"]
+            state = "missing" if missing else "other versions" if unfit else "present"
             advice = "" if state == "present" else extra["install"]
             extras.append({"extra": extra["name"], "state": state, "packages": words, "install with": advice})
         show(found if self.json else None, plain_table("vpac doctor", rows), plain_table("extras", extras))

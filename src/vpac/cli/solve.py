@@ -14,7 +14,7 @@ import tyro
 from vpac.cli.arguments import EnvName, Pairs, Verb, env_arguments
 from vpac.cli.output import show_summary
 from vpac.errors import UserError, suggestion
-from vpac.files import read_bytes
+from vpac.files import read_input
 from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Solve(Verb):
         arguments = env_arguments(self.set)
         if "max_episode_steps" in arguments:
             raise UserError(
-                "a time limit is not part of the process: use --horizon instead of --set max_episode_steps=…"
+                "a time limit is no part of the process: use --horizon instead of --set max_episode_steps=…"
             )
         mdp = FiniteMDP.from_gymnasium(make_env(self.env, **arguments))
         moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
@@ -93,15 +93,13 @@ def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
 def _read_array(path: Path) -> Any:
     if path.suffix not in (".npy", ".json", ".csv"):
         raise UserError(f"cannot read a policy from {path}: expected a .npy, .json or .csv file")
+    content = read_input(path, LARGEST)
     try:
-        content = read_bytes(path, LARGEST)
         if path.suffix == ".npy":
             return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
         text = content.decode("utf-8")
         if path.suffix == ".csv":
             return np.array([[float(x) for x in line.split(",")] for line in text.splitlines() if line.strip()])
         return np.asarray(json.loads(text), np.float64)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except (TypeError, ValueError, EOFError, RecursionError, MemoryError) as error:
         raise UserError(f"{path} does not hold an array of numbers: {error}") from None

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import tyro
 
 from vpac import algorithms
@@ -177,9 +176,8 @@ class Train(Verb):
             return {}
         from vpac.lab.experiments.catalogue import read_toml
 
-        found = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in read_toml(self.settings).items()
-        }
+        given = read_toml(self.settings)
+        found = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         for name in found:
             if not _has(algorithm, name):
                 known = [one.name for one in fields(algorithm.load_options())]
@@ -193,9 +191,8 @@ class Train(Verb):
         limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
         kind = type(self.environment.check(self.env, **limit)).__name__
         if "Box" not in algorithm.actions and kind != "Discrete":
-            raise UserError(
-                f"{self.env} has {kind} actions and {self.algorithm} needs Discrete ones: vpac train vpac-ppo {self.env}"
-            )
+            why = f"{self.env} has {kind} actions and {self.algorithm} needs Discrete ones"
+            raise UserError(f"{why}: vpac train vpac-ppo {self.env}")
         return spec_of(self.env, self.environment.wrappers, **self.environment.arguments)
 
 
@@ -284,9 +281,9 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
-    from vpac.evaluation.play import budget_report
     from vpac.lab.kinds.agents import check_unused, record_training
     from vpac.lab.kinds.deep import learn, resumed
+    from vpac.lab.kinds.tabular import held_budget
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
     from vpac.lab.workers.worker import about
@@ -307,7 +304,5 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     final = agent.history[-1] if agent.history else {}
     record_training(folder, 0, agent.timesteps, final, about(time.monotonic() - begun))
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
-    held = None
-    if agent.controller is not None:
-        held = budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))
+    held = None if agent.controller is None else held_budget(agent, env)
     return DeepTrainingSummary(agent, held), [held] if held else [], []

@@ -63,9 +63,8 @@ class Policy:
 
         found = find_trained(run, store)
         if len(found) > 1 and verb != "watch":  # which shows the first
-            raise UserError(
-                f"{run} holds {len(found)} policies: name one, {', '.join(one.where for one in found[:3])} …"
-            )
+            some = ", ".join(one.where for one in found[:3])
+            raise UserError(f"{run} holds {len(found)} policies: name one, {some} …")
         recipe, remark = found[0].settle(place.wanted(verb, run))
         if remark:
             note(remark)

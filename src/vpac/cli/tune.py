@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import EnvName, EnvOptions, Folder, Pairs, Verb, key_values
+from vpac.cli.arguments import EnvName, EnvOptions, Folder, Pairs, Verb, as_json_has, key_values
 from vpac.cli.output import next_step, note, plain_table, show
 
 
@@ -59,9 +59,7 @@ class Tune(Verb):
         from vpac.files import hold
         from vpac.lab.search import Search, search, write_search
 
-        fixed = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in key_values(self.option).items()
-        }
+        fixed = as_json_has(key_values(self.option))
         if self.penalty != "variance":
             fixed = {"penalty": self.penalty} | fixed
         name = " ".join([self.env, *self.environment.set, *self.environment.wrap])

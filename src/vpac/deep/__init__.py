@@ -28,6 +28,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("jax", "jaxlib", "optax", "equinox"):
             raise
-        from vpac.errors import UserError
+        from vpac.errors import needs_extra
 
-        raise UserError(f"{name} needs {error.name}, of the extra `deep`: pip install 'vpac[deep]'") from None
+        raise needs_extra(name, error, "deep") from None

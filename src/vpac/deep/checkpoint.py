@@ -99,9 +99,8 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
     for i, mine in enumerate(leaves):
         found = arrays[f"networks.{i}"]
         if found.shape != mine.shape or found.dtype != mine.dtype:
-            raise UserError(
-                f"{folder}: network {i} has shape {list(found.shape)}, the environment needs {list(mine.shape)}"
-            )
+            shape = f"shape {list(found.shape)}, the environment needs {list(mine.shape)}"
+            raise UserError(f"{folder}: network {i} has {shape}")
         leaves[i] = jnp.asarray(found)
     agent.updater.networks = jax.tree.unflatten(shape, leaves)
     first = agent.trace._asdict()  # earlier versions carried less
@@ -115,9 +114,8 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
         agent.context.moments = RunningMoments.read(arrays, "context")
         agent.drift.sums, agent.window.sums = np.array(arrays["drift"]), np.array(arrays["ledger"])
     counters = data["counters"]
-    agent.timesteps, agent.iteration, agent.episodes = (
-        int(counters[n]) for n in ("timesteps", "iteration", "episodes")
-    )
+    for name in ("timesteps", "iteration", "episodes"):
+        setattr(agent, name, int(counters[name]))
     agent.span = (int(counters["span"][0]), int(counters["span"][1]))
     for name, generator in agent.generators.items():
         generator.bit_generator.state = data["generators"][name]

@@ -76,7 +76,7 @@ class CompiledPlan:
         """Of an agent, whatever its price is."""
         if not agent.interface.plain or agent.interface.choices:
             raise UserError(
-                f"{agent.environments.name}: compiled trainings take Box or Discrete actions, and no images yet"
+                f"{agent.environments.name}: compiled trainings take Box or Discrete actions, no images yet"
             )
         o = agent.options
         options = o if o.conditioned else replace(o, psi=0.0)
@@ -102,7 +102,6 @@ class State(NamedTuple):
     rows: Array
     """What is observed in them."""
     underway: Episode
-    """The episodes underway."""
     prices: Array
     """Their prices, of a conditioned policy."""
     trace: Trace
@@ -150,9 +149,7 @@ class Draws(NamedTuple):
         count, size = minibatch_sizes(o, o.steps * n)
         order = permutations(keys[0], o.epochs, o.steps * n)
         moves = env.draws(keys[1], (2 * o.steps + 1, n))
-        steps, resets = (
-            jax.tree.map(lambda x, first=first: x[first : first + o.steps], moves) for first in (0, o.steps)
-        )
+        steps, resets = (jax.tree.map(lambda x, k=k: x[k : k + o.steps], moves) for k in (0, o.steps))
         return cls(
             noise(keys[2], (o.steps, n, plan.interface.actions)), steps, resets, jax.tree.map(lambda x: x[-1], moves),
             jax.random.uniform(keys[3], priced), jax.random.uniform(keys[4], priced[1:]),
@@ -269,13 +266,13 @@ def count_episodes(
     over, rows = flat(rollout.running) == 0.0, jnp.stack([flat(x) for x in so_far], axis=1)
     ranks = jnp.cumsum(over)
     new = jnp.minimum(ranks[-1], RECENT)
-    places = jnp.arange(RECENT)
+    slots = jnp.arange(RECENT)
     # the last ones, the newest last: the episode of rank r is the first place at which r have ended
-    which = jnp.searchsorted(ranks, ranks[-1] - (RECENT - 1) + places)
-    recent = jnp.where(places[:, None] < RECENT - new, jnp.roll(state.recent, -new, axis=0), rows[which])
+    which = jnp.searchsorted(ranks, ranks[-1] - (RECENT - 1) + slots)
+    recent = jnp.where(slots[:, None] < RECENT - new, jnp.roll(state.recent, -new, axis=0), rows[which])
     episodes = state.episodes + ranks[-1]
     count = jnp.minimum(episodes, RECENT)
-    kept = (places >= RECENT - count)[:, None]
+    kept = (slots >= RECENT - count)[:, None]
     mean = jnp.where(kept, recent, 0.0).sum(axis=0) / count
     variance = jnp.where(kept, (recent - mean) ** 2, 0.0).sum(axis=0) / count
     metrics = {
@@ -295,7 +292,7 @@ def count_episodes(
 
 
 def recent_law(state: State, rollout: Rollout, so_far: Episode) -> tuple[Array, Array]:
-    """Returns of the episodes that ended in a rollout, or of the last hundred if those are more, and which places hold one."""
+    """Returns of the episodes that ended in a rollout, or of the last hundred if those are more, and which entries hold one."""
     over = flat(rollout.running) == 0.0
     kept = jnp.arange(RECENT) >= RECENT - jnp.minimum(state.episodes, RECENT)
     many = over.sum() > kept.sum()
@@ -428,11 +425,9 @@ def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Arra
     if not plan.interface.discrete_observations:
         state = state._replace(seen=state.seen.joined(flat(rollout.raw[: o.steps])))
     if o.reward_scale is None:
+        rows = rewards, rollout.running
         reward_sums, sums = jax.lax.scan(
-            lambda sums, row: next_sums(sums, *row, o.gamma),
-            state.reward_sums,
-            (rewards, rollout.running),
-            unroll=UNROLL,
+            lambda sums, row: next_sums(sums, *row, o.gamma), state.reward_sums, rows, unroll=UNROLL
         )
         state = state._replace(reward_sums=reward_sums, rewards=state.rewards.joined(flat(sums)))
     return state
@@ -463,18 +458,11 @@ def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: 
         state, metrics, finite = iterate(plan, state, Draws.of(plan, jax.random.fold_in(key, now.iteration)), now)
         metric_names[:], finite_names[:] = list(metrics), list(finite)
         row = jnp.stack([jnp.asarray(x, jnp.float32) for x in metrics.values()])
-        flags = jnp.stack(list(finite.values()))
-        return (
-            done + 1,
-            state,
-            columns.at[done, : len(row)].set(row),
-            jnp.ones(COLUMNS, bool).at[: len(flags)].set(flags),
-        )
+        flags = jnp.ones(COLUMNS, bool).at[: len(finite)].set(jnp.stack(list(finite.values())))
+        return done + 1, state, columns.at[done, : len(row)].set(row), flags
 
-    columns = jnp.zeros((len(moments.psi), COLUMNS))
-    done, state, columns, flags = jax.lax.while_loop(
-        going, body, (jnp.int32(0), state, columns, jnp.ones(COLUMNS, bool))
-    )
+    first = jnp.int32(0), state, jnp.zeros((len(moments.psi), COLUMNS)), jnp.ones(COLUMNS, bool)
+    done, state, columns, flags = jax.lax.while_loop(going, body, first)
     metrics = {name: columns[:, i] for i, name in enumerate(metric_names)}
     return state, IterationReport(done, metrics, {name: flags[i] for i, name in enumerate(finite_names)})
 
@@ -489,9 +477,8 @@ def _envs(plan: CompiledPlan) -> tuple[Any, Array]:
     return jax.tree.map(lambda x: x.astype(x.dtype), envs), as_rows(plan.interface, seen)
 
 
-def underway_in(state: State) -> tuple[Any, ...]:
-    """What belongs to the episodes underway and is not kept by the agent otherwise."""
-    return state.envs, state.rows, state.underway, state.prices
+UNDERWAY = ("envs", "rows", "underway", "prices")
+"""Fields of a state that belong to the episodes underway and are not kept by the agent otherwise."""
 
 
 def _is_key(leaf: Array) -> bool:
@@ -500,13 +487,12 @@ def _is_key(leaf: Array) -> bool:
 
 def gone_on(agent: PPO, state: State) -> State:
     """The `initial` state with the episodes of a checkpoint."""
-    leaves, shape = jax.tree.flatten(underway_in(state))
+    leaves, shape = jax.tree.flatten([getattr(state, name) for name in UNDERWAY])
     found = [
         jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
         for leaf, saved in zip(leaves, agent.env_states, strict=True)
     ]
-    envs, rows, underway, prices = jax.tree.unflatten(shape, found)
-    return state._replace(envs=envs, rows=rows, underway=underway, prices=prices)
+    return state._replace(**dict(zip(UNDERWAY, jax.tree.unflatten(shape, found), strict=True)))
 
 
 def initial(agent: PPO, plan: CompiledPlan) -> State:
@@ -538,7 +524,7 @@ def take(agent: PPO, state: State) -> None:
         return RunningMoments(np.asarray(m.mean, np.float64), np.asarray(m.variance, np.float64), float(m.count))
 
     agent.updater.networks, agent.trace = state.networks, state.trace
-    leaves = jax.tree.leaves(underway_in(state))
+    leaves = jax.tree.leaves([getattr(state, name) for name in UNDERWAY])
     agent.env_states = [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in leaves]
     agent.observation_moments, agent.context.moments = moments(state.seen), moments(state.context)
     agent.reward_scale.moments = moments(state.rewards)
@@ -683,10 +669,10 @@ def learn_side_by_side(
     devices = layout.devices
     width = min(layout.most, -(-len(agents) // devices) * devices)
     trainings = [CompiledTraining(agent) for agent in agents]
-    places = [*range(len(agents)), *[0] * (width - len(agents))]
+    slots = [*range(len(agents)), *[0] * (width - len(agents))]
 
     def stacked(trees: list[Any]) -> Any:
-        return jax.tree.map(lambda *leaves: jnp.stack([leaves[i] for i in places]), *trees)
+        return jax.tree.map(lambda *leaves: jnp.stack([leaves[i] for i in slots]), *trees)
 
     state, keys = stacked([training.state for training in trainings]), stacked([training.key for training in trainings])
     while count := max(training.left for training in trainings):
@@ -744,11 +730,8 @@ def learn_many(
     for seed in seeds:
         for price in prices:
             agents.append(kind(env if not agents else agents[0].environments, seed=seed, **settings, **price))
-    if agents and not isinstance(agents[0].environments, FunctionalEnvironments):
-        raise UserError(
-            f"learn_many needs an environment of pure functions of JAX (docs/functional.md), got {agents[0].environments.name}"
-        )
-
+    if agents and not isinstance(envs := agents[0].environments, FunctionalEnvironments):
+        raise UserError(f"learn_many needs an environment of pure functions (docs/functional.md), got {envs.name}")
     layout = Layout.of(together)
     if layout.most > 1:
         for first in range(0, len(agents), layout.most):

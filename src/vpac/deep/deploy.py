@@ -21,7 +21,7 @@ from vpac._version import __version__
 from vpac.deep.policy import BOUND, NumpyPolicy
 from vpac.deep.spaces import NEVER
 from vpac.envs.observations import MASK
-from vpac.errors import UserError
+from vpac.errors import UserError, needs_extra
 from vpac.files import write_bytes
 from vpac.typing import Numbers
 
@@ -47,10 +47,8 @@ class _Graph:
     def __init__(self) -> None:
         try:
             from onnx import helper, numpy_helper
-        except ModuleNotFoundError:
-            raise UserError(
-                "an ONNX file needs onnx, of the extra `export`: pip install 'vpac[export]'; a .h file needs nothing"
-            ) from None
+        except ModuleNotFoundError as error:
+            raise needs_extra("an ONNX file", error, "export", "; a .h file needs nothing") from None
         self.helper, self.arrays = helper, numpy_helper
         self.nodes: list[Any] = []
         self.constants: list[Any] = []

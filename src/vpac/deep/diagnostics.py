@@ -33,14 +33,9 @@ class NotFinite(Diverged):
 
 
 def check_finite(metrics: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of an update as plain numbers, if all are finite.
+    """The metrics of an update as plain numbers, if all are finite, else `NotFinite`.
 
-    Args:
-        metrics: of the update, by name.
-        inputs: the arrays that it learned from, first causes first: one bad number breeds others, so the first is named.
-
-    Raises:
-        NotFinite: with the name of the first array, or else metric, that is not.
+    `inputs` are the arrays that it learned from, first causes first: one bad number breeds others, so the first is named.
     """
     found = {name: float(np.asarray(number)) for name, number in metrics.items()}
     if np.isfinite(list(found.values())).all():
@@ -161,8 +156,5 @@ class EpisodeWindow:
     @property
     def metrics(self) -> dict[str, float]:
         """Mean V(S_0) and σ(S_0); NaN before the first episode."""
-        count, value, variance = self.sums[:3]
-        return {
-            "start_value": float(value / count) if count else math.nan,
-            "start_variance": float(variance / count) if count else math.nan,
-        }
+        count = self.sums[0] or math.nan
+        return {"start_value": float(self.sums[1] / count), "start_variance": float(self.sums[2] / count)}

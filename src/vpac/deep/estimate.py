@@ -164,16 +164,8 @@ def estimate_update(
 ) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:  # fmt: skip
     """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
 
-    Args:
-        networks: policy and critics, `improve.Networks`.
-        batch: the rollout.
-        trace: carried from the rollout before.
-        earlier: episodes of earlier rollouts.
-        psi: price of variance per unit of the scaled reward.
-        scale: of the reward.
-        kind: what the critic of the spread learns; None: there is none.
-        options: the settings.
-        law: of a measure: the returns of recent episodes and whether each of them counts.
+    `trace` and `earlier` are carried from the rollouts before, ψ is a price per unit of the scaled reward, `kind` is what the
+    critic of the spread learns, if there is one; `law`, of a measure, has the returns of recent episodes and which of them count.
     """
     o = options
     how = {"lam": o.gae_lambda, "target_lam": o.gae_lambda if o.target_lambda is None else o.target_lambda}
@@ -185,11 +177,10 @@ def estimate_update(
     if kind == "measure":
         assert o.measure is not None
         assert law is not None
-        priced_found = estimate_measure(
-            networks.spread, batch, values.advantage, trace, *law, psi, scale, measure=o.measure, **how
-        )
-        targets |= {} if priced_found.target is None else {"spread": priced_found.target}
-        return priced_found.weights, targets, metrics | priced_found.metrics, priced_found
+        given = networks.spread, batch, values.advantage, trace, *law, psi, scale
+        measured = estimate_measure(*given, measure=o.measure, **how)
+        targets |= {} if measured.target is None else {"spread": measured.target}
+        return measured.weights, targets, metrics | measured.metrics, measured
     if networks.score is not None:  # a score ends at the time limit
         priced_batch = batch._replace(continues=batch.running)
         priced = estimate_value(networks.score, priced_batch, **how)
@@ -224,32 +215,21 @@ def estimate_spread(
 ) -> SpreadEstimate:  # fmt: skip
     """The policy's weights A_V − ψ · penalty, and the targets of the critics of the spread and of luck.
 
-    Args:
-        critic: of the spread.
+    Args that `Options` does not explain:
         batch: the rollout; its episodes end where the variance ends.
         advantage: A_V with the discount of the mean.
         values: of the value critic with the discount of the variance, `gamma`.
-        trace: carried from the rollout before.
         earlier: episodes of earlier rollouts, older ones with less weight; with those of this one they give J.
         psi: price of variance per unit of the scaled reward.
-        scale: of the reward.
         luck_critic: E[luck | state], used in place of the sampled luck.
-        kind: what the critic of the spread learns.
-        form: "corrected" or "published".
-        weighting: "uniform" or "start".
-        variance_of: with "start": "return" counts the start state as luck, "state" does not.
-        gamma: discount of the variance.
-        lam: λ of advantages.
-        target_lam: λ of targets.
     """
     spread, next_spread = batch.values(critic)
     value, direct = values.value, kind == "variance"
     rows, carried = estimators.traces(
         trace.times(scale), values.delta, batch.rewards, value, batch.running, batch.valid, gamma, batch.unroll
     )
-    predicted, next_predicted = (
-        (spread, next_spread) if direct else (spread - value**2, next_spread - values.next_value**2)
-    )
+    indirect = spread - value**2, next_spread - values.next_value**2
+    predicted, next_predicted = (spread, next_spread) if direct else indirect
     luck_after = rows.luck + rows.discount * values.delta
 
     episodes = _episode_sums(batch, value, predicted, rows, luck_after, scale)
@@ -294,19 +274,8 @@ def estimate_measure(
 
     Time limits end episodes. Without a critic u is 0 up to the end, and A_u = IF(G) for episodes that end in the batch.
 
-    Args:
-        critic: of the quantiles of the return, or None.
-        batch: the rollout.
-        advantage: A_V.
-        trace: carried from the rollout before, see `collected_returns`.
-        returns: of recent episodes, in units of the raw reward: the distribution that IF is taken at.
-        counts: which of them count.
-        psi: price per unit of the scaled reward.
-        scale: of the reward.
-        measure: what is penalised.
-        gamma: discount of the return that is measured.
-        lam: λ of advantages.
-        target_lam: λ of targets.
+    `returns` are those of recent episodes that `counts` marks, in units of the raw reward: the distribution that IF is taken
+    at. ψ is a price per unit of the scaled reward, `trace` that of `collected_returns`.
     """
     enough = counts.sum() >= FEWEST_RETURNS
     law = Law.of(returns, jnp.where(enough, counts, 1.0))
@@ -317,21 +286,18 @@ def estimate_measure(
     if critic is None:
         before, then, lam, target = jnp.zeros_like(after), 0.0, 1.0, None
     else:
-        here, ahead = batch.values(critic)
+        here, following = batch.values(critic)
         before = measure.influence(rows.collected[..., None] + discount[..., None] * here / scale, law).mean(-1)
-        there = measure.influence(after[..., None] + gamma * discount[..., None] * ahead / scale, law)
+        there = measure.influence(after[..., None] + gamma * discount[..., None] * following / scale, law)
         then = there.mean(-1)
-        target = estimators.quantile_targets(batch.rewards, ahead, batch.running, gamma, target_lam)
+        target = estimators.quantile_targets(batch.rewards, following, batch.running, gamma, target_lam)
     error = batch.valid * (jnp.where(batch.running > 0.0, then, ended) - before)
-    penalty = (
-        enough * scale**measure.degree * batch.advantages(error, 1.0, lam) / jnp.maximum(discount, SMALLEST_DISCOUNT)
-    )
+    unit = enough * scale**measure.degree
+    penalty = unit * batch.advantages(error, 1.0, lam) / jnp.maximum(discount, SMALLEST_DISCOUNT)
     weights = advantage - psi * penalty
-    shares = _shares(batch, advantage, psi * penalty, weights, jnp.zeros_like(weights))
-    metrics = {
-        "penalty_value": measure.value(law),
-        **{name: shares[name] for name in ("penalty_share", "weight_share")},
-    }
+    metrics = _shares(batch, advantage, psi * penalty, weights, jnp.zeros_like(weights))
+    del metrics["reversed_share"]
+    metrics = {"penalty_value": measure.value(law), **metrics}
     return MeasureEstimate(weights, target, carried, metrics)
 
 

@@ -46,25 +46,21 @@ def advantages(error: Array, running: Array, valid: Array, discount: float, lam:
     return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, running, valid), reverse=True, unroll=unroll)[1]
 
 
-def quantile_targets(
-    reward: Array, quantiles: Array, running: Array, gamma: float, lam: float
-) -> Array:  # fmt: skip
+def quantile_targets(reward: Array, quantiles: Array, running: Array, gamma: float, lam: float) -> Array:
     """Samples of the return from each step on, [time, environment, sample]: R + γ Z', where Z' is, for each sample, one of the
     next step's with probability λ and else a quantile of the critic's: the λ-return's distribution. `quantiles` are those of
     where each step led."""
     bootstrap = jax.random.bernoulli(jax.random.key(0), 1.0 - lam, quantiles.shape)
 
     def back(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
-        reward, ahead, running, bootstrap = row
-        here = reward[:, None] + gamma * running[:, None] * jnp.where(bootstrap, ahead, later)
+        reward, following, running, bootstrap = row
+        here = reward[:, None] + gamma * running[:, None] * jnp.where(bootstrap, following, later)
         return here, here
 
     return jax.lax.scan(back, quantiles[-1], (reward, quantiles, running, bootstrap), reverse=True)[1]
 
 
-def collected_returns(
-    carried: Trace, reward: Array, running: Array, valid: Array, gamma: float
-) -> tuple[Trace, Trace]:  # fmt: skip
+def collected_returns(carried: Trace, reward: Array, running: Array, valid: Array, gamma: float) -> tuple[Trace, Trace]:
     """Traces whose `collected` is G_{0:k} = Σ_{j<k} γ^j R_{j+1} and whose `discount` is γ^k: at each row, and carried on."""
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:

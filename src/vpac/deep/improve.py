@@ -269,13 +269,8 @@ def minibatch_sizes(options: Options, samples: int) -> tuple[int, int]:
 class Updater:
     """Makes the networks and improves them: the policy at once, the critics one after the other in a thread of their own.
 
-    Args:
-        interface: sizes of observations and actions.
-        options: the settings.
-        generators: random streams by name: "policy weights" and "policy" for the policy's first weights and its minibatches,
-            likewise "value", "spread", "score" and "luck".
-        critics: those beside the value's: "spread", "score" and "luck".
-        context: numbers that critics see and the policy does not.
+    `generators` are random streams by name: "policy weights" and "policy" for the policy's first weights and its minibatches,
+    likewise "value" and those of the other `critics`, "spread", "score" and "luck", which see `context` numbers more.
     """
 
     def __init__(

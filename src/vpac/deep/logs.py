@@ -229,11 +229,7 @@ class Speed:
 class ProgressDisplay:
     """A callback of `learn`: a bar with steps per second and the time left, and below it metrics of recent episodes.
 
-    Args:
-        agent: that learns.
-        steps: how many it will take.
-        callback: called as well.
-        already: how many of them were taken before it began.
+    `callback` is called as well; `already` of the `steps` were taken before it began.
     """
 
     def __init__(

@@ -49,11 +49,7 @@ class RunningMoments(NamedTuple):
 
     def as_arrays(self, prefix: str) -> dict[str, FloatArray]:
         """Its numbers by name, for files."""
-        return {
-            f"{prefix}.mean": self.mean,
-            f"{prefix}.variance": self.variance,
-            f"{prefix}.count": np.array(self.count),
-        }
+        return {f"{prefix}.{name}": np.asarray(value) for name, value in self._asdict().items()}
 
     @classmethod
     def read(cls, arrays: dict[str, Any], prefix: str) -> RunningMoments:

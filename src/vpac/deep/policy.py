@@ -73,9 +73,7 @@ class NumpyPolicy:
     def at(self, psi: float) -> NumpyPolicy:
         """The policy for this price of variance, in units of 1/reward; of one that was learned for a range of them."""
         if self.prices is None:
-            raise UserError(
-                'this policy was learned for one price of variance: only psi="conditioned" gives a policy for many'
-            )
+            raise UserError('this policy was learned for one price of variance: psi="conditioned" gives one for many')
         return replace(self, psi=self.prices.check(psi))
 
     def view(self, rows: Any) -> Any:
@@ -205,10 +203,8 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
     folder = Path(folder)
     with reading(folder, "a policy"):
         about = _about(folder)
-        sha256 = about.get("sha256")
-        arrays = from_bytes(
-            read_bytes(folder / NUMBERS) if sha256 is None else read_pair(folder / NUMBERS, str(sha256))
-        )
+        sha256, path = about.get("sha256"), folder / NUMBERS
+        arrays = from_bytes(read_bytes(path) if sha256 is None else read_pair(path, str(sha256)))
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["interface"].items()}
         interface = Interface(**fields)
         interface.check()
@@ -240,9 +236,8 @@ def _memory(given: Any) -> dict[str, float] | None:
     if given is None:
         return None
     known = {"gamma", "bins", "low", "high", "horizon"}
-    if not (isinstance(given, dict) and {"gamma"} <= set(given) <= known) or any(
-        isinstance(x, bool) or not isinstance(x, int | float | None) for x in given.values()
-    ):
+    named = isinstance(given, dict) and {"gamma"} <= set(given) <= known
+    if not named or any(isinstance(x, bool) or not isinstance(x, int | float | None) for x in given.values()):
         raise ValueError(f"what it remembers is {given!r:.60}")
     return given
 
@@ -261,9 +256,8 @@ def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
     shapes |= {"mean": (levels,), "scale": (levels,)}
     shapes |= {"log_std": (interface.actions,)} | {f"bias.{i}": (width,) for i, width in enumerate(widths[1:])}
     shapes |= {f"weight.{i}": pair for i, pair in enumerate(pairwise(widths))}
-    if widths[-1] != interface.actions or any(
-        arrays[name].shape != shape for name, shape in shapes.items() if name in arrays
-    ):
+    fit = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)
+    if widths[-1] != interface.actions or not fit:
         raise ValueError("its layers do not fit together")
     if (interface.first_action is None) != (policy.log_std is not None):
         raise ValueError("its actions are neither numbers nor one of a few")

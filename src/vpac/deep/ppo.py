@@ -130,9 +130,7 @@ class PPO:
         self.environments = envs = environments(env, o.envs, backend, arguments, o.action_masks)
         self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
         if isinstance(envs, FunctionalEnvironments) and (i := self.interface) and (i.image or i.masked or i.choices):
-            raise UserError(
-                f"{envs.name}: environments in JAX have no images, no masks and no actions of several parts yet"
-            )
+            raise UserError(f"{envs.name}: environments in JAX have no images, masks or actions of several parts yet")
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """What critics see and the policy does not."""
         self.controller = BudgetController(o.budget) if isinstance(o.budget, Budget) else None
@@ -163,7 +161,7 @@ class PPO:
         self._collector = Collector(envs, self.interface, o.gamma, self.episode_prices, o.variance_gamma)
         self.diverged: NotFinite | None = None
         """What stopped it in `learn_many`, if something did."""
-        self._restart, self._warned, self._told = True, False, False
+        self._restart, self._warned, self._noted_missing = True, False, False
         self.restarted = 0
         """The iteration before which the environments were restarted last."""
         self.env_states: list[Any] = []
@@ -227,9 +225,8 @@ class PPO:
             from vpac.deep.logs import ProgressDisplay
 
             with ProgressDisplay(self, total_timesteps, callback) as display:
-                return self.learn(
-                    total_timesteps, callback=display, checkpoints=checkpoints, resuming=resuming, kept=kept
-                )
+                how: dict[str, Any] = {"checkpoints": checkpoints, "resuming": resuming, "kept": kept}
+                return self.learn(total_timesteps, callback=display, **how)
         self.begin(total_timesteps, resuming)
         if isinstance(self.environments, FunctionalEnvironments):
             return self._learn_compiled(callback, checkpoints, kept)
@@ -277,9 +274,9 @@ class PPO:
 
     def _note_missing_scores(self) -> None:
         """Say once that no episode has ended so far, and what to do."""
-        if self._told or not self.history or not np.isnan(self.history[-1]["score_mean"]):
+        if self._noted_missing or not self.history or not np.isnan(self.history[-1]["score_mean"]):
             return
-        self._told, taken = True, self.timesteps // self.environments.n
+        self._noted_missing, taken = True, self.timesteps // self.environments.n
         advice = "episodes go on across checkpoints; if they never end, cut them off with max_episode_steps=N"
         if self.options.reset_every_iteration:
             taken, advice = self.options.steps, "each iteration begins new ones: raise steps, or cut them off earlier"
@@ -317,9 +314,8 @@ class PPO:
         self._restart = True  # should this be interrupted
         with one_blas_thread():  # a few rows: more threads would only fight with the environments'
             try:
-                rollout = self._collector.collect(
-                    self.policy(), self.options.steps, self.generators["act"], self._steps_taken()
-                )
+                act, done = self.generators["act"], self._steps_taken()
+                rollout = self._collector.collect(self.policy(), self.options.steps, act, done)
             except NotFinite as error:
                 raise NotFinite(f"{error} (seed {self.seed})") from None
         self._restart = False
@@ -353,9 +349,10 @@ class PPO:
         """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
         self._count_episodes()
         o, scale = self.options, self.reward_scale.value
-        rewards = self._training_rewards(rollout)
+        rewards = rollout.training_rewards(o.reward_floor, self.raw_psi(self.psi) if self.volatility else None)
         batch = Batch.of(self.context.beside(rollout), rewards * scale)
-        psi = self._scaled_psi(self.psi if rollout.prices is None else rollout.prices * self._warm_up())
+        asked = self.psi if rollout.prices is None else rollout.prices * self.warm_up_at(self.timesteps)
+        psi = self._scaled_psi(asked)
         weights, targets, metrics, spread = estimate_update(
             self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
             jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
@@ -370,17 +367,11 @@ class PPO:
             self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
         return UpdateInputs(batch, rewards, weights, targets, metrics)
 
-    def _training_rewards(self, rollout: Rollout) -> Any:
-        """The rewards to learn from; a variant may charge ψ in them."""
-        price = self.raw_psi(self.psi) if self.volatility else None
-        return rollout.training_rewards(self.options.reward_floor, price)
-
     def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
         """Improve the policy and let the critics begin to learn; then update the normalisers."""
         self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
-        metrics = self.updater.improve(
-            rollout.actions, inputs.batch, inputs.weights, inputs.targets, self.rate_share_at(self.timesteps)
-        )
+        share = self.rate_share_at(self.timesteps)
+        metrics = self.updater.improve(rollout.actions, inputs.batch, inputs.weights, inputs.targets, share)
         self._update_metrics = {
             **self._checked(inputs.metrics | metrics),
             "reward_scale": self.reward_scale.value,
@@ -434,7 +425,7 @@ class PPO:
         self._episode_metrics = {"episodes": float(self.episodes), **episode_metrics(self.recent), **moved}
 
     def _recent_law(self) -> tuple[Any, Any]:
-        """Returns of the episodes of this iteration, or of the last hundred if those are more, and which places hold one."""
+        """Returns of the episodes of this iteration, or of the last hundred if those are more, and which entries hold one."""
         sample = self._ended if len(self._ended) > len(self.recent) else self.recent
         found = np.zeros((2, self.per_iteration + RECENT), np.float32)
         found[0, : len(sample)], found[1, : len(sample)] = [one.priced for one in sample], 1.0
@@ -493,7 +484,7 @@ class PPO:
             return self.controller.state.psi
         if self.episode_prices is not None:
             return float(self.episode_prices.now.mean())
-        return self.full_psi * self._warm_up()
+        return self.full_psi * self.warm_up_at(self.timesteps)
 
     @property
     def full_psi(self) -> float:
@@ -503,10 +494,6 @@ class PPO:
     def full_psi_at(self, timesteps: int) -> float:
         """ψ without its warm-up after so many steps."""
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(timesteps)]))[0])
-
-    def _warm_up(self) -> float:
-        """The share of ψ that is asked now."""
-        return self.warm_up_at(self.timesteps)
 
     def warm_up_at(self, timesteps: int) -> float:
         """The share of ψ that is asked after so many steps."""
@@ -570,11 +557,8 @@ class PPO:
         Its policy, the critics that both have, and the scales of observations and rewards are taken over. Optimisers,
         schedules, counters and random streams stay this agent's own.
         """
-        names = (
-            "policy",
-            "value",
-            *(n for n in self._critics() if n in other._critics() and self.spread == other.spread),
-        )
+        shared = [n for n in self._critics() if n in other._critics() and self.spread == other.spread]
+        names = ("policy", "value", *shared)
         mine, theirs = ({name: getattr(one.networks, name) for name in names} for one in (self, other))
         if str(jax.eval_shape(lambda: mine)) != str(jax.eval_shape(lambda: theirs)):
             raise UserError(

@@ -38,9 +38,7 @@ class PriceRange:
     """The prices that a policy is learned for. √ψ is what is drawn and shown: small prices matter, and 0 is one of them."""
 
     low: float
-    """The smallest ψ."""
     high: float
-    """The largest ψ."""
 
     def __post_init__(self) -> None:
         numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (self.low, self.high))
@@ -79,13 +77,7 @@ class PriceRange:
 
 
 class EpisodePrices:
-    """The price of each environment's episode, drawn when the episode begins.
-
-    Args:
-        within: the range they are drawn from.
-        n: how many environments.
-        generator: where the randomness comes from.
-    """
+    """The price of each environment's episode, drawn from a range when the episode begins."""
 
     def __init__(self, within: PriceRange, n: int, generator: np.random.Generator) -> None:
         self.within, self.now, self.generator = within, np.zeros(n), generator
@@ -148,13 +140,9 @@ def moved_price(
 
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:
     """ψ of a budget and the measured variance, from an agent's history."""
-    return PricePath.of(
-        [
-            (row["timesteps"], row["budget_psi"], row["budget_variance"], row.get("budget_error", math.nan))
-            for row in history
-            if "budget_psi" in row
-        ]
-    )
+    rows = [row for row in history if "budget_psi" in row]
+    names = "timesteps", "budget_psi", "budget_variance", "budget_error"
+    return PricePath.of([[row.get(name, math.nan) for name in names] for row in rows])
 
 
 def looks_of(history: Sequence[dict[str, float]], budget: Budget) -> dict[str, FloatArray]:

@@ -98,9 +98,7 @@ class Interface:
         if image is not None:
             more |= {"image": tuple(image.shape), "pixels": "uint8" if image.dtype == np.uint8 else "float32"}
             if len(image.shape) > 4 or 0 in image.shape:
-                raise UserError(
-                    f"{name} shows {image}: expected [height, width], with channels, with frames before them"
-                )
+                raise UserError(f"{name} shows {image}: expected [height, width], with channels, frames before them")
         if isinstance(acts, spaces.Discrete):
             return cls(size, first, int(acts.n), int(acts.start), (), (), (), **more)
         kind, shape = str(acts.dtype), tuple(acts.shape or ())
@@ -109,9 +107,8 @@ class Interface:
             high = tuple(x + n - 1 for x, n in zip(low, each, strict=True))
             return cls(size, first, sum(each), 0, shape, low, high, kind, **more)
         if not isinstance(acts, spaces.Box):
-            raise UserError(
-                f"{name} has {type(acts).__name__} actions: PPO needs Box, Discrete, MultiDiscrete or MultiBinary actions"
-            )
+            expected = "Box, Discrete, MultiDiscrete or MultiBinary actions"
+            raise UserError(f"{name} has {type(acts).__name__} actions: PPO needs {expected}")
         least, most = (tuple(float(x) for x in bound.ravel()) for bound in (acts.low, acts.high))
         integers = kind if np.issubdtype(acts.dtype, np.integer) else ""
         return cls(size, first, max(1, math.prod(shape)), None, shape, least, most, integers, **more)
@@ -205,9 +202,8 @@ class Interface:
         rows = found if several else found[None]
         if math.prod(rows.shape[1:]) != (1 if self.discrete_observations else self.inputs):
             expected = f"{self.inputs} numbers" if not self.discrete_observations else "one whole number"
-            raise UserError(
-                f"an array of shape {list(found.shape)} is no observation of this policy: it takes {expected}"
-            )
+            shape = list(found.shape)
+            raise UserError(f"an array of shape {shape} is no observation of this policy: it takes {expected}")
         if self.first_observation is not None:
             place = rows - self.first_observation
             if not ((place >= 0) & (place < self.inputs) & (place == np.floor(place))).all():
@@ -239,9 +235,8 @@ class Interface:
         found = {name: part if several else part[None] for name, part in found.items()}
         for name, part in found.items():
             if part.shape[1:] != shapes[name] or part.dtype.kind not in "biuf":
-                raise UserError(
-                    f"{name} has the shape {list(part.shape[not several :])}: this policy takes {list(shapes[name])}"
-                )
+                shape = list(part.shape[not several :])
+                raise UserError(f"{name} has the shape {shape}: this policy takes {list(shapes[name])}")
         for row in found.get(MASK, ()):
             mask_row(row, self.choices or (self.actions,), "to act")
         return found, several

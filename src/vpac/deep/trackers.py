@@ -27,16 +27,14 @@ PROJECT = "vpac"
 
 def _configuration(agent: PPO) -> dict[str, Any]:
     """What a tracker shows of a run beside its curves."""
-    found = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in agent.options.as_dict().items()
-    }
-    return {"algorithm": type(agent).__name__, "env": agent.environments.name, "seed": agent.seed, **found}
+    about = {"algorithm": type(agent).__name__, "env": agent.environments.name, "seed": agent.seed}
+    return about | agent.options.as_dict()
 
 
 def _identity(folder: Path) -> str:
     """The same for a run that goes on in its folder."""
-    whole = str(folder.resolve())
-    return f"{folder.resolve().name[:60]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    whole = folder.resolve()
+    return f"{whole.name[:60]}-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
 
 
 class WeightsAndBiases(Tracker):

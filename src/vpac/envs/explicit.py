@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, suggestion
-from vpac.files import read_bytes
+from vpac.files import read_input
 from vpac.typing import BoolArray
 
 MOST_BYTES = 2**31
@@ -31,9 +31,9 @@ class _Reader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            self.text = read_bytes(self.path, MOST_BYTES).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
+            self.text = read_input(self.path, MOST_BYTES).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(f"cannot read {self.path}: {error}") from None
 
     def lines(self) -> Iterator[Line]:
         """Number and words of each line that is not empty."""
@@ -112,11 +112,9 @@ class _Model:
             if not len(where):
                 owner = int(np.searchsorted(np.cumsum(choices), place, side="right"))
                 raise UserError(f"{reader.path}: state {owner} leaves out a choice: they must be numbered 0, 1, …")
-            line = max(list(self.entries.values())[i][1] for i in where)
-            raise reader.bad(
-                line,
-                f"probabilities of state {state[where[0]]}, choice {choice[where[0]]} sum to {sums[place]:.10g}, expected 1",
-            )
+            line, which = max(list(self.entries.values())[i][1] for i in where), f"state {state[where[0]]}"
+            which += f", choice {choice[where[0]]}"
+            raise reader.bad(line, f"probabilities of {which} sum to {sums[place]:.10g}, expected 1")
         chance /= sums[first]  # files round their numbers
 
     def _terminal(self, n_states: int, label: str | None, state: Any, successor: Any, paid: Any) -> BoolArray:
@@ -143,9 +141,8 @@ def from_prism(
     number, head = next(lines, (1, []))
     storm = len(head) == 1 and head[0].lower() in ("dtmc", "mdp")
     if not storm and (len(head) not in (2, 3) or not all(word.isdigit() for word in head)):
-        raise reader.bad(
-            number, f"expected 'dtmc', 'mdp' or the numbers of states, choices and transitions, got {' '.join(head)!r}"
-        )
+        expected = "'dtmc', 'mdp' or the numbers of states, choices and transitions"
+        raise reader.bad(number, f"expected {expected}, got {' '.join(head)!r}")
     chooses = head[0].lower() == "mdp" if storm else len(head) == 3
     n_states = None if storm else int(head[0])
     largest = -1
@@ -280,20 +277,16 @@ def _drn_header(
     kind = " ".join(header.get("@type", [])).upper()
     if kind not in ("DTMC", "MDP"):
         raise reader.bad(number, f"expected '@type: DTMC' or '@type: MDP' before @model, got {kind or 'none'}")
-    if header.get("@parameters"):
-        raise reader.bad(
-            number, f"the model has parameters ({' '.join(header['@parameters'])}): give them numbers first"
-        )
+    if given := " ".join(header.get("@parameters", [])):
+        raise reader.bad(number, f"the model has parameters ({given}): give them numbers first")
     models = header.get("@reward_models", [])
     if reward is not None and reward not in models:
         near = suggestion(reward, models) or f": expected {', '.join(models) or 'none, it has no rewards'}"
         raise UserError(f"{reader.path} has no reward model {reward!r}{near}")
     if reward is None and len(models) > 1:
         raise UserError(f"{reader.path} has several reward models: choose one of {', '.join(models)} with reward=…")
-    states = header.get("@nr_states") or [""]
-    return reader.whole(number, states[0], None, "number of states"), (
-        models.index(reward) if reward else 0
-    ) if models else None
+    states = reader.whole(number, (header.get("@nr_states") or [""])[0], None, "number of states")
+    return states, None if not models else models.index(reward) if reward else 0
 
 
 def _drn_reward(reader: _Reader, number: int, text: str | None, column: int | None) -> float:
@@ -329,7 +322,6 @@ def from_mdptoolbox(transitions: Any, rewards: Any, start: ArrayLike | None, ter
     elif table.shape == (n,):
         paid = table[state]
     else:
-        raise UserError(
-            f"expected rewards [{n}], [{n}, {count}] or [{count}, {n}, {n}] like the transitions, got {list(table.shape)}"
-        )
+        expected = f"[{n}], [{n}, {count}] or [{count}, {n}, {n}] like the transitions"
+        raise UserError(f"expected rewards {expected}, got {list(table.shape)}")
     return FiniteMDP.from_transitions(n, count, state, action, successor, chance, paid, 0.0, start, terminal)

@@ -120,9 +120,7 @@ def transition_entries(transition: Any) -> Entries:
     if hasattr(transition, "tocoo"):
         shape = list(transition.shape)
         if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
-            raise UserError(
-                f"a sparse transition matrix must have shape [S·A, S], a multiple of S rows by S columns, got {shape}"
-            )
+            raise UserError(f"a sparse transition matrix must have shape [S·A, S], got {shape}")
         rows, columns = shape
         coo = transition.tocoo()
         entries = coo.row.astype(np.int64), coo.col.astype(np.int64), coo.data.astype(np.float64)
@@ -161,11 +159,12 @@ def finite(
     row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray, variance: FloatArray, n_actions: int
 ) -> None:
     """Probabilities and variances are finite and not negative, mean rewards are finite."""
-    for name, entries, signed in (
+    every = (
         ("transition probability", probability, False),
         ("mean reward", mean, True),
         ("reward variance", variance, False),
-    ):
+    )
+    for name, entries, signed in every:
         bad = ~np.isfinite(entries) if signed else ~(np.isfinite(entries) & (entries >= 0.0))
         if bad.any():
             first = int(np.argmax(bad))
@@ -184,10 +183,8 @@ def rows_sum_to_one(indptr: IntArray, probability: FloatArray, terminal: BoolArr
     if bad.any():
         first = int(np.argmax(bad))
         state, action = divmod(first, n_actions)
-        more = f" (and {bad.sum() - 1} more rows)" if bad.sum() > 1 else ""
-        raise UserError(
-            f"transition probabilities of state {state}, action {action} sum to {sums[first]:.10g}, expected 1{more}"
-        )
+        found = f"{sums[first]:.10g}, expected 1" + (f" (and {bad.sum() - 1} more rows)" if bad.sum() > 1 else "")
+        raise UserError(f"transition probabilities of state {state}, action {action} sum to {found}")
 
 
 def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArray:
@@ -201,11 +198,8 @@ def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArr
         raise UserError(f"start must have shape [{len(terminal)}], got {list(distribution.shape)}")
     bad = ~(np.isfinite(distribution) & (distribution >= 0.0))
     if bad.any():
-        state = int(np.argmax(bad))
-        raise UserError(
-            f"start probability of state {state} is {distribution[state]:g}: "
-            "expected a finite number that is not negative"
-        )
+        state, expected = int(np.argmax(bad)), "a finite number that is not negative"
+        raise UserError(f"start probability of state {state} is {distribution[state]:g}: expected {expected}")
     if abs(float(distribution.sum()) - 1.0) > SUM_TOLERANCE:
         raise UserError(f"start probabilities sum to {distribution.sum():.10g}, expected 1")
     on_terminal = (distribution > 0.0) & terminal
@@ -233,9 +227,8 @@ def indices(values: ArrayLike, limit: int, name: str, length: int | None = None)
         raise UserError(f"{name} must be {expected}, got an array of shape {list(found.shape)}")
     bad = ~((found >= 0) & (found < limit) & (found == np.floor(found)))
     if bad.any():
-        raise UserError(
-            f"{name} {found[np.argmax(bad)]:.10g} is out of range: expected a whole number from 0 to {limit - 1}"
-        )
+        first = found[np.argmax(bad)]
+        raise UserError(f"{name} {first:.10g} is out of range: expected a whole number from 0 to {limit - 1}")
     return found.astype(np.int64)
 
 
@@ -243,10 +236,8 @@ def column(values: ArrayLike, name: str, length: int) -> FloatArray:
     """One number for each of `length` transitions; a single number stands for all."""
     found = _numbers(values, name)
     if found.ndim != 0 and found.shape != (length,):
-        raise UserError(
-            f"{name} must be one number or a list of {length} like the states, "
-            f"got an array of shape {list(found.shape)}"
-        )
+        expected = f"one number or a list of {length} like the states"
+        raise UserError(f"{name} must be {expected}, got an array of shape {list(found.shape)}")
     return np.broadcast_to(found, (length,))
 
 

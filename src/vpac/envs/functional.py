@@ -21,7 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, spec_of
 from vpac.envs.vector import Environments, VectorStep
-from vpac.errors import UserError, suggestion
+from vpac.errors import UserError, needs_extra, suggestion
 
 
 class FunctionalEnv(ABC):
@@ -76,9 +76,9 @@ class FiniteEnv(FunctionalEnv):
         if self.features is not None and len(self.features) != mdp.n_states:
             raise UserError(f"features of {len(self.features)} states for a process of {mdp.n_states}")
         seen = self.features
-        self.observation_space = (
-            spaces.Discrete(mdp.n_states) if seen is None else spaces.Box(-np.inf, np.inf, seen.shape[1:], np.float32)
-        )
+        self.observation_space = spaces.Discrete(mdp.n_states)
+        if seen is not None:
+            self.observation_space = spaces.Box(-np.inf, np.inf, seen.shape[1:], np.float32)
         self.action_space = spaces.Discrete(mdp.n_actions)
         first, last = mdp.indptr[:-1], mdp.indptr[1:]
         sums = np.cumsum(mdp.probability)
@@ -141,9 +141,7 @@ class GymnaxEnv(FunctionalEnv):
             import gymnax
             from gymnax.environments.spaces import gymnax_space_to_gym_space as space_of
         except ModuleNotFoundError as error:
-            raise UserError(
-                f"gymnax:{task} needs {error.name}, of the extra `functional`: pip install 'vpac[functional]'"
-            ) from None
+            raise needs_extra(f"gymnax:{task}", error, "functional") from None
         if task not in gymnax.registered_envs:
             known = suggestion(task, gymnax.registered_envs) or f"; it has {', '.join(gymnax.registered_envs)}"
             raise UserError(f"gymnax has no environment {task!r}{known}")
@@ -226,11 +224,8 @@ def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
 
         return twin(name, **arguments)
     limit = arguments.pop("max_episode_steps", None)
-    made: FunctionalEnv = (
-        GymnaxEnv(name, **arguments)
-        if module == "gymnax"
-        else getattr(importlib.import_module(module), name)(**arguments)
-    )
+    kind = GymnaxEnv if module == "gymnax" else getattr(importlib.import_module(module), name)
+    made: FunctionalEnv = kind(name, **arguments) if module == "gymnax" else kind(**arguments)
     made.limit = made.limit if limit is None else int(limit)
     return made
 
@@ -267,12 +262,12 @@ class FunctionalEnvironments(Environments):
         draws = jax.eval_shape(lambda: self.env.draws(jax.random.key(0), copies))
         first = self._traced("reset", jax.vmap(self.env.reset), draws)
         act = self.action_space
-        action = np.zeros((*copies, *(act.shape or ())), _action_type(act))
+        kind: Any = np.int32 if isinstance(act, spaces.Discrete) else np.float32
+        action = np.zeros((*copies, *(act.shape or ())), kind)
         after = self._traced("step", jax.vmap(self.env.step), draws, first[0], action)
         if len(after) != 5:
-            raise UserError(
-                f"{self.name}: step must return state, observation, reward, terminated and truncated, got {len(after)} things"
-            )
+            expected = "state, observation, reward, terminated and truncated"
+            raise UserError(f"{self.name}: step must return {expected}, got {len(after)} things")
         for what, was, now in zip(("state", "observation"), first, after, strict=False):
             before, later = ([(leaf.shape[1:], leaf.dtype.name) for leaf in tree.leaves(one)] for one in (was, now))
             if before != later or tree.structure(was) != tree.structure(now):
@@ -313,9 +308,8 @@ class FunctionalEnvironments(Environments):
         self._state, seen, after, rewards, over, cut = found
         ended = np.asarray(over | cut)
         self._elapsed = np.where(ended, 0.0, self._elapsed + 1.0).astype(np.float32)
-        return VectorStep(
-            np.asarray(seen), np.asarray(rewards, np.float64), np.asarray(over), np.asarray(cut), np.asarray(after)
-        )
+        seen, rewards, over, cut, after = map(np.asarray, (seen, rewards, over, cut, after))
+        return VectorStep(seen, rewards.astype(np.float64), over, cut, after)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -356,7 +350,3 @@ def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any
     later, seen = jax.tree.map(begun, jax.vmap(env.reset)(fresh), (later, after))
     later = jax.tree.map(lambda x: x.astype(x.dtype), later)  # types that Python's numbers left open are settled
     return later, seen, after, jnp.asarray(rewards, jnp.float32), over, cut
-
-
-def _action_type(space: spaces.Space[Any]) -> Any:
-    return np.int32 if isinstance(space, spaces.Discrete) else np.float32

@@ -68,10 +68,5 @@ class PuddleSquare(FunctionalEnv):
         there = jnp.clip(state + w.stride * jnp.asarray(DIRECTIONS, jnp.float32)[action] + jitter, 0.0, 1.0)
         over = jnp.abs(there - jnp.asarray(w.goal, jnp.float32)).sum() < w.goal_distance
         wet = ((w.puddle[0] <= state) & (state <= w.puddle[1])).all()
-        return (
-            there,
-            there,
-            jnp.where(over, w.goal_reward, 0.0) + jnp.where(wet, w.puddle_std * key[1], 0.0),
-            over,
-            False,
-        )
+        reward = jnp.where(over, w.goal_reward, 0.0) + jnp.where(wet, w.puddle_std * key[1], 0.0)
+        return there, there, reward, over, False

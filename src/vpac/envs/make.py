@@ -27,7 +27,7 @@ from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.observations import flattened
 from vpac.errors import UserError, suggestion
-from vpac.portable import told_once
+from vpac.portable import deduplicated_stderr
 
 NAMED: set[str] = set()
 """Import paths of environments and wrappers that the user has named."""
@@ -92,10 +92,8 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
 def make_unflattened(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
     """`make_env` with the observations as they are: what acts decides in which form it takes them."""
     if isinstance(env, gymnasium.Env | FiniteMDP):
-        if arguments:
-            raise UserError(
-                f"{env} is made already and takes no argument {next(iter(arguments))!r}: pass its id or class"
-            )
+        for name in arguments:
+            raise UserError(f"{env} is made already and takes no argument {name!r}: pass its id or class")
         made = env.to_gymnasium() if isinstance(env, FiniteMDP) else env
     else:
         made = _make(spec_of(env, **arguments), arguments)
@@ -137,9 +135,8 @@ def spec_of(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> EnvSpec
         name = re.sub(r"[^\w.:-]", "", f"{env.__module__}:{getattr(env, '__qualname__', type(env).__name__)}")
         found = EnvSpec(name, entry_point=env, disable_env_checker=True)
     else:
-        raise UserError(
-            f"expected a Gymnasium environment, its id, its class or an import path, got {type(env).__name__}"
-        )
+        expected = "a Gymnasium environment, its id, its class or an import path"
+        raise UserError(f"expected {expected}, got {type(env).__name__}")
     spec = deepcopy(found)
     given = dict(arguments)
     if "max_episode_steps" in given:
@@ -191,17 +188,13 @@ def _registered(identity: str, name: str) -> EnvSpec:
 def _imported(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise UserError(
-                f"cannot import {module!r} of {name!r}: there is no module {error.name!r} where Python looks; run vpac in the "
-                "folder that holds it, or install it"
-            ) from None
-        raise UserError(
-            f"cannot import {module!r} of {name!r}: it needs {error.name!r}, which is not installed"
-        ) from None
     except Exception as error:  # whatever running the module raises
-        raise UserError(f"cannot import {module!r} of {name!r}: {type(error).__name__}: {error}") from None
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            why = f"it needs {error.name!r}, which is not installed"
+            if f"{module}.".startswith(f"{error.name}."):
+                why = f"there is no module {error.name!r} where Python looks; run vpac in its folder, or install it"
+        raise UserError(f"cannot import {module!r} of {name!r}: {why}") from None
 
 
 def _made(spec: EnvSpec) -> gymnasium.Env[Any, Any]:
@@ -219,7 +212,7 @@ def _made(spec: EnvSpec) -> gymnasium.Env[Any, Any]:
 
 def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        with told_once():
+        with deduplicated_stderr():
             return _made(spec)
     except UserError:
         raise
@@ -308,9 +301,8 @@ def _wrapped(env: gymnasium.Env[Any, Any], wrapper: WrapperSpec) -> gymnasium.En
         raise UserError(f"wrapper {wrapper.name}: {error}") from None
     except Exception as error:  # whatever a wrapper raises
         unknown = _unknown_argument(f"wrapper {wrapper.name}", creator, arguments)
-        raise UserError(
-            unknown or f"wrapper {wrapper.name} cannot be put around {env} ({type(error).__name__}: {error})"
-        ) from None
+        why = f"wrapper {wrapper.name} cannot be put around {env} ({type(error).__name__}: {error})"
+        raise UserError(unknown or why) from None
     if not isinstance(made, gymnasium.Env):
         raise UserError(f"wrapper {wrapper.name} made a {type(made).__name__}: expected an environment")
     return made
@@ -323,15 +315,12 @@ class EnvRecipe:
     env: str
     """The name that the user gave: an id, or an import path."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Of the environment."""
     wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Each a path and its arguments, the innermost first."""
 
     def __post_init__(self) -> None:
         if "wrap" in self.arguments:  # of `make_env`
-            raise UserError(
-                f"{self.env} cannot have an argument 'wrap': wrappers are named by themselves, --wrap WRAPPER"
-            )
+            raise UserError(f"{self.env} cannot have an argument 'wrap': wrappers are named apart, --wrap WRAPPER")
 
     @classmethod
     def of(cls, env: Any, **arguments: Any) -> Self | None:
@@ -424,8 +413,8 @@ class EnvOverrides:
             where: the file.
             name: the environment's name there, if that is all it says.
         """
-        same = stored is not None and self.env in (None, stored.env, _with_module(self.env, stored.env))
-        if not same or stored is None:
+        # older files left out the module that registers an id
+        if stored is None or (self.env not in (None, stored.env) and str(self.env).partition(":")[2] != stored.env):
             if self.env is None:
                 advice = f"name one, {self.command} --env ENV" if self.command else f"pass it, {self.call}(path, env)"
                 raise UserError(f"{where} does not say how its environment, {name}, was made: {advice}")
@@ -497,15 +486,9 @@ def _is_found_by_name(spec: EnvSpec) -> bool:
     return module != "__main__" and getattr(sys.modules.get(module), name, None) is spec.entry_point
 
 
-def _with_module(given: str | None, stored: str) -> str | None:
-    """The given name, if it is the stored one with the module that registers it: older files left that out."""
-    return given if given is not None and given.partition(":")[2] == stored else None
-
-
 def _wrapper_words(wrapper: tuple[str, dict[str, Any]]) -> list[str]:
     """As `--wrap` takes it."""
-    path, given = wrapper
-    return [path, *_pairs(given)]
+    return [wrapper[0], *_pairs(wrapper[1])]
 
 
 def _pairs(arguments: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vpac.checks import not_negative
+from vpac.checks import chance, not_negative
 from vpac.envs.finite_mdp import FiniteMDP, reached
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
@@ -136,7 +136,9 @@ def grid_world(
         frozen_std: standard deviation of the reward for leaving a frozen cell.
         throw: probability of being thrown back to a start cell on leaving a treacherous cell.
     """
-    _check_rules(moves, slip, throw, frozen_std)
+    if moves not in (4, 8):
+        raise UserError(f"moves must be 4 or 8, got {moves!r}")
+    slip, throw, frozen_std = chance(slip, "slip"), chance(throw, "throw"), not_negative(frozen_std, "frozen_std")
     layout = _with_goal(GridMap.parse(text), goal)
     directions = FOUR_MOVES if moves == 4 else EIGHT_MOVES
     neighbour = _neighbours(layout, list(directions.values()))
@@ -156,15 +158,6 @@ def grid_world(
     )  # fmt: skip
     _check_goal_is_reached(mdp, layout)
     return mdp
-
-
-def _check_rules(moves: int, slip: float, throw: float, frozen_std: float) -> None:
-    if moves not in (4, 8):
-        raise UserError(f"moves must be 4 or 8, got {moves!r}")
-    for name, value in (("slip", slip), ("throw", throw)):
-        if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
-            raise UserError(f"{name} must be a probability from 0 to 1, got {value!r}")
-    not_negative(frozen_std, "frozen_std")
 
 
 def _with_goal(layout: GridMap, goal: int | tuple[int, int] | None) -> GridMap:

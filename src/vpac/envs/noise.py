@@ -35,9 +35,7 @@ class ActionNoise(AnyWrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
         self.std = not_negative(std, "std")
         if not isinstance(env.action_space, spaces.Box):
-            raise UserError(
-                f"ActionNoise needs Box actions, got {env.action_space}: Gaussian noise has no meaning there"
-            )
+            raise UserError(f"ActionNoise needs Box actions, got {env.action_space}: normal noise has no meaning there")
         self._low, self._high = env.action_space.low, env.action_space.high
 
     def step(self, action: Any) -> Step:
@@ -112,9 +110,7 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
             value = float(info[self.where])
         else:
             known = ", ".join(sorted(info)) or "nothing"
-            raise UserError(
-                f"the environment's info has no {self.where!r}: it holds {known}; where = 0 looks at observation[0]"
-            )
+            raise UserError(f"info has no {self.where!r}: it holds {known}; where = 0 looks at observation[0]")
         return self.low < value < self.high
 
     def step(self, action: Any) -> Step:

@@ -120,13 +120,8 @@ class ArrangedObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstruct
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take an action."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return (
-            self._arrange(observation, info, "step", bool(terminated or truncated)),
-            reward,
-            terminated,
-            truncated,
-            info,
-        )
+        seen = self._arrange(observation, info, "step", bool(terminated or truncated))
+        return seen, reward, terminated, truncated, info
 
     def _arrange(self, observation: Any, info: Any, by: str, over: bool) -> Any:
         """An observation as networks take it."""
@@ -213,9 +208,8 @@ def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = Fals
     row = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple | list) else np.ravel(given)
     if row.dtype.kind not in "biuf" or row.shape != (sum(choices),) or not ((row == 0) | (row == 1)).all():
         each = f" ({' + '.join(map(str, choices))})" if len(choices) > 1 else ""
-        raise UserError(
-            f"{where} the mask of actions is {given!r:.80}: expected {sum(choices)}{each} zeros and ones, 1 for what is allowed"
-        )
+        expected = f"{sum(choices)}{each} zeros and ones, 1 for what is allowed"
+        raise UserError(f"{where} the mask of actions is {given!r:.80}: expected {expected}")
     row = row.astype(bool)
     if not over and not np.logical_or.reduceat(row, np.cumsum((0, *choices[:-1]))).all():
         raise UserError(f"{where} the mask allows no action: let the episode end there, or allow one")

@@ -28,36 +28,6 @@ WORLDS = (
 )
 
 
-@dataclass(frozen=True)
-class NoisyTask:
-    """A MuJoCo task of Gymnasium whose rewards are noisy where x > `low`: its id, the task without noise, the noise.
-
-    It shows the position along x, has at most 1000 steps, and everything else is as in Gymnasium.
-    """
-
-    id: str
-    base: str
-    std: float
-    low: float
-
-    @property
-    def about(self) -> str:
-        """A line about it."""
-        return f"{self.base}, reward noise N(0, {self.std:g}²) where x > {self.low:g}"
-
-    @property
-    def noise(self) -> dict[str, Any]:
-        """Arguments of `RegionalRewardNoise`."""
-        return {"high": None, "std": self.std, "where": "x_position", "low": self.low}
-
-
-NOISY_TASKS = (
-    NoisyTask("vpac/NoisyHalfCheetah-v0", "HalfCheetah-v5", 10.0, 5.0),
-    NoisyTask("vpac/NoisyHopper-v0", "Hopper-v5", 3.0, 2.0),
-    NoisyTask("vpac/NoisyWalker2d-v0", "Walker2d-v5", 3.0, 2.0),
-)
-
-
 Wrapper = tuple[str, str, dict[str, Any]]
 """Name, import path and arguments."""
 
@@ -73,14 +43,29 @@ class SidedTask:
     wrappers: tuple[Wrapper, ...]
     about: str
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """Arguments of the wrapper that adds it."""
+        return self.wrappers[-1][2]
+
 
 def _noise_right_of(low: float, std: float, where: str | int = "x_position") -> Wrapper:
     arguments = {"std": std, "where": where, "low": low, "high": None}
     return "RegionalRewardNoise", "vpac.envs.noise:RegionalRewardNoise", arguments
 
 
+def _noisy(task: str, version: str, std: float, low: float) -> SidedTask:
+    """A MuJoCo task whose rewards are noisy where x > `low`; it shows the position along x."""
+    base, wrapper = f"{task}-{version}", _noise_right_of(low, std)
+    about = f"{base}, reward noise N(0, {std:g}²) where x > {low:g}"
+    return SidedTask(f"vpac/Noisy{task}-v0", base, SEES_X, 1000, (wrapper,), about)
+
+
 BOTH_WAYS: Wrapper = ("BothDirections", "vpac.envs.risk_tasks:BothDirections", {})
 SEES_X = {"exclude_current_positions_from_observation": False}
+NOISY_TASKS = (
+    _noisy("HalfCheetah", "v5", 10.0, 5.0), _noisy("Hopper", "v5", 3.0, 2.0), _noisy("Walker2d", "v5", 3.0, 2.0),
+)  # fmt: skip
 SIDED_TASKS = (
     SidedTask(
         "vpac/TwoSidedPendulum-v0", "InvertedPendulum-v5", {}, 500, (_noise_right_of(0.01, 10.0, 0),),
@@ -111,16 +96,9 @@ def register() -> None:
         if world.id not in gymnasium.registry:
             name = world.id.removeprefix("vpac/").removesuffix("-v0")
             gymnasium.register(world.id, f"vpac.envs.{world.module}:{name}", max_episode_steps=world.max_episode_steps)
-    for sided in SIDED_TASKS:
-        if sided.id not in gymnasium.registry:
-            gymnasium.register(
-                sided.id, gymnasium.spec(sided.base).entry_point, max_episode_steps=sided.max_episode_steps,
-                kwargs=sided.arguments, additional_wrappers=tuple(WrapperSpec(*wrapper) for wrapper in sided.wrappers),
-            )  # fmt: skip
-    for task in NOISY_TASKS:
+    for task in (*SIDED_TASKS, *NOISY_TASKS):
         if task.id not in gymnasium.registry:
             gymnasium.register(
-                task.id, gymnasium.spec(task.base).entry_point, max_episode_steps=1000,
-                kwargs={"exclude_current_positions_from_observation": False},
-                additional_wrappers=(WrapperSpec("RegionalRewardNoise", "vpac.envs.noise:RegionalRewardNoise", task.noise),),
+                task.id, gymnasium.spec(task.base).entry_point, max_episode_steps=task.max_episode_steps,
+                kwargs=dict(task.arguments), additional_wrappers=tuple(WrapperSpec(*wrapper) for wrapper in task.wrappers),
             )  # fmt: skip

@@ -17,9 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from vpac.checks import not_negative, whole
+from vpac.checks import chance, not_negative, whole
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.maps import GridMap
+from vpac.envs.maps import FOUR_MOVES, GridMap
 from vpac.envs.noise import AnyEnv, AnyWrapper, Step
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
@@ -36,7 +36,6 @@ w      w
 wwwwwwww
 """
 """The way through the gate x takes 5 steps, the way around 11. Whom the guard catches is in the x above instead."""
-MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
 
 def _process(n: int, actions: int, outcomes: Iterable[Outcome], start: int, terminal: int, **more: Any) -> FiniteMDP:
@@ -46,12 +45,6 @@ def _process(n: int, actions: int, outcomes: Iterable[Outcome], start: int, term
     return FiniteMDP.from_transitions(
         n, actions, state, action, after, chance, pay, start=ones == start, terminal=ones == terminal, **more
     )
-
-
-def _share(value: float, name: str) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise UserError(f"{name} must be a probability from 0 to 1, got {value!r}")
-    return float(value)
 
 
 class GuardedMaze(FiniteMDPEnv):
@@ -73,22 +66,23 @@ class GuardedMaze(FiniteMDPEnv):
         self, guard: float = 0.2, toll: float = 20.0, goal_reward: float = 16.0, render_mode: str | None = None,
         trajectory: bool = False,
     ) -> None:  # fmt: skip
-        layout, chance = GridMap.parse(GUARDED_MAZE), _share(guard, "guard")
+        layout, meets = GridMap.parse(GUARDED_MAZE), chance(guard, "guard")
         place = {state: (int(row), int(column)) for state, (row, column) in enumerate(layout.position)}
         start, caught, gate, goal = (int(s) for letter in "sxg" for s in np.flatnonzero(layout.has(letter)))
 
         def outcomes() -> Iterator[Outcome]:
             for state in set(place) - {goal}:
                 row, column = place[gate if state == caught else state]
-                for action, (down, right) in enumerate(MOVES.values()):
+                for action, (down, right) in enumerate(FOUR_MOVES.values()):
                     after = int(layout.state[row + down, column + right])
                     after = state if after in (-1, caught) else after
                     pay = -1.0 + goal_reward * (after == goal)
-                    yield state, action, after, 1.0 - chance * (after == gate != state), pay
+                    yield state, action, after, 1.0 - meets * (after == gate != state), pay
                     if after == gate != state:
-                        yield state, action, caught, chance, pay - toll
+                        yield state, action, caught, meets, pay - toll
 
-        mdp = _process(len(place), len(MOVES), outcomes(), start, goal, layout=layout, action_names=tuple(MOVES))
+        names = tuple(FOUR_MOVES)
+        mdp = _process(len(place), len(names), outcomes(), start, goal, layout=layout, action_names=names)
         super().__init__(mdp, render_mode, trajectory)
 
 
@@ -113,8 +107,7 @@ class CarFollowing(FiniteMDPEnv):
         self, brakes: float = 0.03, crash: float = 20.0, steps: int = 30, render_mode: str | None = None,
         trajectory: bool = False,
     ) -> None:  # fmt: skip
-        chance, widths = _share(brakes, "brakes"), 8
-        length = whole(steps, "steps", 1)
+        begins, widths, length = chance(brakes, "brakes"), 8, whole(steps, "steps", 1)
         end = 2 * widths * length
 
         def state_of(step: int, gap: int, braking: int) -> int:
@@ -122,7 +115,7 @@ class CarFollowing(FiniteMDPEnv):
 
         def outcomes() -> Iterator[Outcome]:
             for step, gap, braking, action in product(range(length), range(1, widths + 1), (0, 1), range(3)):
-                for next_braking, p in ((1, 0.5 if braking else chance), (0, 0.5 if braking else 1.0 - chance)):
+                for next_braking, p in ((1, 0.5 if braking else begins), (0, 0.5 if braking else 1.0 - begins)):
                     after = min(gap + 1 - action, widths) - 2 * next_braking
                     pay = 1.0 - (max(after, 1) - 1) / (widths - 1) if after > 0 else -float(crash)
                     there = state_of(step + 1, after, next_braking) if after > 0 else end
@@ -154,8 +147,7 @@ class ServerAllocation(FiniteMDPEnv):
         self, rush: float = 0.03, unserved: float = 3.0, server_cost: float = 0.3, steps: int = 30,
         render_mode: str | None = None, trajectory: bool = False,
     ) -> None:  # fmt: skip
-        chance, most = _share(rush, "rush"), 6
-        length = whole(steps, "steps", 1)
+        begins, most, length = chance(rush, "rush"), 6, whole(steps, "steps", 1)
         end = 2 * (most + 1) * length
 
         def state_of(step: int, servers: int, busy: int) -> int:
@@ -163,7 +155,7 @@ class ServerAllocation(FiniteMDPEnv):
 
         def outcomes() -> Iterator[Outcome]:
             for step, servers, busy, action in product(range(length), range(most + 1), (0, 1), range(3)):
-                for next_busy, p in ((1, 0.7 if busy else chance), (0, 0.3 if busy else 1.0 - chance)):
+                for next_busy, p in ((1, 0.7 if busy else begins), (0, 0.3 if busy else 1.0 - begins)):
                     requests = 6 if next_busy else 1
                     pay = -server_cost * servers - unserved * max(requests - servers, 0)
                     there = state_of(step + 1, int(np.clip(servers + action - 1, 0, most)), next_busy)
@@ -188,9 +180,8 @@ class BothDirections(AnyWrapper, RecordConstructorArgs):
         """Take an action."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "reward_forward" not in info:
-            raise UserError(
-                f"BothDirections needs info['reward_forward']; it holds {', '.join(sorted(info)) or 'nothing'}"
-            )
+            known = ", ".join(sorted(info)) or "nothing"
+            raise UserError(f"BothDirections needs info['reward_forward']; it holds {known}")
         forward = float(info["reward_forward"])
         return observation, float(reward) + abs(forward) - forward, terminated, truncated, info
 

@@ -23,7 +23,7 @@ from vpac.envs.check import Findings, check_before_use, check_observation, check
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, make_unflattened, name_of, remake, spec_of
 from vpac.envs.observations import arranged, has_masks
-from vpac.envs.registration import NOISY_TASKS, NoisyTask
+from vpac.envs.registration import NOISY_TASKS, SidedTask
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError, one_of
 from vpac.portable import cores as cores_of_process
@@ -166,14 +166,11 @@ def remembering(
     memory: dict[str, Any] = {"gamma": float(gamma)}
     if isinstance(env, VectorEnv):
         raise UserError(
-            'a vector environment does not remember: wrap its parts in RememberReturn, or pass remember="nothing"'
+            'a vector environment does not remember: put RememberReturn around its parts, or remember="nothing"'
         )
     if isinstance(env, FiniteMDP):
-        return (
-            SerialEnvironments([RememberReturn(env.to_gymnasium(), **memory) for _ in range(n)], repr(env)),
-            None,
-            memory,
-        )
+        copies: list[Any] = [RememberReturn(env.to_gymnasium(), **memory) for _ in range(n)]
+        return SerialEnvironments(copies, repr(env)), None, memory
     if isinstance(env, SerialEnvironments):
         found = memory_of(env.envs[0])
         if found is None:
@@ -404,10 +401,10 @@ class EnvPoolEnvironments(Environments):
 class NoisyEnvPool(EnvPoolEnvironments):
     """A noisy task of ours on EnvPool: rewards of steps that end in its region get noise, as by `RegionalRewardNoise`."""
 
-    def __init__(self, task: NoisyTask, n: int, arguments: dict[str, Any]) -> None:
-        super().__init__(task.base, n, {"exclude_current_positions_from_observation": False, **arguments})
+    def __init__(self, task: SidedTask, n: int, arguments: dict[str, Any]) -> None:
+        super().__init__(task.base, n, {**task.arguments, **arguments})
         self.name, self.recipe = task.id, EnvRecipe(task.id, dict(arguments))
-        self._std, self._low = task.std, task.low
+        self._std, self._low = task.noise["std"], task.noise["low"]
         self._noise = [np.random.default_rng() for _ in self.groups]
 
     def reset(self, seeds: Sequence[int]) -> Any:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from vpac.checks import not_negative
+from vpac.checks import chance, not_negative
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import GridMap, enlarge, grid_world
 from vpac.errors import UserError
@@ -69,7 +69,7 @@ class FiniteMDPEnv(_World):
             chosen = self.mdp.sample_start(self.np_random)
         elif chosen not in self.observation_space or self.mdp.terminal[chosen]:
             raise UserError(
-                f"cannot start in state {chosen!r}: expected a non-terminal state below {self.mdp.n_states}"
+                f"cannot start in state {chosen!r}: expected one below {self.mdp.n_states} that is not terminal"
             )
         self._walked = [int(chosen)]
         return np.int64(chosen), {}
@@ -236,8 +236,7 @@ class CatchUp(FiniteMDPEnv):
     ) -> None:  # fmt: skip
         if not (length >= 2 and 1 <= lucky < length):
             raise UserError(f"expected 1 ≤ lucky < length and length ≥ 2, got lucky={lucky}, length={length}")
-        if not 0.0 <= luck <= 1.0:
-            raise UserError(f"luck must be a probability from 0 to 1, got {luck:g}")
+        luck = chance(luck, "luck")
         cells = np.arange(length)
         stride, cost = np.array([1, 2, 0]), np.array([walk_cost, run_cost, walk_cost])
         state, action = (x.ravel() for x in np.meshgrid(cells[1:], np.arange(3), indexing="ij"))

@@ -86,17 +86,14 @@ class Actor:
             return chosen
         found = np.asarray(chosen)
         if found.dtype.kind not in "biuf":
-            raise UserError(
-                f"the agent answered with {next(iter(found.ravel().tolist()), None)!r:.80}: expected an action in {self.acts}"
-            )
+            raise self._no_action(next(iter(found.ravel().tolist()), None))
         shape = (self.count, *(self.acts.shape or ()))
-        if found.shape != shape:
-            if found.size != np.prod(shape):
-                raise UserError(
-                    f"the agent answered with actions of shape {list(found.shape)}, "
-                    f"the environment takes {list(shape)} for {self.count} observations ({self.acts} each)"
-                )
-            found = found.reshape(shape)
+        if found.size != np.prod(shape):
+            raise UserError(
+                f"the agent answered with actions of shape {list(found.shape)}, "
+                f"the environment takes {list(shape)} for {self.count} observations ({self.acts} each)"
+            )
+        found = found.reshape(shape)
         if isinstance(self.acts, spaces.Box):
             found = np.clip(found, self.acts.low, self.acts.high)
         typed = found.astype(self.acts.dtype)
@@ -109,7 +106,10 @@ class Actor:
         """Whether these are actions; an environment may take others without a word, and what it does then is no measurement."""
         for one, read in zip(found, typed, strict=True):
             if not (np.array_equal(one, read) or isinstance(self.acts, spaces.Box)) or not self.acts.contains(read):
-                raise UserError(f"the agent answered with {one.tolist()!r:.80}: expected an action in {self.acts}")
+                raise self._no_action(one.tolist())
+
+    def _no_action(self, answer: Any) -> UserError:
+        return UserError(f"the agent answered with {answer!r:.80}: expected an action in {self.acts}")
 
     def _act(self, observations: Any, fresh: Any) -> Any:
         return self.agent.act(observations, self._rng, self.deterministic)
@@ -121,9 +121,8 @@ class Actor:
         return chosen
 
     def _predict_each(self, observations: Any, fresh: Any) -> Any:
-        found = [
-            _pair(self.agent.predict(one, deterministic=self.deterministic)) for one in iterate(self.seen, observations)
-        ]
+        each = iterate(self.seen, observations)
+        found = [_pair(self.agent.predict(one, deterministic=self.deterministic)) for one in each]
         if any(state is not None for _, state in found):
             raise UserError(
                 f"{type(self.agent).__name__}.predict returns a state and does not say for which observations it is: "
@@ -139,7 +138,7 @@ class Actor:
             for action in actions[: len(actions) if self._unchecked > 0 else 0]:
                 self._unchecked -= 1
                 if not self.acts.contains(action):
-                    raise UserError(f"the agent answered with {action!r:.80}: expected an action in {self.acts}")
+                    raise self._no_action(action)
             return concatenate(self.acts, actions, create_empty_array(self.acts, len(actions)))  # type: ignore[arg-type]
         found = [np.asarray(action) for action in actions]
         if len({one.shape for one in found}) > 1:

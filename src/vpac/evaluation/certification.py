@@ -110,7 +110,8 @@ def certify(
             found_sources = asdict(found) | {"exact": None if found.exact is None else found.exact._asdict()}
         except UserError as error:
             notes.append(f"where the variance comes from was not measured: {error}")
-    worst = [_worst(agent, env, sample, int(number), seeds, how, commands) for number in _order(sample)[:WORST]]
+    order = np.argsort(sample.returns, kind="stable")
+    worst = [_worst(agent, env, sample, int(number), seeds, how, commands) for number in order[:WORST]]
     if not all(one["repeats"] for one in worst):
         notes.append("some of the worst episodes did not repeat themselves: the environment does not obey its seed")
     data = {
@@ -152,10 +153,6 @@ class RandomActions:
         return np.stack([np.asarray(self._space.sample()) for _ in observations])
 
 
-def _order(sample: ReturnSample) -> Any:
-    return np.argsort(sample.returns, kind="stable")
-
-
 def _worst(
     agent: Any, env: Any, sample: ReturnSample, number: int, seeds: Sequence[int], how: Mapping[str, Any],
     commands: Callable[[int], Mapping[str, str]],
@@ -180,16 +177,14 @@ def _metrics(sample: ReturnSample, level: float, alphas: Sequence[float]) -> dic
 def _below(sample: ReturnSample, named: Sequence[float], level: float) -> list[dict[str, Any]]:
     """Bounds of P(G < c): Clopper–Pearson's only for thresholds that were named before the sample was seen."""
     rows = []
-    chosen = [sample.quantile(share) for share in SHARES]
-    for threshold in sorted({*named, *chosen}):
-        estimate, low, high = uniform_probability_below(sample.returns, threshold, level=level).tolist()
-        row: dict[str, Any] = {
-            "threshold": float(threshold), "named": threshold in named, "uniform": asdict(Interval(estimate, low, high)),
-            "count": int(np.count_nonzero(sample.returns < threshold)), "episodes": len(sample),
-            "margin": uniform_margin(len(sample), level=level),
-        }  # fmt: skip
-        exact = asdict(probability_below(sample.returns, threshold, level=level)) if threshold in named else None
-        rows.append(row | {"clopper_pearson": exact})
+    for c in sorted({*named, *(sample.quantile(share) for share in SHARES)}):
+        bounds = uniform_probability_below(sample.returns, c, level=level).tolist()
+        exact = asdict(probability_below(sample.returns, c, level=level)) if c in named else None
+        rows.append({
+            "threshold": float(c), "named": c in named, "uniform": asdict(Interval(*bounds)),
+            "count": int(np.count_nonzero(sample.returns < c)), "episodes": len(sample),
+            "margin": uniform_margin(len(sample), level=level), "clopper_pearson": exact,
+        })  # fmt: skip
     return rows
 
 

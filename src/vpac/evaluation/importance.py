@@ -33,7 +33,7 @@ if no return of π is below `lowest`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ from vpac.checks import whole
 from vpac.errors import UserError, one_of
 from vpac.evaluation.actors import gamma_of
 from vpac.evaluation.log import Chances, Log, load_log
+from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.intervals import Interval, normal_quantile, studentised_interval
@@ -81,7 +82,6 @@ class OfflineEstimate:
     refused: str = ""
     """Why there is no estimate; empty: there is one."""
     mean: Interval | None = None
-    """Of the return."""
     variance: Interval | None = None
     """Of the return."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
@@ -95,11 +95,9 @@ class OfflineReport:
     estimates: tuple[OfflineEstimate, ...]
     """By method, in the order of `METHODS`."""
     episodes: int
-    """Of the log."""
     steps: int
     """Of the log."""
     gamma: float
-    """Discount factor."""
     level: float
     """Confidence of the intervals and of the lower bound."""
     least: float
@@ -120,11 +118,7 @@ class OfflineReport:
         """As plain data."""
 
         def ends(found: Interval | None) -> list[float | None] | None:
-            return (
-                None
-                if found is None
-                else [x if np.isfinite(x) else None for x in (found.estimate, found.low, found.high)]
-            )
+            return None if found is None else list(jsonable(astuple(found)))
 
         rows = [
             {
@@ -180,10 +174,8 @@ def offline(
         raise UserError(f"expected at least one method and two episodes, got {len(chosen)} and {len(found)}")
     study = LogStudy(found, Chances.of(policy, found.observation, found.action), gamma)
     floor = float(study.returns.min()) if lowest is None else float(lowest)
-    if floor > study.returns.min():
-        raise UserError(
-            f"the log has a return of {study.returns.min():g}, below the lowest possible one that is given, {floor:g}"
-        )
+    if floor > (least_seen := study.returns.min()):
+        raise UserError(f"the log has a return of {least_seen:g}, below the lowest possible one, {floor:g}")
     draws, split = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
     with shown(progress, REFITS * len(chosen), "the log, resampled") as tell:
         estimates = [
@@ -225,9 +217,8 @@ def _estimate(
         logs = _refitted_interval(float(np.log(max(whole_log[1], TINY))), logged, level)
         low, high = (float(np.exp(end)) for end in (logs.low, logs.high))
         return OfflineEstimate(method, effective, "", mean, Interval(whole_log[1], low, high))
-    parts = (
-        study.weighted(alphas) if method == "weighted" else study.averaged(rng if method != "per-decision" else None)
-    )
+    folds = None if method == "per-decision" else rng
+    parts = study.weighted(alphas) if method == "weighted" else study.averaged(folds)
     found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES, unseen=True) for part in parts]
     tell(REFITS)
     return OfflineEstimate(method, effective, "", found[0], found[1], dict(zip(alphas, found[2:], strict=False)))
@@ -421,9 +412,8 @@ class LogStudy:
         n, here = len(self.table), np.flatnonzero(self.goes_on)
         entries = (self.state[here + 1], self.state[here]) if flow else (self.state[here], self.state[here + 1])
         if n > DENSE:
-            return np.asarray(
-                spsolve(eye_array(n, format="csc") - discount * csc_array((kernel[here], entries), (n, n)), b)
-            )
+            sparse = csc_array((kernel[here], entries), (n, n))
+            return np.asarray(spsolve(eye_array(n, format="csc") - discount * sparse, b))
         P = np.bincount(entries[0] * n + entries[1], kernel[here], n * n).reshape(n, n)
         try:
             return np.asarray(np.linalg.solve(np.eye(n) - discount * P, b))

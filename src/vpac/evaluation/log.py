@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from vpac.errors import UserError, suggestion
-from vpac.files import read_bytes, write_bytes
+from vpac.files import as_parquet, read_input, write_bytes
 from vpac.oracle.policies import softmax
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -104,10 +104,9 @@ def load_log(source: str | Path) -> Log:
         raise UserError(f"cannot read a log from {name!r}: expected a .parquet file or {MINARI}NAME")
     import polars as pl
 
+    content = read_input(path)
     try:
-        frame = pl.read_parquet(io.BytesIO(read_bytes(path)))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        frame = pl.read_parquet(io.BytesIO(content))
     except (Exception, pl.exceptions.PanicException) as error:  # Polars has its own errors for every kind of damage
         raise UserError(f"{path} is not a Parquet file: {type(error).__name__}: {error!s:.80}") from None
     return from_columns({column.name: column for column in frame}, name)
@@ -115,16 +114,17 @@ def load_log(source: str | Path) -> Log:
 
 def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     """A log from columns by name, as Polars or NumPy hold them; a `UserError` says what is wrong with them."""
+    expected = f"expected the columns {', '.join(COLUMNS)}"
     for found in columns:
         if found not in COLUMNS:
-            raise UserError(f"{name} has an unknown column {found!r}: expected {_listed()}{suggestion(found, COLUMNS)}")
+            raise UserError(f"{name} has an unknown column {found!r}: {expected}{suggestion(found, COLUMNS)}")
     if "probability" not in columns:
         raise UserError(
             f"{name} does not say how probable its actions were: expected a column 'probability'; without the probabilities "
             "of the policy that acted nothing can be said about another one"
         )
     if missing := [column for column in COLUMNS if column not in columns]:
-        raise UserError(f"{name} has no column {missing[0]!r}: expected {_listed()}")
+        raise UserError(f"{name} has no column {missing[0]!r}: {expected}")
     parts = {column: _numbers(columns[column], column, name) for column in COLUMNS}
     if not len(parts["reward"]):
         raise UserError(f"{name} holds no episode")
@@ -140,20 +140,15 @@ def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     _check_steps(episode, step, starts, first, (ended != 0.0) | (cut != 0.0), name)
     _check_probabilities(probability, action.ndim == 1, name)
     last = np.append(first[1:], len(reward)) - 1
-    rows = observation.reshape(len(reward), -1)
-    return Log(
-        rows, action.astype(np.int64) if action.ndim == 1 else action, reward, probability, first, ended[last] != 0.0
-    )
-
-
-def _listed() -> str:
-    return f"the columns {', '.join(COLUMNS)}"
+    rows, action = observation.reshape(len(reward), -1), action.astype(np.int64) if action.ndim == 1 else action
+    return Log(rows, action, reward, probability, first, ended[last] != 0.0)
 
 
 def _numbers(column: Any, what: str, name: str) -> FloatArray:
     """A column as finite numbers [rows] or [rows, numbers]."""
     try:
-        found = np.asarray(column.to_list() if hasattr(column, "to_list") and _nested(column) else column, np.float64)
+        nested = hasattr(column, "to_list") and str(column.dtype).startswith(("List", "Array"))
+        found = np.asarray(column.to_list() if nested else column, np.float64)
     except (TypeError, ValueError):
         raise UserError(f"{name}: {what} must be a number, or a list of as many numbers, in every row") from None
     if found.ndim > (2 if what in ("observation", "action") else 1):
@@ -161,10 +156,6 @@ def _numbers(column: Any, what: str, name: str) -> FloatArray:
     if not np.isfinite(found).all():
         raise UserError(f"{name}: {what} is missing or not finite in row {int(np.argwhere(~np.isfinite(found))[0][0])}")
     return found
-
-
-def _nested(column: Any) -> bool:
-    return str(getattr(column, "dtype", "")).startswith(("List", "Array"))
 
 
 def _check_steps(
@@ -203,6 +194,7 @@ def _check_probabilities(probability: FloatArray, discrete: bool, name: str) -> 
 
 def _from_minari(name: str) -> Log:
     """Episodes of a data set of Minari, whose infos have to hold probabilities."""
+    whole_name = f"the data set {name!r} of Minari"
     try:
         import minari
     except ImportError:
@@ -210,37 +202,28 @@ def _from_minari(name: str) -> Log:
     try:
         episodes = list(minari.load_dataset(name).iterate_episodes())
     except Exception as error:  # files of any kind of damage, and names of data sets that are not there
-        raise UserError(
-            f"cannot read the data set {name!r} of Minari: {type(error).__name__}: {error!s:.120}"
-        ) from None
+        raise UserError(f"cannot read {whole_name}: {type(error).__name__}: {error!s:.120}") from None
     parts: dict[str, list[Any]] = {column: [] for column in COLUMNS}
     for number, one in enumerate(episodes):
         length, infos = len(one.rewards), one.infos if isinstance(one.infos, Mapping) else {}
         key = next((key for key in IN_INFOS if key in infos), None)
         if key is None:
-            raise UserError(
-                f"the data set {name!r} of Minari does not say how probable its actions were: expected "
-                f"{' or '.join(map(repr, IN_INFOS))} in the infos of every step"
-            )
+            expected = f"expected {' or '.join(map(repr, IN_INFOS))} in the infos of every step"
+            raise UserError(f"{whole_name} does not say how probable its actions were: {expected}")
         if any(isinstance(x, dict | tuple) for x in (one.observations, one.actions)):
-            raise UserError(f"the data set {name!r} of Minari has Dict or Tuple spaces: expected Box or Discrete ones")
-        said = np.asarray(infos[key], np.float64).reshape(-1)[
-            -length:
-        ]  # the first, if there is one more, is of the reset
+            raise UserError(f"{whole_name} has Dict or Tuple spaces: expected Box or Discrete ones")
+        said = np.asarray(infos[key], np.float64).reshape(-1)[-length:]  # one more: the first is of the reset
         probability = np.exp(said) if key == "log_prob" else said
         flat = np.asarray(one.actions, np.float64).reshape(length, -1)
         whole = np.asarray(one.actions).ndim == 1 and np.asarray(one.actions).dtype.kind in "iu"
-        for column, values in zip(
-            COLUMNS,
-            (
-                np.full(length, number), np.arange(length), np.asarray(one.observations)[:length].reshape(length, -1),
-                flat[:, 0] if whole else flat, one.rewards, one.terminations, one.truncations, probability,
-            ),
-            strict=True,
-        ):  # fmt: skip
-            parts[column].append(np.asarray(values, np.float64))
+        values = (
+            np.full(length, number), np.arange(length), np.asarray(one.observations)[:length].reshape(length, -1),
+            flat[:, 0] if whole else flat, one.rewards, one.terminations, one.truncations, probability,
+        )  # fmt: skip
+        for column, x in zip(COLUMNS, values, strict=True):
+            parts[column].append(np.asarray(x, np.float64))
     if not episodes:
-        raise UserError(f"the data set {name!r} of Minari holds no episode")
+        raise UserError(f"{whole_name} holds no episode")
     return from_columns({column: np.concatenate(values) for column, values in parts.items()}, f"{MINARI}{name}")
 
 
@@ -265,9 +248,8 @@ class Recorder:
         """Write the log, whole or not at all."""
         import polars as pl
 
-        episode, step, observation, action, reward, ended, cut = (
-            np.concatenate(x) for x in zip(*self._rows, strict=True)
-        )
+        columns = (np.concatenate(x) for x in zip(*self._rows, strict=True))
+        episode, step, observation, action, reward, ended, cut = columns
         rows = np.asarray(observation, np.float64).reshape(len(reward), -1)
         actions = np.asarray(action, np.int64 if action.ndim == 1 and action.dtype.kind in "iu" else np.float64)
         actions = actions if actions.ndim == 1 and actions.dtype == np.int64 else actions.reshape(len(reward), -1)
@@ -281,9 +263,7 @@ class Recorder:
             },
             schema_overrides={"observation": pl.List(pl.Float64)},
         ).sort("episode", "step")  # fmt: skip
-        file = io.BytesIO()
-        frame.write_parquet(file)
-        return write_bytes(self.path, file.getvalue())
+        return write_bytes(self.path, as_parquet(frame))
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,19 +319,15 @@ class Chances:
         if about.discrete_observations:
             _whole(observations, about.first_observation, about.inputs)
             seen: Any = observations[:, 0].astype(np.int64)
-        elif observations.shape[1] != about.inputs:
-            raise UserError(
-                f"the log's observations have {observations.shape[1]} numbers; this policy takes {about.inputs}"
-            )
+        elif (n := observations.shape[1]) != about.inputs:
+            raise UserError(f"the log's observations have {n} numbers; this policy takes {about.inputs}")
         else:
             seen = observations
         outputs = policy.outputs(policy.view(about.rows(seen))).astype(np.float64)
         if about.discrete_actions:
             return cls._discrete(softmax(outputs, 1.0), actions, about.first_action, about.discrete_observations)
         if about.integers or actions.ndim != 2 or actions.shape[1] != about.actions:
-            raise UserError(
-                f"the log's actions are not {about.actions} numbers each of a continuous Box, which this policy gives"
-            )
+            raise UserError(f"the log's actions are not the {about.actions} numbers of a Box that this policy gives")
         return cls(_clipped_density(actions, outputs, policy), None, None, about.discrete_observations)
 
     @classmethod
@@ -359,9 +335,8 @@ class Chances:
         if np.ndim(actions) != 1:
             raise UserError("the log's actions are lists of numbers; this policy chooses one of a few")
         if every.shape[:1] != actions.shape or every.ndim != 2:
-            raise UserError(
-                f"the policy's probabilities have shape {list(every.shape)}: expected [{len(actions)}, actions]"
-            )
+            found = list(every.shape)
+            raise UserError(f"the policy's probabilities have shape {found}: expected [{len(actions)}, actions]")
         sums = every.sum(axis=1)
         if not (np.isfinite(every).all() and (every >= 0.0).all() and np.abs(sums - 1.0).max() < ROUNDING):
             raise UserError("the policy's probabilities must not be negative, and sum to 1 over the actions")
@@ -377,9 +352,8 @@ def _whole(observations: FloatArray, first: int, count: int) -> IntArray:
     """Discrete observations as numbers from 0."""
     found = observations[:, 0] - first
     if observations.shape[1] != 1 or (found != np.floor(found)).any() or found.min() < 0 or found.max() >= count:
-        raise UserError(
-            f"the log's observations do not fit: this policy takes one whole number from {first} to {first + count - 1}"
-        )
+        expected = f"one whole number from {first} to {first + count - 1}"
+        raise UserError(f"the log's observations do not fit: this policy takes {expected}")
     return found.astype(np.int64)
 
 
@@ -388,9 +362,8 @@ def _clipped_density(actions: FloatArray, mean: FloatArray, policy: Any) -> Floa
     from scipy.special import log_ndtr
 
     spread = np.exp(np.asarray(policy.log_std, np.float64))
-    low, high = (
-        np.asarray(side, np.float32).astype(np.float64) for side in (policy.interface.low, policy.interface.high)
-    )
+    bounds = policy.interface.low, policy.interface.high
+    low, high = (np.asarray(side, np.float32).astype(np.float64) for side in bounds)
     inside = -0.5 * ((actions - mean) / spread) ** 2 - np.log(spread * np.sqrt(2.0 * np.pi))
     found = np.where(actions <= low, log_ndtr((low - mean) / spread), inside)
     found = np.where(actions >= high, log_ndtr((mean - high) / spread), found)

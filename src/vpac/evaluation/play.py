@@ -11,6 +11,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -389,11 +390,18 @@ def measure(
     }  # fmt: skip
     noise, world = np.random.SeedSequence(seed).spawn(2)
     made.seed(world, episodes)
+    with _acting(agent, made, env, deterministic) as actor, shown(progress, episodes, name_of(env)) as tell:
+        actor.begin(noise)
+        return *play(made, actor.actions, episodes, gamma, terms, tell, record), about
+
+
+@contextmanager
+def _acting(agent: Any, made: Vector, env: Any, deterministic: bool) -> Iterator[Actor]:
+    """The agent in a vector environment, which is closed afterwards if it was made here of `env`."""
     try:
         actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, made.n, deterministic)
-        with restore_global_rng(), shown(progress, episodes, name_of(env)) as tell:
-            actor.begin(noise)
-            return *play(made, actor.actions, episodes, gamma, terms, tell, record), about
+        with restore_global_rng():
+            yield actor
     finally:
         if made.ours and not is_users(made.first, env):
             made.env.close()
@@ -410,24 +418,20 @@ def evaluate_each(
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(env, 1, agent)
-    found, lengths, terminated = np.zeros((2, len(seeds))), np.zeros(len(seeds), np.int64), np.zeros(len(seeds), bool)
-    try:
-        actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, 1, deterministic)
-        with restore_global_rng(), shown(progress, len(seeds), name_of(env)) as tell:
-            for number, seed in enumerate(seeds):
-                noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
-                made.seed(world, 1)
-                actor.begin(noise)
-                sums, length, ended = play(made, actor.actions, 1, gamma, (discounted, plain))
-                found[:, number], lengths[number], terminated[number] = sums[:, 0], length[0], ended[0]
-                tell(number + 1)
-    finally:
-        if made.ours and not is_users(made.first, env):
-            made.env.close()
+    found = []
+    with _acting(agent, made, env, deterministic) as actor, shown(progress, len(seeds), name_of(env)) as tell:
+        for number, seed in enumerate(seeds, 1):
+            noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
+            made.seed(world, 1)
+            actor.begin(noise)
+            (returns, scores), lengths, terminated = play(made, actor.actions, 1, gamma, (discounted, plain))
+            found.append((returns, scores, lengths, terminated))
+            tell(number)
+    returns, scores, lengths, terminated = (np.concatenate(column) for column in zip(*found, strict=True))
     about = {
         "agent": agent_name(agent), "env": name_of(env), "episodes": len(seeds), "deterministic": bool(deterministic)
     }  # fmt: skip
-    return ReturnSample(found[0], found[1], lengths, terminated, gamma=gamma, about=about)
+    return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:
@@ -472,7 +476,14 @@ def budget_report(
     else:
         gamma = agent.variance_gamma if deep else agent.options.gamma
         limit = None if deep else agent.options.max_episode_steps
-        sample = evaluate(agent, _limited(env, limit), episodes, seed=seed, gamma=gamma)
+        if limit is not None and not isinstance(env, VectorEnv):
+            given = env
+            env = (
+                TimeLimit(env, limit)
+                if isinstance(env, gymnasium.Env)
+                else lambda: TimeLimit(make_unflattened(given), limit)
+            )
+        sample = evaluate(agent, env, episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
         if budget.limits:
             limits, *closest = check_limits(budget, sample.returns, agent.controller.state, agent.looks, level)
@@ -488,12 +499,3 @@ def _exact(learner: Any) -> tuple[float, float] | None:
     from vpac.tabular.budget import exact_now, is_exact
 
     return exact_now(learner) if is_exact(learner) else None
-
-
-def _limited(env: Any, limit: int | None) -> Any:
-    """The environment with episodes of at most so many steps."""
-    if limit is None or isinstance(env, VectorEnv):
-        return env
-    if isinstance(env, gymnasium.Env):
-        return TimeLimit(env, limit)
-    return lambda: TimeLimit(make_unflattened(env), limit)

@@ -155,9 +155,7 @@ class Walker:
 
     def __init__(self, agent: Any, env: Any, gamma: float, deterministic: bool) -> None:
         if isinstance(env, VectorEnv):
-            raise UserError(
-                "sources of variance need a single environment, or a way to make one, not a vector environment"
-            )
+            raise UserError("sources of variance need a single environment, or a way to make one, not a vector of them")
         check_first(env, callable(getattr(agent, "act", None)))
         self.given, self.gamma = env, gamma
         self.env = one_environment(env, agent)
@@ -195,7 +193,7 @@ class Walker:
         """Refuse an environment that does not do the same again with the same seeds and actions."""
         if self.actor.remembers:
             raise UserError(
-                "the agent carries a state from step to step: sources of variance need an agent without a memory"
+                "the agent carries a state from step to step: sources of variance need one without a memory"
             )
         self._reset(begin, _two(noise)[0])
         again = [self._step(action)[1] for action in way.actions]
@@ -224,16 +222,9 @@ class Walker:
     def branch(
         self, way: Way, begin: Any, noise: Any, t: int, action: Any, answer: Any, rest: np.random.SeedSequence
     ) -> float:
-        """Return from step t on, after another action there.
+        """Return from step t of an episode on, after another action there.
 
-        Args:
-            way: the episode.
-            begin: its start's seed.
-            noise: the seed of its noise.
-            t: the step.
-            action: what is done there.
-            answer: seed of the environment's answer; None: it is the first draw of `rest`.
-            rest: seed of all that follows.
+        `answer` is the seed of the environment's answer, by default the first draw of `rest`, that of all that follows.
         """
         self._reset(begin, _two(noise)[0])
         for earlier in way.actions[:t]:
@@ -415,9 +406,8 @@ def _one_start(walker: Walker, seed: np.random.SeedSequence, check: bool) -> Flo
     if here.any():
         t, answers = _picked(rng, here), more[3:5]
         rests = np.random.SeedSequence(int(more[3].generate_state(1)[0])).spawn(2)
-        gaps = [
-            branch(t, way.actions[t], answers[0], rest) - branch(t, way.actions[t], answers[1], rest) for rest in rests
-        ]
+        taken = way.actions[t]
+        gaps = [branch(t, taken, answers[0], rest) - branch(t, taken, answers[1], rest) for rest in rests]
         answered = 0.5 * float(here.sum()) * gaps[0] * gaps[1]
     return np.array([way.total, again.total, chosen, answered, float(weights @ noisy)])
 

@@ -212,9 +212,7 @@ def stress(
         tell: called with the name of an arm when it begins.
     """
     if not axes:
-        raise UserError(
-            "expected something to change: arguments of the environment, noise, delay, drop or other starts"
-        )
+        raise UserError("expected something to change: arguments of the environment, noise, delay, drop, other starts")
     if len({axis.name for axis in axes}) < len(axes):
         raise UserError("every axis can be given once")
     seeds = episode_seeds(seed, whole(episodes, "episodes", 10))
@@ -246,9 +244,8 @@ def changed(make: Callable[[Mapping[str, Any]], AnyEnv], arm: Mapping[str, Any],
     env = make({name: value for name, value in arm.items() if name not in KINDS})
     if "first-steps" in arm:
         env = RandomFirstSteps(env, arm["first-steps"])
-    disturbance = {
-        name.replace("-", "_"): value for name, value in arm.items() if name in KINDS and name != "first-steps"
-    }
+    others = KINDS.keys() - {"first-steps"}
+    disturbance = {name.replace("-", "_"): value for name, value in arm.items() if name in others}
     return Disturbed(env, **disturbance, scale=scale) if disturbance else env
 
 

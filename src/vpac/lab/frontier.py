@@ -24,12 +24,10 @@ from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import Outcome
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
 from vpac.risk.measures import Measure
-from vpac.tabular.options import Options
 
 __all__ = ["Asked", "Exact", "Found", "Question", "trace_frontier"]
 
 MOST_POINTS = 1000
-"""Of a frontier."""
 MOST_STATES = 300
 """Finite processes up to this size are solved exactly."""
 
@@ -63,9 +61,7 @@ class Question:
         found = algorithms.find(self.algorithm)
         if not found.priced:
             priced = ", ".join(algorithm.name for algorithm in algorithms.PRICED)
-            raise UserError(
-                f"{self.algorithm!r} has no frontier: expected an algorithm with a price of variance, {priced}"
-            )
+            raise UserError(f"{self.algorithm!r} has no frontier: expected one with a price of variance, {priced}")
         object.__setattr__(self, "algorithm", found.name)
         found.check_settings(self.settings)
         if self.penalty is not None and self.penalty.name == "volatility" and not self.deep and self.gamma == 1.0:
@@ -153,11 +149,8 @@ class Question:
     @property
     def gamma(self) -> float:
         """The discount factor."""
-        if self.deep:
-            from vpac.deep.options import Options as DeepOptions
-
-            return float(self.settings.get("gamma", DeepOptions.gamma))
-        return float(self.settings.get("gamma", Options.gamma))
+        default = algorithms.find(self.algorithm).load_options().gamma
+        return float(self.settings.get("gamma", default))
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,6 @@ class Asked:
     """Which prices: one of the three."""
 
     psis: tuple[float, ...] = ()
-    """These."""
     aversions: tuple[float, ...] = ()
     """Those of these risk aversions: ψ = R / standard deviation of the risk-neutral return (`Question.scale`)."""
     points: int = 8

@@ -15,7 +15,7 @@ import numpy as np
 
 from vpac import algorithms
 from vpac.checks import whole
-from vpac.errors import UserError
+from vpac.errors import UserError, needs_extra
 from vpac.evaluation.play import evaluate
 from vpac.files import make_folder, write_text
 from vpac.lab.kinds.frontier import priced_measure
@@ -98,8 +98,8 @@ def search(
     """
     try:
         import optuna
-    except ModuleNotFoundError:
-        raise UserError("a search needs optuna, of the extra `tune`: pip install 'vpac[tune]'") from None
+    except ModuleNotFoundError as error:
+        raise needs_extra("a search", error, "tune") from None
     what.check()
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # else it shows the traceback of a Ctrl-C
     study = optuna.create_study(
@@ -127,9 +127,8 @@ def _same(study: optuna.Study, what: Search) -> None:
         study.set_user_attr("search", now)
     elif before != now:
         differ = next(name for name in now if before.get(name) != now[name])
-        raise UserError(
-            f"this study was begun with {differ} = {before.get(differ)!r}, not {now[differ]!r}: choose another --out"
-        )
+        begun = f"{differ} = {before.get(differ)!r}, not {now[differ]!r}"
+        raise UserError(f"this study was begun with {begun}: choose another --out")
 
 
 def _trained(what: Search, env: Any, number: int, **settings: Any) -> Any:
@@ -184,11 +183,8 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return (
-        repr(value)
-        if isinstance(value, int | float)
-        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-    )
+    quoted = '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value) if isinstance(value, int | float) else quoted
 
 
 def _plots(study: optuna.Study) -> str:

@@ -144,7 +144,7 @@ def distribution(
 
 
 def _common_unit(rewards: FloatArray) -> float | None:
-    """The largest number of which all rewards are multiples, if it can be told."""
+    """The largest number of which all rewards are multiples, if it can be found."""
     whole = np.rint(rewards * UNIT)
     if np.abs(whole).max(initial=0.0) > 2**53 or np.abs(whole - rewards * UNIT).max(initial=0.0) > 1e-6:
         return None

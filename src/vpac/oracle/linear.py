@@ -89,7 +89,7 @@ def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, li
         residual -= np.multiply(turn, omega, out=turn)
 
         before, overlap, gap = overlap, _dot(shadow, residual), _sup(residual)
-        # Broken down: `shadow` has lost sight of the residual, as happens when values travel away from a goal (or NaN).
+        # Broken down: `shadow` has drifted from the residual, as happens when values travel away from a goal (or NaN).
         if gap <= 0.1 * tolerance * _sup(x) or not abs(overlap) > 1e-18 * size * gap:
             break
         change *= omega
@@ -179,9 +179,9 @@ class Chain:
         if self.sparse:
             from scipy.sparse import csr_array
 
-            # Row s holds the weights of the actions of state s, at their places among the rows of P.
-            places = np.arange(rows, dtype=np.int32), np.arange(0, rows + 1, self.mdp.n_actions, dtype=np.int32)
-            matrix = csr_array((self.weights.reshape(-1), *places), shape=(n, rows)) @ self.mdp.transition_matrix
+            # Row s holds the weights of the actions of state s, in their positions among the rows of P.
+            columns = np.arange(rows, dtype=np.int32), np.arange(0, rows + 1, self.mdp.n_actions, dtype=np.int32)
+            matrix = csr_array((self.weights.reshape(-1), *columns), shape=(n, rows)) @ self.mdp.transition_matrix
             matrix.sort_indices()
             return matrix
         entries = self.weights.reshape(-1, rows)[:, self.mdp.row] * self.mdp.probability

@@ -93,11 +93,11 @@ class Remembering:
         layer = self._layers[step]
         low, high = layer.value.min(), layer.value.max()
         stride = 2.0 * (high - low) + 1.0  # nodes of other states are farther than any of its own
-        places = layer.state * stride + layer.value
+        keys = layer.state * stride + layer.value
         sought = np.asarray(state, np.int64) * stride + np.clip(collected, low, high)
-        right = np.minimum(np.searchsorted(places, sought), len(places) - 1)
+        right = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
         left = np.maximum(right - 1, 0)
-        found = np.where(places[right] - sought < sought - places[left], right, left)
+        found = np.where(keys[right] - sought < sought - keys[left], right, left)
         if (strange := layer.state[found] != state).any():
             raise UserError(f"state {np.broadcast_to(state, found.shape)[strange][0]} cannot be met after {step} steps")
         return self._actions[step][found]
@@ -211,15 +211,15 @@ def _merged(state: IntArray, value: FloatArray, n_states: int) -> tuple[IntArray
 
 def _solve(layers: list[_Layer], psi: float, reference: float) -> tuple[FloatArray, list[IntArray]]:
     """Dynamic programming for E[G − ψ (G − c)²]: E[G] and E[(G − c)²] of the first nodes, [nodes, 2], and all actions."""
-    ahead, actions = np.zeros((0, 2)), []
+    later, actions = np.zeros((0, 2)), []
     for layer in reversed(layers):
         end = np.stack([layer.value, (layer.value - reference) ** 2], axis=-1)
-        by_action = (layer.step @ ahead).reshape(len(layer.state), -1, 2)
+        by_action = (layer.step @ later).reshape(len(layer.state), -1, 2)
         by_action[..., 1] += (layer.noise - layer.rounding).reshape(by_action.shape[:2])
         best = np.argmax(by_action[..., 0] - psi * by_action[..., 1], axis=1)
-        ahead = np.where(layer.leaf[:, None], end, by_action[np.arange(len(best)), best])
+        later = np.where(layer.leaf[:, None], end, by_action[np.arange(len(best)), best])
         actions.append(best)
-    return ahead, actions[::-1]
+    return later, actions[::-1]
 
 
 def _moments(layers: list[_Layer], actions: list[IntArray], start: FloatArray) -> tuple[float, float]:

@@ -23,12 +23,13 @@ unit of the price is the standard deviation of the returns at the first look, in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vpac.checks import real
 from vpac.errors import UserError, suggestion
 from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
 from vpac.risk.limits import Limit, NeutralMean, pair, probability
@@ -131,18 +132,13 @@ class Budget:
                 "a budget is max_variance or max_std: give one of them, for example Budget(max_std=2), or keep_mean, "
                 "min_cvar or max_ruin, for example Budget(max_ruin=(0.05, 0))"
             )
-        for field in fields(self):
-            if field.name in ("keep_mean", "min_cvar", "max_ruin"):
-                continue
-            value = getattr(self, field.name)
-            least = 0.0 if field.name in ("wait", "proportional", "integral", "derivative") else 1e-150
-            if value is None:
-                continue
-            good = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not (good and math.isfinite(value) and least <= value <= 1e150):
+        for name in ("max_variance", "max_std", "largest", "wait", "proportional", "integral", "derivative"):
+            if (value := getattr(self, name)) is not None:
+                least = 1e-150 if name in ("max_variance", "max_std", "largest") else 0.0
                 expected = "a positive number" if least else "a number that is not negative"
-                raise UserError(f"{field.name} of a budget must be {expected}, got {value!r}")
-            object.__setattr__(self, field.name, float(value))
+                if not least <= real(value, f"{name} of a budget", expected) <= 1e150:
+                    raise UserError(f"{name} of a budget must be {expected}, got {value!r}")
+                set_field(self, name, float(value))
 
     @property
     def limits_variance(self) -> bool:
@@ -171,15 +167,9 @@ class Budget:
     @property
     def in_words(self) -> str:
         """As it was given."""
-        words = [limit.in_words for limit in self.limits]
-        if self.limits_variance:
-            what = (
-                f"standard deviation ≤ {self.max_std:g}"
-                if self.max_variance is None
-                else f"variance ≤ {self.max_variance:g}"
-            )
-            words.insert(0, what)
-        return " and ".join(words)
+        words = [] if self.max_std is None else [f"standard deviation ≤ {self.max_std:g}"]
+        words += [] if self.max_variance is None else [f"variance ≤ {self.max_variance:g}"]
+        return " and ".join([*words, *(limit.in_words for limit in self.limits)])
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; `as_budget` takes it back."""
@@ -262,27 +252,21 @@ def as_budget(value: Any) -> Budget | None:
             if name not in known:
                 raise UserError(f"a budget has no {name!r}{suggestion(str(name), known)}")
         return Budget(**value)
-    found: dict[str, Any] | None = {} if isinstance(value, str) else None
-    for text in value.split(",") if isinstance(value, str) else ():
-        word, *numbers = text.strip().split(":")
-        name, count = WORDS.get(word, ("", 0))
-        try:
-            *limit, last = [float(number) for number in numbers]
-        except ValueError:
-            found = None
-            break
-        extra = {"wait": last} if len(numbers) == count + 1 else {}
-        limit = limit if extra else [*limit, last]
-        if not count or len(limit) != count or found is None or name in found:
-            found = None
-            break
-        found |= {name: limit[0] if count == 1 else tuple(limit), **extra}
-    if found is not None:
-        return Budget(**found)
-    raise UserError(
-        f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2, or keep-mean:K, cvar:A:C or "
-        "ruin:P:C, with commas between them"
-    )
+    found: dict[str, Any] = {}
+    try:
+        for text in value.split(","):
+            word, *given = text.strip().split(":")
+            (name, count), numbers = WORDS[word], [float(number) for number in given]
+            if len(numbers) not in (count, count + 1) or name in found:
+                raise ValueError
+            limit, wait = numbers[:count], numbers[count:]
+            found |= {name: limit[0] if count == 1 else tuple(limit)} | ({"wait": wait[0]} if wait else {})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"cannot read a budget from {value!r}: expected std:S or variance:V, for example std:2, or keep-mean:K, cvar:A:C "
+            "or ruin:P:C, with commas between them"
+        ) from None
+    return Budget(**found)
 
 
 LEEWAY = 0.05
@@ -302,7 +286,7 @@ class PricePath(NamedTuple):
     """The standard error of its logarithm; 0 where it is exact, NaN where it is unknown."""
 
     @classmethod
-    def of(cls, rows: list[tuple[float, float, float, float]]) -> PricePath:
+    def of(cls, rows: Sequence[Sequence[float]]) -> PricePath:
         """From rows (at, psi, variance, error)."""
         return cls(*np.array(rows, np.float64).reshape(-1, 4).T.copy())
 
@@ -478,21 +462,19 @@ class BudgetReport:
 
     def _words_of_limits(self) -> str:
         """The outcome where there are other limits than the variance."""
+        deviation = "the variance" if self.budget.max_std is None else "the standard deviation"
         mean = [] if self.budget.keep_mean is not None else [f"mean {_shown(self.mean)}"]
         found = [*(check.words for check in self.limits), *mean, f"standard deviation {_shown(self.variance, 0.5)}"]
         text = f"{', '.join(found)} (measured in {self.episodes:,} episodes), at ψ = {self.psi:.4g}."
         if self.met:
             return f"The budget, {self.budget.in_words}, is met within its intervals: {text}"
         missed = [check.limit.in_words for check in self.limits if not check.met]
-        missed += (
-            [] if self.variance_met else ["the variance" if self.budget.max_std is None else "the standard deviation"]
-        )
-        near = [
-            f"{c.limit.symbol} {_shown(Interval(c.closest, math.nan, math.nan), 1.0, c.limit.name == 'ruin')}"
-            for c in self.limits
-        ] + ([f"standard deviation {self.closest_variance**0.5:.4g}"] if self.budget.limits_variance else [])
-        at = f"{', '.join(near)}, after {self.closest_at:,.0f} steps"
-        closest = "" if math.isnan(self.closest_at) else f" The closest look: {at}."
+        missed += [] if self.variance_met else [deviation]
+        values = [(c.limit, Interval(c.closest, math.nan, math.nan)) for c in self.limits]
+        near = [f"{limit.symbol} {_shown(value, 1.0, limit.name == 'ruin')}" for limit, value in values]
+        near += [f"standard deviation {self.closest_variance**0.5:.4g}"] if self.budget.limits_variance else []
+        closest = f" The closest look: {', '.join(near)}, after {self.closest_at:,.0f} steps."
+        closest = "" if math.isnan(self.closest_at) else closest
         said = "" if len(self.limits) + self.budget.limits_variance == 1 else f" ({'; '.join(missed)})"
         return f"The budget, {self.budget.in_words}, is not met{said}: {text}{closest} {self._advice_on_limits()}"
 
@@ -519,12 +501,8 @@ class BudgetReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; numbers that are not known become null."""
-        limits: dict[str, Any] = {}
-        if self.limits:
-            limits = {
-                "limits": [check.as_dict() for check in self.limits],
-                "closest_after_steps": _known(self.closest_at),
-            }
+        checks, closest = [check.as_dict() for check in self.limits], _known(self.closest_at)
+        limits = {"limits": checks, "closest_after_steps": closest} if checks else {}
         return {
             "budget": self.budget.as_dict(), "max_variance": _known(self.budget.variance), "met": self.met,
             "exact": self.episodes is None, "episodes": self.episodes, "mean": _ends(self.mean),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vpac.errors import Newer, UserError
-from vpac.files import CHECKSUM, LARGEST_TEXT, check_seal, parse, read_bytes, sealed, write_text
+from vpac.files import CHECKSUM, LARGEST_TEXT, check_seal, parse, read_input, sealed, write_text
 from vpac.risk.limits import Limit
 from vpac.risk.sample import COLUMNS, ReturnSample
 
@@ -80,12 +80,10 @@ class PolicyCertificate:
 
 def read_sealed(path: Path, what: str, newest: int, parts: Mapping[str, Any]) -> dict[str, Any]:
     """A sealed JSON file whose checksum, format and parts are right; whatever is wrong is a `UserError`."""
+    content = read_input(path, LARGEST_TEXT).rstrip(b"\n")
     try:
-        content = read_bytes(path, LARGEST_TEXT)
-        data = parse(content.rstrip(b"\n"))
-        check_seal(content.rstrip(b"\n"), data)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        data = parse(content)
+        check_seal(content, data)
     except ValueError as error:
         raise UserError(f"{path} is not {what}, or not what was written: {error!s:.200}") from None
     version = data.get("format")

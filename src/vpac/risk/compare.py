@@ -323,7 +323,6 @@ class PairedComparison:
     correlation: float
     """Of the returns of A and B; NaN if one of them does not vary."""
     episodes: int
-    """How many pairs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

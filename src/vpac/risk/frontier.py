@@ -46,9 +46,8 @@ class FrontierPoint:
     psi: float
     """The price, in units of 1/reward."""
     mean: Interval
-    """Of the return."""
     std: Interval
-    """Standard deviation of the return."""
+    """Mean and standard deviation of the return."""
     volatility: Interval | None = None
     """Standard deviation of a step's reward; None: it was not measured."""
     measure: Interval | None = None
@@ -109,12 +108,10 @@ class TradeOff:
     @property
     def surely_dominated(self) -> BoolArray:
         """Which points another one beats with its whole interval in both directions."""
-        return np.array(
-            [
-                any(other.mean.low > point.mean.high and other.spread.high < point.spread.low for other in self.points)
-                for point in self.points
-            ]
-        )
+        mean, spread = ([getattr(point, name) for point in self.points] for name in ("mean", "spread"))
+        above = np.array([one.low for one in mean]) > np.array([[one.high] for one in mean])
+        below = np.array([one.high for one in spread]) < np.array([[one.low] for one in spread])
+        return np.asarray((above & below).any(axis=1), bool)
 
     @property
     def knee(self) -> int | None:
@@ -198,15 +195,13 @@ class TradeOff:
         else:
             spread = f"adds {_percent(-removed)} to the {self.axis}"
         pairs = {"mean": (here.mean, first.mean), self.axis: (here.spread, first.spread)}
-        doubtful = [name for name, pair in pairs.items() if _may_be_equal(*pair)]
+        doubtful = [
+            name for name, (one, other) in pairs.items()
+            if one.estimate != other.estimate and one.low < other.high and other.low < one.high
+        ]  # fmt: skip
         whose = "" if not doubtful else "both" if len(doubtful) == 2 else f"the {doubtful[0]}"
         unsure = f" (the intervals of {whose} overlap: more seeds or episodes would tell)" if whose else ""
         return f"{mean} and {spread}{unsure}"
-
-
-def _may_be_equal(one: Interval, other: Interval) -> bool:
-    """Whether two estimates that differ have intervals that overlap."""
-    return one.estimate != other.estimate and one.low < other.high and other.low < one.high
 
 
 def _percent(share: float) -> str:
@@ -290,10 +285,10 @@ def next_prices(
     steps = np.diff(points, axis=0)
     lengths = np.hypot(*steps.T)
     bends = np.concatenate([[0.0], _turns(steps), [0.0]])
-    scores = [
-        (length * (1.0 + (bends[i] + bends[i + 1]) / np.pi), _between(prices[i], prices[i + 1]))
-        for i, length in enumerate(lengths)
-    ]
+    scores = []
+    for i, (length, low, high) in enumerate(zip(lengths, prices, prices[1:], strict=False)):
+        between = high / PRICE_STEP if low == 0.0 else float(np.sqrt(low * high))
+        scores.append((length * (1.0 + (bends[i] + bends[i + 1]) / np.pi), rounded(between)))
     scale = float(np.asarray(spreads, np.float64)[order][0]) if scale is None else scale
     beyond = rounded(prices[-1] * PRICE_STEP)
     if beyond * scale <= LARGEST_AVERSION:
@@ -301,7 +296,8 @@ def next_prices(
     taken = [*tried, *psis]
     found: list[float] = []
     for score, psi in sorted(scores, key=lambda one: (-one[0], one[1])):
-        new = psi > 0.0 and all(_apart(psi, other) for other in [*taken, *found])
+        others = [other for other in [*taken, *found] if other]
+        new = psi > 0.0 and all(max(psi / other, other / psi) > LEAST_RATIO for other in others)
         if len(found) < count and new and (score > 0.0 or psi == beyond):
             found.append(psi)
     return sorted(found)
@@ -316,11 +312,3 @@ def _turns(steps: FloatArray) -> FloatArray:
     one, two = steps[:-1], steps[1:]
     cross, dot = one[:, 0] * two[:, 1] - one[:, 1] * two[:, 0], (one * two).sum(axis=1)
     return np.asarray(np.abs(np.arctan2(cross, dot)), np.float64)
-
-
-def _between(low: float, high: float) -> float:
-    return rounded(high / PRICE_STEP if low == 0.0 else float(np.sqrt(low * high)))
-
-
-def _apart(psi: float, other: float) -> bool:
-    return other == 0.0 or max(psi / other, other / psi) > LEAST_RATIO

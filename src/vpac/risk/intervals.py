@@ -48,11 +48,8 @@ class Interval:
     """An estimate and the ends of its confidence interval; ends that are not known are NaN."""
 
     estimate: float
-    """The estimate itself."""
     low: float
-    """The lower end."""
     high: float
-    """The upper end."""
 
 
 def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -65,11 +62,8 @@ def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
 
 def not_negative(interval: Interval) -> Interval:
     """The same, cut at 0: for what cannot be less. The truth is not there, so the interval covers it as often as before."""
-    return Interval(interval.estimate, _cut(interval.low), _cut(interval.high))
-
-
-def _cut(end: float) -> float:
-    return 0.0 if end < 0.0 else end  # unknown ends stay unknown
+    low, high = (0.0 if end < 0.0 else end for end in (interval.low, interval.high))  # unknown ends stay unknown
+    return Interval(interval.estimate, low, high)
 
 
 def variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:

@@ -33,6 +33,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vpac.checks import real
 from vpac.errors import UserError, one_of
 from vpac.risk import metrics
 from vpac.risk.bounds import probability_below
@@ -146,9 +147,8 @@ class Limit:
     @property
     def symbol(self) -> str:
         """The same for people."""
-        return {"cvar": f"mean of the worst {100 * self.at:g} %", "ruin": f"P(return < {self.at:g})"}.get(
-            self.name, "mean"
-        )
+        tail = {"cvar": f"mean of the worst {100 * self.at:g} %", "ruin": f"P(return < {self.at:g})"}
+        return tail.get(self.name, "mean")
 
     @property
     def in_words(self) -> str:
@@ -230,9 +230,8 @@ def pair(given: Any, name: str, example: str) -> tuple[float, float]:
     try:
         first, second = (float(part) for part in parts)
     except (TypeError, ValueError):
-        raise UserError(
-            f"{name} of a budget must be a probability and a return, for example {example}, got {given!r}"
-        ) from None
+        expected = f"a probability and a return, for example {example}"
+        raise UserError(f"{name} of a budget must be {expected}, got {given!r}") from None
     if not math.isfinite(second):
         raise UserError(f"the return in {name} of a budget must be finite, got {second!r}")
     return probability(first, name), second
@@ -240,7 +239,7 @@ def pair(given: Any, name: str, example: str) -> tuple[float, float]:
 
 def probability(value: Any, name: str) -> float:
     """A number between 0 and 1, both excluded."""
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not (good and 0.0 < value < 1.0):
-        raise UserError(f"{name} of a budget must be above 0 and below 1, got {value!r}")
-    return float(value)
+    expected = "above 0 and below 1"
+    if not 0.0 < (found := real(value, f"{name} of a budget", expected)) < 1.0:
+        raise UserError(f"{name} of a budget must be {expected}, got {value!r}")
+    return found

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike
 
 from vpac.checks import real
 from vpac.errors import UserError, one_of
+from vpac.files import jsonable
 from vpac.risk.bounds import mean_upper_bound
 from vpac.risk.intervals import Interval, one_sample
 from vpac.risk.limits import Limit
@@ -46,6 +47,7 @@ STAKES = np.array([0.9, 0.5, 0.25, 0.125, 0.0625, 0.03125])
 """λ: parts of the capital that are lost if Z is 0."""
 POWERS = np.array([0.9, 0.75, 0.5, 0.25])
 """κ."""
+WIDTH = max(len(STAKES), 2 * len(POWERS))
 FIRST = 0.2
 """The share of the certificate's returns that chooses a, b and c."""
 PROMISED = 0.2
@@ -129,21 +131,15 @@ class Monitor:
         self.promises += tuple(
             Promise(f"below {limit.at:g}", limit.words, limit.at, np.inf, limit.at, limit.value) for limit in ruins
         )
-        self.thresholds = {
-            promise.name: 1.0 / (share if promise.name.startswith("below") else (1.0 - PROMISED) * share)
-            for promise in self.promises
-        }
+        known = {promise.name: promise.name.startswith("below") for promise in self.promises}
+        self.thresholds = {name: 1.0 / (share if sure else (1.0 - PROMISED) * share) for name, sure in known.items()}
         if "change" in wanted:
             self.thresholds["change"] = 1.0 / share
         self.alarms: dict[str, Alarm] = {}
         """The alarm of each test, when it first came."""
         self._pool, self._seen = sorted(x.tolist()), list[float]()
         self._rng = np.random.default_rng(seed)
-        self._capital = np.zeros((len(self.thresholds), self._width))
-
-    @property
-    def _width(self) -> int:
-        return max(len(STAKES), 2 * len(POWERS))
+        self._capital = np.zeros((len(self.thresholds), WIDTH))
 
     @property
     def episodes(self) -> int:
@@ -183,7 +179,7 @@ class Monitor:
 
     def _bets(self, y: Any, rank: Any) -> FloatArray:
         """What a unit of capital becomes, [..., tests, bets]; bets that a test does not have are 0."""
-        made = np.zeros((*np.shape(y), len(self.thresholds), self._width))
+        made = np.zeros((*np.shape(y), len(self.thresholds), WIDTH))
         for number, promise in enumerate(self.promises):
             z = promise.numbers(y)[..., None] / promise.most
             made[..., number, : len(STAKES)] = 1.0 + STAKES * (z - 1.0)
@@ -199,12 +195,8 @@ class Monitor:
             raise UserError("no return was given yet")
         promise = _promise(self.reference, "mean", 0.5)
         z, span = promise.numbers(self._seen), promise.high - promise.low
-        tail = 0.5 + level / 2.0
-        most, least = (
-            mean_upper_bound(z, level=tail, anytime=True),
-            1.0 - mean_upper_bound(1.0 - z, level=tail, anytime=True),
-        )
-        return Interval(promise.high - span * float(z.mean()), promise.high - span * most, promise.high - span * least)
+        most, rest = (mean_upper_bound(x, level=0.5 + level / 2.0, anytime=True) for x in (z, 1.0 - z))
+        return Interval(*(promise.high - span * share for share in (float(z.mean()), most, 1.0 - rest)))
 
     def paths(self, streams: FloatArray, rng: np.random.Generator) -> FloatArray:
         """The evidence of every test after each return of several streams, [streams, tests, episodes], from the start."""
@@ -280,15 +272,12 @@ def monitor(certificate: Any, *, alpha: float = 0.05, tests: Sequence[str] = TES
 
 def delay_rows(watch: Monitor, befores: Sequence[int] = (0, 1000), **how: Any) -> list[Mapping[str, Any]]:
     """`Monitor.delays` as plain data, a row for each shift and time of it; unknown numbers are None."""
-    return [
-        {"shift": words, "after": before, "median": _known(median), "most": _known(most)}
+    rows = [
+        {"shift": words, "after": before, "median": median, "most": most}
         for before in befores
         for words, (median, most) in watch.delays(before, **how).items()
     ]
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    return list(jsonable(rows))
 
 
 def _slow(k: int) -> float:

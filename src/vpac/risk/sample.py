@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.errors import UserError, one_of
-from vpac.files import parse, read_bytes, write_bytes, write_text
+from vpac.files import as_parquet, parse, read_input, write_bytes, write_text
 from vpac.risk import intervals, metrics
 from vpac.risk.intervals import Interval, one_sample
 from vpac.typing import BoolArray, FloatArray, IntArray
@@ -144,13 +144,9 @@ class ReturnSample:
         for name, kind in zip(COLUMNS.values(), (np.float64, np.float64, np.int64, bool), strict=True):
             column = np.array(getattr(self, name), kind)
             if column.ndim != 1 or len(column) != np.size(self.lengths) or not len(column):
-                raise UserError(
-                    f"expected one number an episode and at least one episode, {name} has shape {column.shape}"
-                )
-            if not np.isfinite(column).all():
-                raise UserError(
-                    f"{name} holds a number that is not finite, in episode {int(np.argmin(np.isfinite(column)))}"
-                )
+                raise UserError(f"expected one number of at least one episode each, {name} has shape {column.shape}")
+            if not (finite := np.isfinite(column)).all():
+                raise UserError(f"{name} holds a number that is not finite, in episode {int(np.argmin(finite))}")
             column.flags.writeable = False
             object.__setattr__(self, name, column)
 
@@ -315,21 +311,15 @@ class ReturnSample:
         if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
             data = head | {name: column.tolist() for name, column in columns.items()}
             return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-        import polars as pl
-
-        file = io.BytesIO()
-        pl.DataFrame(columns).write_parquet(file, metadata={KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)})
-        return write_bytes(path, file.getvalue())
+        metadata = {KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)}
+        return write_bytes(path, as_parquet(columns, metadata=metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> ReturnSample:
         """Read a sample; nothing in the file is run."""
         path = Path(path)
         one_of(path.suffix, ENDINGS, "ending of a file of returns")
-        try:
-            content = read_bytes(path)
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        content = read_input(path)
         try:
             head, columns = (parse(content),) * 2 if path.suffix == ".json" else _from_parquet(content)
             if head["format"] not in (FORMAT, *OLDER):

@@ -7,13 +7,13 @@ between them, for example `warm-up:0.05:300:500`.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
+from vpac.checks import not_negative
 from vpac.errors import UserError, one_of
 from vpac.typing import FloatArray
 
@@ -28,10 +28,7 @@ class Schedule(ABC):
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0.0):
-                raise UserError(
-                    f"{field.name} of the {self.word} schedule must be a finite number that is not negative, got {value!r}"
-                )
+            not_negative(value, f"{field.name} of the {self.word} schedule")
 
     @abstractmethod
     def at(self, episode: FloatArray) -> FloatArray:
@@ -90,10 +87,9 @@ class WarmUp(Schedule):
 
     def at(self, episode: FloatArray) -> FloatArray:
         """0 up to episode `wait`, then value · min(1, (t − wait) / rise)."""
-        risen = (
-            (episode >= self.wait) * 1.0 if self.rise == 0.0 else np.clip((episode - self.wait) / self.rise, 0.0, 1.0)
-        )
-        return np.asarray(self.value * risen, np.float64)
+        if self.rise == 0.0:
+            return np.asarray(self.value * (episode >= self.wait), np.float64)
+        return np.asarray(self.value * np.clip((episode - self.wait) / self.rise, 0.0, 1.0), np.float64)
 
 
 @dataclass(frozen=True)
@@ -158,6 +154,4 @@ def as_schedule(value: Any, name: str = "schedule") -> Schedule:
             raise UserError(f"cannot read {name} from {value!r}: expected a number or {form}") from None
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise UserError(f"{name} must be a number or a schedule, got {value!r}")
-    if not (math.isfinite(value) and value >= 0.0):
-        raise UserError(f"{name} must be a finite number that is not negative, got {value!r}")
-    return Constant(float(value))
+    return Constant(not_negative(value, name))

@@ -21,7 +21,7 @@ from vpac.lab.experiments import (
     mujoco,
     puddle_world,
     theorems,
-)
+)  # fmt: skip
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
 
 THEOREMS = Experiment(
@@ -51,18 +51,10 @@ FRONTIER = Experiment(
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        THEOREMS,
-        *four_rooms.EXPERIMENTS,
-        *puddle_world.EXPERIMENTS,
-        *mujoco.EXPERIMENTS,
-        FRONTIER,
-        *critics.EXPERIMENTS,
-        *forms.EXPERIMENTS,
-        *corrected.EXPERIMENTS,
-        *grid_search.EXPERIMENTS,
-        *evidence.EXPERIMENTS,
+        THEOREMS, *four_rooms.EXPERIMENTS, *puddle_world.EXPERIMENTS, *mujoco.EXPERIMENTS, FRONTIER, *critics.EXPERIMENTS,
+        *forms.EXPERIMENTS, *corrected.EXPERIMENTS, *grid_search.EXPERIMENTS, *evidence.EXPERIMENTS,
     )
-}
+}  # fmt: skip
 
 
 def chosen(names: tuple[str, ...]) -> list[Experiment]:
@@ -73,9 +65,8 @@ def chosen(names: tuple[str, ...]) -> list[Experiment]:
     for name in names:
         group = {key: e for key, e in EXPERIMENTS.items() if key == name or key.startswith(f"{name}/")}
         if not group:
-            raise UserError(
-                f"unknown experiment {name!r}{suggestion(name, EXPERIMENTS) or '; `vpac list experiments` shows them all'}"
-            )
+            near = suggestion(name, EXPERIMENTS) or "; `vpac list experiments` shows them all"
+            raise UserError(f"unknown experiment {name!r}{near}")
         found |= group
     return list(found.values())
 
@@ -112,7 +103,8 @@ def read_experiment(path: Path) -> Experiment:
     grid = given.pop("grid", None)
     if grid is not None:
         given["arms"] = _arms(path, grid, given)
-    given.setdefault("name", _name(path))
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in path.stem.lower()).split()
+    given.setdefault("name", "-".join(words) or "study")
     given.setdefault("title", given["name"])
     if given["name"] in EXPERIMENTS:
         raise UserError(f"{path}: the name {given['name']!r} is taken by an experiment of ours; choose another")
@@ -135,10 +127,6 @@ def _arms(path: Path, grid: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
         return [arm.model_dump() for arm in arms_of_grid(grid)]
     except (ValidationError, TypeError, ValueError):
         raise UserError(f"{path}: the values of a grid must be numbers, words or true and false") from None
-
-
-def _name(path: Path) -> str:
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in path.stem.lower()).split()) or "study"
 
 
 def _first(error: ValidationError) -> str:

@@ -58,9 +58,8 @@ def corrected(experiment: Experiment, **changes: Any) -> Experiment:
 
 
 def _corrected(arm: Arm) -> Arm:
-    return arm.model_copy(
-        update={"paper": {}, "settings": arm.settings | (WHOLE_RETURNS if _whole_returns(arm) else {})}
-    )
+    settings = arm.settings | (WHOLE_RETURNS if _whole_returns(arm) else {})
+    return arm.model_copy(update={"paper": {}, "settings": settings})
 
 
 def _whole_returns(arm: Arm) -> bool:

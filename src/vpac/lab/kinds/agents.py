@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from vpac.envs.observations import arranged
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Newer, UserError, suggestion
 from vpac.evaluation.actors import as_seen, check_fits, restored
-from vpac.files import LARGEST_TEXT, check_seal, parse, read_bytes, sealed, write_text
+from vpac.files import LARGEST_TEXT, check_seal, jsonable, parse, read_bytes, sealed, write_text
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import Damaged
 from vpac.lab.store.run import Run
@@ -32,7 +31,6 @@ ARRAYS = ("theta", "w", "z", "mean")
 CHECKPOINTS = "checkpoints"
 """The folder of a training's checkpoints."""
 FILES = (AGENT, WEIGHTS, "policy.json", "policy.safetensors")
-"""Of an agent."""
 
 
 def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
@@ -54,9 +52,8 @@ def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
     for name, mine in zip(ARRAYS, learner.weights, strict=True):
         found = learned.get(name, mine)  # runs of earlier versions keep only what acts
         if found.shape != mine.shape:
-            raise UserError(
-                f"{recipe.env} needs a policy of shape {list(mine.shape)}, this one has {list(found.shape)} ({name})"
-            )
+            shape = f"shape {list(mine.shape)}, this one has {list(found.shape)} ({name})"
+            raise UserError(f"{recipe.env} needs a policy of {shape}")
         mine[...] = found
     return learner
 
@@ -185,10 +182,8 @@ def record_training(
         "steps" if saved.deep else "episodes": length,
     }  # fmt: skip
     run = Run(task, number, data["seed"])
-    record = {**run.content, "name": run.name, "about": dict(about)}
-    record["final"] = {name: value if isfinite(value) else None for name, value in final.items()}
-    found = [name for name in FILES if (folder / name).is_file()]
-    record["files"] = {name: fingerprint(read_bytes(folder / name)) for name in found}
+    record = {**run.content, "name": run.name, "about": dict(about), "final": jsonable(final)}
+    record["files"] = _fingerprints(folder)
     write_text(folder / RECORD, sealed(record, indent=1, allow_nan=False))
 
 
@@ -244,12 +239,17 @@ def _saved(folder: Path, name: str) -> Trained:
     saved = SavedAgent.read(folder)
 
     def facts() -> dict[str, Any]:
-        files = {name: fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()}
-        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": files}
+        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": _fingerprints(folder)}
 
-    return Trained(
-        name, str(folder), saved.data["env"], saved.recipe, lambda made, recipe: restored(saved, made), facts=facts
-    )
+    def ready(made: Any, recipe: EnvRecipe) -> Any:
+        return restored(saved, made)
+
+    return Trained(name, str(folder), saved.data["env"], saved.recipe, ready, facts=facts)
+
+
+def _fingerprints(folder: Path) -> dict[str, Any]:
+    """Sizes and checksums of an agent's files."""
+    return {name: fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()}
 
 
 def _stored(name: str, store: Store, root: Path) -> Trained:

@@ -175,9 +175,7 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
     pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
     for name, (theirs, ours) in pairs.items():
         if not _same(theirs, ours):
-            raise UserError(
-                f"{folder} was begun with {name} = {ours}, and goes on with it: leave out {name} = {theirs}"
-            )
+            raise UserError(f"{folder} was begun with {name} = {ours} and goes on so: leave out {name} = {theirs}")
     return agent
 
 

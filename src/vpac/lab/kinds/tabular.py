@@ -12,7 +12,7 @@ from vpac.checks import MOST_EPISODES, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
-from vpac.errors import UserError, one_of
+from vpac.errors import one_of
 from vpac.evaluation.play import budget_report, discounted, measure
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.backend import Scratch
@@ -80,8 +80,8 @@ def perform(run: Run, _: Scratch) -> Result:
         curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
         metrics |= {"mean": curve.mean, "variance": curve.variance}
         final = _final(learner, task["policy"], horizon, metrics)
-    arrays = dict(zip(("theta", "w", "z", "mean"), learner.weights, strict=True))
-    return Result(metrics, {name: np.asarray(array) for name, array in arrays.items()} | samples, final)
+    arrays = {name: np.asarray(array) for name, array in learner.weights._asdict().items()}
+    return Result(metrics, arrays | samples, final)
 
 
 def _windows(values: Any, ends: Any, statistic: Callable[[FloatArray], Any]) -> FloatArray:
@@ -156,9 +156,8 @@ class Training:
 
     def final(self) -> dict[str, Interval]:
         """Mean and variance of the final policies, over runs."""
-        means, variances = zip(
-            *(self.final_of(number).values() for number in range(len(self.curves or self.learners))), strict=True
-        )
+        finals = [self.final_of(number).values() for number in range(len(self.curves or self.learners))]
+        means, variances = zip(*finals, strict=True)
         return {"mean": mean_interval(means), "variance": not_negative(mean_interval(variances))}
 
     def final_of(self, number: int) -> dict[str, float]:
@@ -177,8 +176,6 @@ def train(
 
     Runs that diverge are left out; if all do, that is an error.
     """
-    if runs < 1 or episodes < 1:
-        raise UserError(f"expected at least one run of one episode, got {runs} runs of {episodes} episodes")
     whole(episodes, "episodes", 1, MOST_EPISODES)
     whole(runs, "runs", 1, MOST_RUNS)
     one_of(policy, ("greedy", "softmax"), "policy")
@@ -192,17 +189,17 @@ def train(
 
     every = max(1, -(-episodes // points))
     diverged: list[Diverged] = []
-    learners = learn_many(
-        kind, env, seeds, episodes, threads=threads, callback=look, every=every, diverged=diverged, **settings
-    )
+    how: dict[str, Any] = {"threads": threads, "callback": look, "every": every, "diverged": diverged}
+    learners = learn_many(kind, env, seeds, episodes, **how, **settings)
     if not learners:
         raise diverged[0]
     curves = None
     if learners[0].environment.world is not None:
         curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
-    budgets = [_held(learner, env) for learner in learners if learner.options.budget is not None]
+    budgets = [held_budget(learner, env) for learner in learners if learner.options.budget is not None]
     return Training(learners, curves, policy, diverged, budgets)
 
 
-def _held(learner: Learner, env: Any) -> BudgetReport:
-    return budget_report(learner, env, seed=int(np.random.SeedSequence([learner.seed, 2]).generate_state(1)[0]))
+def held_budget(agent: Any, env: Any) -> BudgetReport:
+    """Whether an agent that has learned keeps its budget, in episodes that its seed decides."""
+    return budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vpac.errors import UserError
 from vpac.evaluation.sources import PARTS
 from vpac.evaluation.stressing import arm_name
-from vpac.files import write_bytes, write_text
+from vpac.files import write_text
 from vpac.lab.report.chart import Chart, Line, Lines, Points, Reference, Spots, Table, shown
 from vpac.lab.report.document import Section
 from vpac.lab.report.draw import figure_style, static_svg
@@ -126,10 +125,10 @@ class CertificateSummary:
             ),
         ]  # fmt: skip
         if data["sources"]:
-            about = ["What the start, the policy's own draws and the environment add.", *data["sources"]["notes"]]
-            found.append(
-                Section("sources", "Where the variance comes from", "\n\n".join(about), tables=[table("sources")])
+            add = "\n\n".join(
+                ["What the start, the policy's own draws and the environment add.", *data["sources"]["notes"]]
             )
+            found.append(Section("sources", "Where the variance comes from", add, tables=[table("sources")]))
         if data["baseline"]:
             chart = replace(self._evaluation(True).charts()[0], name="against")
             about_both = "Both policies met the same random numbers, episode by episode."
@@ -271,10 +270,8 @@ def stress_table(data: Mapping[str, Any]) -> Table:
     rows = []
     for arm in data["arms"]:
         against = arm["against_control"]
-        difference, ratio = ("", "") if against is None else (
-            _estimate(against["difference_of_means"]), _estimate(against["ratio_of_variances"])
-        )  # fmt: skip
-        rows.append((arm_name(arm["change"]), _estimate(arm["mean"]), difference, ratio, _estimate(arm["cvar"])))
+        found = [_estimate(against[key]) if against else "" for key in ("difference_of_means", "ratio_of_variances")]
+        rows.append((arm_name(arm["change"]), _estimate(arm["mean"]), *found, _estimate(arm["cvar"])))
     columns = ("what was changed", "mean", "change of the mean", "variance, times", "CVaR 0.05")
     return Table.of(columns, rows, f"what hurts most, {data['episodes']} episodes each with the same seeds")
 
@@ -309,26 +306,15 @@ def heat_map(data: Mapping[str, Any], kind: str = "svg") -> bytes:
         content = io.BytesIO()
         undated: dict[str, None] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         _draw_heat_map(plt, data).savefig(content, format=kind, metadata=undated)
-    return (
-        re.sub(rb"<metadata>.*?</metadata>", b"", content.getvalue(), flags=re.DOTALL)
-        if kind == "svg"
-        else content.getvalue()
-    )
-
-
-def write_heat_map(data: Mapping[str, Any], path: Path) -> Path:
-    """The heat map as PNG."""
-    if len(data["axes"]) != 2:
-        raise UserError("a heat map needs two axes")
-    return write_bytes(path, heat_map(data, "png"))
+    return re.sub(rb"<metadata>.*?</metadata>", b"", content.getvalue(), flags=re.DOTALL)
 
 
 def _draw_heat_map(plt: Any, data: Mapping[str, Any]) -> Any:
-    (first, second), means = data["axes"], {_key(arm["change"]): arm["mean"]["estimate"] for arm in data["arms"]}
-    columns, rows = ([None, *axis["values"]] for axis in (first, second))
-    grid = np.array([
-        [means[_key({a["name"]: v for a, v in ((first, x), (second, y)) if v is not None})] for x in columns] for y in rows
-    ])  # fmt: skip
+    (first, second), absent = data["axes"], object()
+    means = {tuple(repr(arm["change"].get(a["name"], absent)) for a in (first, second)): arm["mean"]["estimate"]
+             for arm in data["arms"]}  # fmt: skip
+    columns, rows = ([repr(absent), *map(repr, axis["values"])] for axis in (first, second))
+    grid = np.array([[means[x, y] for x in columns] for y in rows])
     figure, axes = plt.subplots(figsize=(1.6 + 0.75 * len(columns), 1.2 + 0.5 * len(rows)))
     image = axes.imshow(grid, cmap="viridis", aspect="auto")
     half = 0.5 * (grid.min() + grid.max())
@@ -342,10 +328,6 @@ def _draw_heat_map(plt: Any, data: Mapping[str, Any]) -> Any:
     axes.set_title("mean return")
     figure.colorbar(image, ax=axes)
     return figure
-
-
-def _key(change: Mapping[str, Any]) -> str:
-    return repr(sorted((name, repr(value)) for name, value in change.items()))
 
 
 def _leaves(data: Any, path: Sequence[str] = ()) -> list[tuple[str, str]]:

@@ -367,13 +367,13 @@ def _label_points(figure: Any, axis: Any, panel: Points) -> None:
         bars += [on_page([spots.x_low[k], spots.x_high[k]], [y[k]] * 2) for k in range(len(x)) if spots.x_low]
         lines += [shapes.along(bar) for bar in bars + [seen] * spots.joined if np.isfinite(bar).all()]
         style = {"fontsize": 7.5, "color": look(spots.style, number).colour if several else INK}
-        found += [
-            (name, at, style) for name, at in zip(spots.names, seen, strict=False) if name and np.isfinite(at).all()
-        ]
+        named = zip(spots.names, seen, strict=False)
+        found += [(name, at, style) for name, at in named if name and np.isfinite(at).all()]
     left, bottom, right, top = (end * unit for end in axis.get_window_extent().extents)
     sizes = [tuple(side * unit for side in _text_size(axis, name, style)) for name, _, style in found]
+    panel_points, panel_lines = np.concatenate(points), np.concatenate(lines)
     boxes = shapes.place_labels(
-        [at for _, at, _ in found], sizes, (left, bottom, right, top), np.concatenate(points), np.concatenate(lines)
+        [at for _, at, _ in found], sizes, (left, bottom, right, top), panel_points, panel_lines
     )
     for (name, at, style), box in zip(found, boxes, strict=True):
         tip = np.clip(at, box[:2], box[2:]) - at

@@ -43,10 +43,8 @@ class Evaluation:
     def __post_init__(self) -> None:
         names = list(self.samples)
         pairs = combinations(names, 2) if len(names) <= 4 else ((names[0], other) for other in names[1:])
-        found = {
-            (a, b): compare_samples(self.samples[a], self.samples[b], level=self.level, seed=self.seed)
-            for a, b in pairs
-        }
+        samples, how = self.samples, {"level": self.level, "seed": self.seed}
+        found = {(a, b): compare_samples(samples[a], samples[b], **how) for a, b in pairs}  # type: ignore[arg-type]
         object.__setattr__(self, "comparisons", found)
 
     @property
@@ -73,9 +71,7 @@ class Evaluation:
         if len(columns) == 1:
             rows = [(row.name, _number(row.interval), interval_ends(row.interval)) for (row,) in lines]
             return Table.of(("", "estimate", "interval"), rows, title)
-        cells = [
-            (line[0].name, *(f"{_number(r.interval)}\n{interval_ends(r.interval)}" for r in line)) for line in lines
-        ]
+        cells = [(row[0].name, *(f"{_number(r.interval)}\n{interval_ends(r.interval)}" for r in row)) for row in lines]
         return Table.of(("", *columns), cells, title)
 
     def _sources(self) -> Table:

@@ -15,17 +15,7 @@ from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.kinds.tabular import risky_states
 from vpac.lab.kinds.task import learner_of, process_of
-from vpac.lab.report.chart import (
-    Arrow,
-    Chart,
-    Grid,
-    Panel,
-    Points,
-    Region,
-    Spots,
-    Table,
-    Trajectory,
-)
+from vpac.lab.report.chart import Arrow, Chart, Grid, Panel, Points, Region, Spots, Table, Trajectory
 from vpac.lab.report.geometry import colour_scale
 from vpac.lab.report.interactive import numbers
 from vpac.lab.report.results import Results, check_named
@@ -181,9 +171,8 @@ class Solution:
 
     def _numbers(self) -> dict[str, float]:
         moments = self.moments
-        found = {
-            name: getattr(moments, name) for name in ("mean", "total_variance", "std", "sharpe", "goal_probability")
-        }
+        plain = ("mean", "total_variance", "std", "sharpe", "goal_probability")
+        found = {name: getattr(moments, name) for name in plain}
         found |= {f"{name}_variance": moments.variance_of(name) for name in ("state", "action")}
         found["steps"] = moments.visits[~moments.mdp.terminal].sum()
         return {name: float(found[name]) for name in ROWS}
@@ -258,12 +247,8 @@ def stored_learner(record: Record) -> Learner:
 
 def _stored_policy(record: Record, policy: str) -> FloatArray:
     """The greedy or softmax policy [S, A] of a stored run."""
-    theta = record.policy()["theta"]
-    return (
-        greedy(theta)
-        if policy == "greedy"
-        else softmax(theta, float(record.run.task["settings"].get("temperature", 1.0)))
-    )
+    theta, temperature = record.policy()["theta"], float(record.run.task["settings"].get("temperature", 1.0))
+    return greedy(theta) if policy == "greedy" else softmax(theta, temperature)
 
 
 def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:

@@ -90,7 +90,9 @@ def _final_table(results: Results, title: str, shown: list[str]) -> Table:
             values, name = results.final(arm.label, quantity), label_of(quantity)
             found = over_runs(values, quantity) if len(values) else None
             row[name] = None if found is None else found.estimate
-            row[f"{name}, 95 % interval"] = None if found is None else _ends(found.low, found.high)
+            known = found is not None and not np.isnan(found.low)
+            ends = f"{found.low:.4g} … {found.high:.4g}".replace("-", "−") if found and known else ""
+            row[f"{name}, 95 % interval"] = None if found is None else ends
             if quantity.endswith(("mean", "variance")):
                 row[f"{name}, interquartile mean"] = float(interquartile_mean(values)) if len(values) else None
                 row[f"paper's {name}"] = arm.paper.get(quantity)
@@ -100,10 +102,6 @@ def _final_table(results: Results, title: str, shown: list[str]) -> Table:
             row[f"P(lower variance than {first})"] = wins
         records.append(row)
     return Table.from_records(records, title)
-
-
-def _ends(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:.4g} … {high:.4g}".replace("-", "−")
 
 
 def chart_of(results: Results, number: int) -> Chart | None:
@@ -216,15 +214,13 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
             series = []
             looks = styles(str(arm.at[figure.lines]) if figure.lines else "" for arm in here)
             for name in looks:
-                found = results.finals(
-                    (arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name), shown
-                )
+                those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
+                found = results.finals(those, shown)
                 label = f"{figure.lines} = {name}" if figure.lines and name[:1].isdigit() else name
                 x = [arm.at[figure.x or ""] for arm, _ in found]
                 series.append(_spots(label or label_of(shown), x, found, looks[name], figure.joined))
-            title = label_of(shown) + (
-                "" if row is None else f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
-            )
+            which = f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
+            title = label_of(shown) + ("" if row is None else which)
             even = [Reference(1.0, "even")] if shown == "ratio" else []
             panels.append(Points(series, figure.x or "", label_of(shown), title, figure.log_x, figure.log_y, even,
                                  sideways=figure.sideways))  # fmt: skip

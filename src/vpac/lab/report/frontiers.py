@@ -52,10 +52,8 @@ def swept(results: Results, figure: Figure, arms: list[Arm]) -> dict[str, Swept]
     """The runs of each value of `lines`."""
     found: dict[str, Swept] = {}
     for name in dict.fromkeys(str(arm.at[figure.lines or ""]) for arm in arms):
-        those = sorted(
-            (arm for arm in arms if str(arm.at[figure.lines or ""]) == name),
-            key=lambda arm: float(arm.at[figure.x or ""]),
-        )
+        those = [arm for arm in arms if str(arm.at[figure.lines or ""]) == name]
+        those.sort(key=lambda arm: float(arm.at[figure.x or ""]))
         means, variances = ([results.final(arm.label, q) for arm in those] for q in ("mean", "variance"))
         found[name] = Swept(np.array([float(arm.at[figure.x or ""]) for arm in those]), means, variances)
     return found
@@ -75,12 +73,11 @@ def frontier_panels(
         shown = [k for k, mean in enumerate(form.means) if mean.mean() >= best[0] - 2.0 * best[1] ** 0.5]
         gone = [f"{psi:g}" for k, psi in enumerate(form.psis) if k not in shown]
         left_out += [f"{name}: ψ = {', '.join(gone)}"] if gone else []
-        x, y = (
-            [over_runs(those[k], q) for k in shown] for q, those in (("variance", form.variances), ("mean", form.means))
-        )
+        pairs = ("variance", form.variances), ("mean", form.means)
+        x, y = ([over_runs(those[k], q) for k in shown] for q, those in pairs)
         ends = {
-            "low": [i.low for i in y], "high": [i.high for i in y], "x_low": [i.low for i in x], "x_high": [i.high for i in x],
-        }  # fmt: skip
+            f"{axis}{end}": [getattr(i, end) for i in v] for axis, v in (("", y), ("x_", x)) for end in ("low", "high")
+        }
         known: dict[str, Any] = ends if np.isfinite([*ends.values()]).all() else {}
         names = [f"{form.psis[k]:g}" for k in shown]
         points = [i.estimate for i in x], [i.estimate for i in y]
@@ -127,11 +124,8 @@ def scores(
         worth = m[:, None, :] - psis[:, None] * v[:, None, :]
         here = np.searchsorted(forms[name].psis, psis)
         own = worth[:, np.arange(len(psis)), np.minimum(here, m.shape[1] - 1)]
-        found[name] = Score(
-            hypervolume(m, v, floor, ceiling) / most,
-            (ideal - worth.max(axis=2)).mean(axis=1),
-            (ideal - own).mean(axis=1),
-        )
+        tuned, plain = (ideal - worth.max(axis=2)).mean(axis=1), (ideal - own).mean(axis=1)
+        found[name] = Score(hypervolume(m, v, floor, ceiling) / most, tuned, plain)
     return found
 
 
@@ -145,18 +139,15 @@ def compared(results: Results, figure: Figure) -> Table | None:
     rows: list[dict[str, Cell]] = []
     for name, score in found.items():
         row: dict[str, Cell] = {"form": name}
-        for title, values, reference in (
-            ("hypervolume", score.volume, found[first].volume), ("loss in U, tuned ψ", score.tuned, found[first].tuned),
-            ("loss in U, equal ψ", score.plain, found[first].plain),
-        ):  # fmt: skip
-            row[title] = float(values[0])
-            row[f"{title}, 95 % interval"] = _ends(values)
+        titles = {"hypervolume": "volume", "loss in U, tuned ψ": "tuned", "loss in U, equal ψ": "plain"}
+        for title, field in titles.items():
+            values, reference = getattr(score, field), getattr(found[first], field)
+            row[title], row[f"{title}, 95 % interval"] = float(values[0]), _ends(values)
             row[f"{title}, less that of {first}"] = None if name == first else _ends(values - reference)
         rows.append(row)
     best = "the oracle's" if figure.oracle else "the best point of all"
-    return Table.from_records(
-        rows, f"Forms by their frontiers: hypervolume as a share of {best}, losses against {best}"
-    )
+    title = f"Forms by their frontiers: hypervolume as a share of {best}, losses against {best}"
+    return Table.from_records(rows, title)
 
 
 def _ends(values: FloatArray) -> str:

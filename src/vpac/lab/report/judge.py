@@ -48,11 +48,8 @@ def score(claim: Claim, samples: list[FloatArray]) -> Interval:
     """The claim's score, a function of averages over runs, and its 95 % interval, cut at 0 for what cannot be less."""
     found = SCORES[claim.by](*samples)
     ends = (0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high))
-    return (
-        not_negative(Interval(*ends))
-        if claim.by != "difference" and never_negative(claim.quantity)
-        else Interval(*ends)
-    )
+    cut = claim.by != "difference" and never_negative(claim.quantity)
+    return not_negative(Interval(*ends)) if cut else Interval(*ends)
 
 
 def objective_gain(results: Results, claim: Claim) -> Interval | None:
@@ -62,12 +59,8 @@ def objective_gain(results: Results, claim: Claim) -> Interval | None:
     """
     settings = results.study.experiment.settings_of(results.study.experiment.arm(claim.arm))
     price, quantity = settings.get("psi"), "variance" if claim.quantity == "within" else claim.quantity
-    if (
-        claim.against is None
-        or claim.below is None
-        or not quantity.endswith("variance")
-        or not isinstance(price, float)
-    ):
+    of_variance = claim.below is not None and quantity.endswith("variance")
+    if claim.against is None or not of_variance or not isinstance(price, float):
         return None
     psi = price * PAPER_SCALE if settings.get("preset") == "paper" else price
     worth = []
@@ -107,9 +100,8 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     samples = [results.final(label, claim.quantity) for label in labels]
     command, link = results.study.command, anchor(experiment.name)
     compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
-    bounds = [
-        f"{word} {bound:g}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
-    ]
+    ends = ("above", claim.above), ("below", claim.below)
+    bounds = [f"{word} {bound:g}" for word, bound in ends if bound is not None]
     expected = " and ".join(bounds).replace("-", "−")
     how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
     where, group = f"{experiment.title} ({claim.where})", GROUPS[claim.of]
@@ -122,16 +114,14 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     scale = "" if results.study.scale == 1.0 else f" of {results.study.scale:g} times the length"
     small = f" {results.size_note()}".rstrip() if experiment.kind == "deep" else ""
     few = f" Fewer than {ENOUGH} runs decide nothing." if fewest < ENOUGH else ""
-    words = f"{how}; {runs} runs{scale}.{small}{few}" + (
-        f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
-    )
+    words = f"{how}; {runs} runs{scale}.{small}{few}"
+    words += f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
     ours, gain = ClaimEstimate(found.estimate, found.low, found.high), objective_gain(results, claim)
     worth = None if gain is None else ClaimEstimate(gain.estimate, gain.low, gain.high)
     if worth is not None:
         sign = "worth its price" if worth.low > 0.0 else "not worth its price" if worth.high < 0.0 else "undecided"
-        words += (
-            f" U = mean − ψ · variance, {claim.arm} less {claim.against}: {worth.text()} ({worth.interval()}), {sign}."
-        )
+        gained = f"{worth.text()} ({worth.interval()}), {sign}"
+        words += f" U = mean − ψ · variance, {claim.arm} less {claim.against}: {gained}."
     return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group, worth)
 
 

@@ -47,9 +47,8 @@ def write_page(document: Document, folder: Path, paint: Paint = static_svg) -> P
     if size > MOST_BYTES:
         sizes = {c.name: len(_picture(paint(c)) + _csv(_saved(c)) + as_json(live(c))) for c in _charts(document)}
         largest = ", ".join(f"{name} {sizes[name] / 1e6:.1f} MB" for name in sorted(sizes, key=lambda n: -sizes[n])[:3])
-        raise UserError(
-            f"the page has {size / 1e6:.1f} MB, at most {MOST_BYTES / 1e6:g} are allowed; largest: {largest}"
-        )
+        allowed = f"at most {MOST_BYTES / 1e6:g} are allowed"
+        raise UserError(f"the page has {size / 1e6:.1f} MB, {allowed}; largest: {largest}")
     return write_text(Path(folder) / "index.html", text)
 
 
@@ -58,10 +57,8 @@ def render(document: Document, paint: Paint = static_svg) -> str:
     from markupsafe import Markup
 
     names = Counter([*(c.name for c in _charts(document)), *(section.name for section in document.sections), *TAKEN])
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise ValueError(
-            f"names of sections, figures and the page's own parts must differ: {', '.join(twice)} is there twice"
-        )
+    if twice := ", ".join(name for name, count in names.items() if count > 1):
+        raise ValueError(f"names of sections, figures and the page's own parts must differ: {twice} is there twice")
     theme, plotly, ours = _read("theme.js"), _plotly(), "\n".join(_read(name) for name in SCRIPTS)
     groups: dict[str, list[ClaimRow]] = {}
     for claim in document.claims:
@@ -85,10 +82,10 @@ def template(name: str, paint: Paint) -> Any:
     )  # fmt: skip
     environment.globals["style"] = Markup(_read("style.css") + _palette())
     environment.filters |= {
-        "json": lambda value: Markup(as_json(value)), "paragraphs": _paragraphs, "duration": duration, "shown": shown,
-        "cells": _cells, "csv": _csv, "saved": _saved, "picture": lambda chart: _picture(paint(chart)), "svg": _picture,
-        "live": live,
-        "legend": legend, "words": describe, "panel_words": describe_panel,
+        "json": lambda value: Markup(as_json(value)), "duration": duration, "shown": shown, "cells": _cells, "csv": _csv,
+        "paragraphs": lambda text: [part.strip() for part in text.split("\n\n") if part.strip()], "saved": _saved,
+        "picture": lambda chart: _picture(paint(chart)), "svg": _picture, "live": live, "legend": legend,
+        "words": describe, "panel_words": describe_panel,
     }  # fmt: skip
     return environment.get_template(name)
 
@@ -145,10 +142,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _paragraphs(text: str) -> list[str]:
-    return [part.strip() for part in text.split("\n\n") if part.strip()]
 
 
 def live(chart: Chart) -> list[dict[str, Any]]:

@@ -102,7 +102,9 @@ def _table(curve: TradeOff, scale: float, price: str, title: str, steps: bool) -
     rows = []
     for i, point in enumerate(curve.points):
         beside = point.sharpe if not steps else math.nan if point.volatility is None else point.volatility.estimate
-        against = f"keeps {_percent(curve.kept(i))}\n{_change(curve.removed(i))}"
+        removed = curve.removed(i)
+        change = f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
+        against = f"keeps {_percent(curve.kept(i))}\n{change}"
         rows.append(
             (f"{point.psi:g}\nR {aversion_of(point.psi, scale):.2g}", _text(point.mean), _text(point.spread),
              shown(point.std.estimate if other else beside, 4), against, "\n".join(marks(curve, i)))
@@ -124,11 +126,6 @@ def _text(x: Interval) -> str:
 
 def _percent(share: float) -> str:
     return "–" if math.isnan(share) else f"{100.0 * share:.0f}\N{NO-BREAK SPACE}%"
-
-
-def _change(removed: float) -> str:
-    """What happens to the spread."""
-    return f"adds {_percent(-removed)}" if removed < -0.005 else f"removes {_percent(abs(removed))}"
 
 
 def _plain(curve: TradeOff, scale: float, runs: dict[float, list[str]]) -> list[dict[str, Any]]:
@@ -192,9 +189,7 @@ def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: st
     ranges = []
     for axis, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
         values = np.array([value for spots in series for value in getattr(spots, axis)])
-        below, above = (
-            np.array([value for spots in series for value in getattr(spots, end) or ()]) for end in (low, high)
-        )
+        below, above = ([value for spots in series for value in getattr(spots, end) or ()] for end in (low, high))
         first, last = float(values.min()), float(values.max())
         spread = last - first or max(0.1 * abs(first), 1e-9)
         left = max(min(first, *below), first - REACH * spread) - 0.1 * spread

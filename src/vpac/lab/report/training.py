@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vpac.files import jsonable, write_bytes
+from vpac.files import as_parquet, jsonable, write_bytes
 from vpac.lab.report.chart import Chart, Line, Lines, Panel, Reference, Table
 from vpac.lab.report.draw import write
 from vpac.lab.report.results import over_runs
@@ -39,10 +38,8 @@ class TrainingSummary:
     def as_dict(self) -> dict[str, Any]:
         """The outcome; unknown numbers are None."""
         training, first = self.training, self.training.learners[0]
-        final = {
-            name: jsonable({"mean": interval.estimate, "low": interval.low, "high": interval.high})
-            for name, interval in training.final().items()
-        }
+        found = {name: (x.estimate, x.low, x.high) for name, x in training.final().items()}
+        final = {name: jsonable(dict(zip(("mean", "low", "high"), x, strict=True))) for name, x in found.items()}
         return {
             "algorithm": type(first).__name__, "env": first.environment.name, "runs": len(training.learners),
             "episodes": first.episodes, "policy": training.policy if training.curves else "training",
@@ -58,9 +55,8 @@ class TrainingSummary:
         for name, interval in training.final().items():
             ends = f"{interval.low:.5g} … {interval.high:.5g}" if np.isfinite(interval.low) else "needs two runs"
             rows.append((f"{name} of the return", f"{interval.estimate:.5g}", ends))
-        title = (
-            f"{type(first).__name__} on {first.environment.name}: {len(training.learners)} × {first.episodes} episodes"
-        )
+        name = f"{type(first).__name__} on {first.environment.name}"
+        title = f"{name}: {len(training.learners)} × {first.episodes} episodes"
         return [Table.of((what, "over runs", "95 % interval"), rows, title)]
 
     def charts(self) -> list[Chart]:
@@ -113,12 +109,10 @@ class TrainingSummary:
 
 
 def _parquet(tables: list[dict[str, Any]]) -> bytes:
-    """The tables below one another, in memory, so that their size is known before they are written."""
+    """The tables below one another."""
     import polars as pl
 
-    file = io.BytesIO()
-    pl.concat([pl.DataFrame(table) for table in tables]).write_parquet(file)
-    return file.getvalue()
+    return as_parquet(pl.concat([pl.DataFrame(table) for table in tables]))
 
 
 def band(x: Any, rows: Any, quantity: str) -> Line:

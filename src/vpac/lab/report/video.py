@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from vpac.envs.make import EnvRecipe, name_of
-from vpac.errors import UserError
+from vpac.errors import UserError, needs_extra
 from vpac.evaluation.actors import Actor
 from vpac.evaluation.play import seeds_from, walk
 from vpac.files import write_atomically, write_bytes
@@ -75,11 +75,8 @@ def choose_renderer() -> None:
             os.environ["MUJOCO_GL"] = name
             return
     if not os.environ.get("DISPLAY"):
-        raise UserError(f"MuJoCo cannot draw here, for there is neither a display nor {_needed()}")
-
-
-def _needed() -> str:
-    return " nor ".join(f"{library} (apt install {packages})" for library, packages in HEADLESS.values())
+        needed = " nor ".join(f"{library} (apt install {packages})" for library, packages in HEADLESS.values())
+        raise UserError(f"MuJoCo cannot draw here, for there is neither a display nor {needed}")
 
 
 def shots(
@@ -154,10 +151,8 @@ def film_kind(path: Path) -> str:
 def _ffmpeg() -> Any:
     try:
         import imageio_ffmpeg
-    except ModuleNotFoundError:
-        raise UserError(
-            "MP4 needs imageio-ffmpeg, of the extra `video`: pip install 'vpac[video]'; GIF needs nothing: --out FILE.gif"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise needs_extra("MP4", error, "video", "; GIF needs nothing: --out FILE.gif") from None
     return imageio_ffmpeg
 
 

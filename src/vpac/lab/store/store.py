@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import re
 import uuid
 from collections import deque
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from vpac.errors import Newer, UserError
-from vpac.files import LARGEST, sealed
+from vpac.files import LARGEST, as_parquet, sealed
 from vpac.interruption import stop_if_asked
 from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
@@ -43,15 +42,6 @@ DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
 IDENTITY = ".identity"
 MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
-
-
-def as_parquet(columns: dict[str, Any]) -> bytes:
-    """Columns as Parquet."""
-    import polars as pl
-
-    file = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(file, compression="zstd")
-    return file.getvalue()
 
 
 def as_safetensors(arrays: dict[str, FloatArray]) -> bytes:
@@ -211,7 +201,7 @@ class Store:
 
     def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
         """The files of a run, as bytes."""
-        files = {METRICS: as_parquet(result.metrics), POLICY: as_safetensors(result.policy)}
+        files = {METRICS: as_parquet(result.metrics, compression="zstd"), POLICY: as_safetensors(result.policy)}
         record = {**run.content, "name": run.name, "final": result.final, "about": about}
         record["files"] = {name: fingerprint(content) for name, content in files.items()}
         return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}

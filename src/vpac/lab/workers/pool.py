@@ -30,7 +30,7 @@ from vpac.lab.kinds.task import program_of
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Store
 from vpac.lab.workers.worker import Outcome, carry_out_batch
-from vpac.portable import tell_once, without_interrupts
+from vpac.portable import deduplicate_stderr, without_interrupts
 
 ATTEMPTS = 2
 """How often a run is tried whose process dies."""
@@ -297,7 +297,7 @@ def _stop(pool: ProcessPool) -> None:
 
 def _initialize() -> None:
     threadpool_limits(1)
-    tell_once()
+    deduplicate_stderr()
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
 
