@@ -38,6 +38,13 @@ def not_negative(value: Any, name: str) -> float:
     return found
 
 
+def share(value: float, name: str) -> float:
+    """A share between 0 and 1."""
+    if not 0.0 <= value <= 1.0:
+        raise UserError(f"{name} must be between 0 and 1, got {value!r}")
+    return value
+
+
 def chance(value: Any, name: str) -> float:
     """A probability."""
     if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:

@@ -39,11 +39,8 @@ class ProgressLines:
         self._due = now + EVERY
         left = timedelta(seconds=round((self._total - done) * (now - self._begun) / (done - self._already)))
         share = f"{done / self._total:.0%} ({done:,} of {self._total:,} {self._unit})"
-        print(
-            "  ".join(filter(None, (time.strftime("%H:%M:%S"), share, f"{left} left", words))),
-            file=sys.stderr,
-            flush=True,
-        )
+        parts = filter(None, (time.strftime("%H:%M:%S"), share, f"{left} left", words))
+        print("  ".join(parts), file=sys.stderr, flush=True)
 
 
 class ProgressBar(ProgressLines):

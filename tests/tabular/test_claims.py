@@ -22,7 +22,7 @@ def four_rooms(kind, runs=100, **settings):
     """Mean and variance of the greedy policy of each run after 1000 episodes; evaluation stops at 300 steps."""
     learners = learn_many(kind, FourRooms(), seeds(runs), 1000, max_episode_steps=500, **{**PAPER, **settings})
     policies = oracle.greedy(np.stack([x.weights.theta for x in learners]))
-    return exact_moments(learners[0].environment.mdp, policies, 0.99, 300, threads=2)
+    return exact_moments(learners[0].environment.mdp, policies, 0.99, 300)
 
 
 @pytest.fixture(scope="module")

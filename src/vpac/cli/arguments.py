@@ -179,11 +179,6 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def as_json_has(given: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as lists."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
-
-
 def env_arguments(pairs: Sequence[str]) -> dict[str, Any]:
     """Arguments of an environment; `wrap` is none, and would be one of `make_env`."""
     found = key_values(pairs)

@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vpac import algorithms
-from vpac.cli.arguments import (
-    Count,
-    Discount,
-    EnvName,
-    EnvOptions,
-    Execution,
-    Folder,
-    Pairs,
-    Verb,
-    again,
-    as_json_has,
-    key_values,
-)  # fmt: skip
+from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Verb, again, key_values
 from vpac.cli.output import RunProgress, next_step, note
 from vpac.cli.studies import stopping
 from vpac.errors import UserError
@@ -124,6 +112,7 @@ class Frontier(Verb):
         return Asked(_numbers(self.psi, "--psi"), aversions, 8 if self.points is None else self.points)
 
     def _question(self) -> Question:
+        from vpac.files import jsonable
         from vpac.lab.frontier import Question
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
@@ -139,8 +128,8 @@ class Frontier(Verb):
                 raise UserError(f"{self.algorithm} counts {unit}: use --{unit}")
         length = getattr(self, unit)
         return Question(
-            self.env, self.algorithm, as_json_has(self.environment.arguments),
-            tuple((path, as_json_has(given)) for path, given in self.environment.wrappers), as_json_has(settings),
+            self.env, self.algorithm, jsonable(self.environment.arguments),
+            tuple((path, jsonable(given)) for path, given in self.environment.wrappers), jsonable(settings),
             LENGTHS[unit] if length is None else length, self.seeds, self.measure, self.warm_up, self.seed,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import EnvName, EnvOptions, Folder, Pairs, Verb, as_json_has, key_values
+from vpac.cli.arguments import EnvName, EnvOptions, Folder, Pairs, Verb, key_values
 from vpac.cli.output import next_step, note, plain_table, show
 
 
@@ -56,10 +56,10 @@ class Tune(Verb):
     def run(self) -> int:
         """Search, write, show."""
         from vpac.envs.make import spec_of
-        from vpac.files import hold
+        from vpac.files import hold, jsonable
         from vpac.lab.search import Search, search, write_search
 
-        fixed = as_json_has(key_values(self.option))
+        fixed = dict(jsonable(key_values(self.option)))
         if self.penalty != "variance":
             fixed = {"penalty": self.penalty} | fixed
         name = " ".join([self.env, *self.environment.set, *self.environment.wrap])

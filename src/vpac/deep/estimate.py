@@ -165,7 +165,7 @@ def estimate_update(
     """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
 
     `trace` and `earlier` are carried from the rollouts before, ψ is a price per unit of the scaled reward, `kind` is what the
-    critic of the spread learns, if there is one; `law`, of a measure, has the returns of recent episodes and which of them count.
+    critic of the spread learns, if there is one; `law`, of a measure, has the returns of recent episodes and which count.
     """
     o = options
     how = {"lam": o.gae_lambda, "target_lam": o.gae_lambda if o.target_lambda is None else o.target_lambda}

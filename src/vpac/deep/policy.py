@@ -237,9 +237,10 @@ def _memory(given: Any) -> dict[str, float] | None:
         return None
     known = {"gamma", "bins", "low", "high", "horizon"}
     named = isinstance(given, dict) and {"gamma"} <= set(given) <= known
-    if not named or any(isinstance(x, bool) or not isinstance(x, int | float | None) for x in given.values()):
+    numbers = dict[str, Any](given) if named else {"": True}
+    if any(isinstance(x, bool) or not isinstance(x, int | float | None) for x in numbers.values()):
         raise ValueError(f"what it remembers is {given!r:.60}")
-    return given
+    return numbers
 
 
 def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:

@@ -103,12 +103,9 @@ class BudgetController:
             self.state = self.state._replace(begin=self.budget.wait or begin + NEUTRAL * (end - begin))
 
     def update(self, timesteps: int, ended: Sequence[Episode], recent: Sequence[Episode]) -> dict[str, float]:
-        """Move ψ after an iteration; returns the measured variance and ψ, for the history.
+        """Move ψ after an iteration in which some episodes `ended`; returns the measured variance and ψ, for the history.
 
-        Args:
-            timesteps: steps so far.
-            ended: episodes that ended in the iteration; without any ψ stays.
-            recent: the last ones; where more than that have ended, all of those are measured.
+        Where more have ended than there are `recent` ones, all of those are measured; where none has, ψ stays.
         """
         found = [np.array([episode.priced for episode in episodes]) for episodes in (ended, recent)]
         self.state, *measured = moved_price(self.budget, self.state, timesteps, *found)

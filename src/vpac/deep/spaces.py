@@ -202,8 +202,8 @@ class Interface:
         rows = found if several else found[None]
         if math.prod(rows.shape[1:]) != (1 if self.discrete_observations else self.inputs):
             expected = f"{self.inputs} numbers" if not self.discrete_observations else "one whole number"
-            shape = list(found.shape)
-            raise UserError(f"an array of shape {shape} is no observation of this policy: it takes {expected}")
+            what = f"an array of shape {list(found.shape)}"
+            raise UserError(f"{what} is no observation of this policy: it takes {expected}")
         if self.first_observation is not None:
             place = rows - self.first_observation
             if not ((place >= 0) & (place < self.inputs) & (place == np.floor(place))).all():

@@ -406,13 +406,7 @@ class EnvOverrides:
     """The name of that call."""
 
     def apply(self, stored: EnvRecipe | None, where: object, name: object = "") -> tuple[EnvRecipe, str]:
-        """The recipe, and a remark on what of it came from the file; empty if nothing did.
-
-        Args:
-            stored: what the file says; None: it does not.
-            where: the file.
-            name: the environment's name there, if that is all it says.
-        """
+        """The recipe, and a remark on what of it came from the file `where`, which says `stored`, or only a `name`."""
         # older files left out the module that registers an id
         if stored is None or (self.env not in (None, stored.env) and str(self.env).partition(":")[2] != stored.env):
             if self.env is None:
@@ -461,14 +455,10 @@ def env_to_record(name: str, recipe: EnvRecipe | None) -> dict[str, Any]:
 
 
 def env_from_record(data: Mapping[str, Any], env: Any, where: object, kind: str) -> tuple[Any, dict[str, Any]]:
-    """The environment of a file for a learner of this kind, as `EnvRecipe.parts` gives it.
+    """The environment of a file `where` for the `load` of a learner of this kind, as `EnvRecipe.parts` gives it.
 
-    Args:
-        data: what the file says.
-        env: what the user says: None, the name that is in the file, which stands for all that the file says of it, or
-            anything else, which is taken as it is.
-        where: the file.
-        kind: whose `load` is called.
+    `env` is what the user says: None, the name that is in the file, which stands for all that the file says of it, or anything
+    else, which is taken as it is.
     """
     stored = EnvRecipe.read(data)
     if env is not None and not (isinstance(env, str) and stored is not None and env == stored.env):

@@ -197,13 +197,10 @@ def read_mask(
 
 
 def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = False) -> BoolArray:
-    """A mask as one row of bools: for each part of an action, whether each of its values is allowed.
+    """A mask as one row of bools: for each part of an action, whether each of its values, `choices`, is allowed.
 
-    Args:
-        given: that row, of bools or of zeros and ones, or a list with one of them for each part.
-        choices: how many values each part of an action has.
-        where: what gave it, for messages.
-        over: whether the episode is: then a mask may allow nothing.
+    `given` is that row, of bools or of zeros and ones, or a list with one of them for each part. When the episode is `over`
+    it may allow nothing.
     """
     row = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple | list) else np.ravel(given)
     if row.dtype.kind not in "biuf" or row.shape != (sum(choices),) or not ((row == 0) | (row == 1)).all():

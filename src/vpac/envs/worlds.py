@@ -68,9 +68,8 @@ class FiniteMDPEnv(_World):
         if chosen is None:
             chosen = self.mdp.sample_start(self.np_random)
         elif chosen not in self.observation_space or self.mdp.terminal[chosen]:
-            raise UserError(
-                f"cannot start in state {chosen!r}: expected one below {self.mdp.n_states} that is not terminal"
-            )
+            n = self.mdp.n_states
+            raise UserError(f"cannot start in state {chosen!r}: expected a non-terminal state below {n}")
         self._walked = [int(chosen)]
         return np.int64(chosen), {}
 

@@ -34,12 +34,8 @@ GAMMA = 0.99
 class Actor:
     """An agent, asked for the actions of `count` episodes at a time.
 
-    Args:
-        agent: has `act` or `predict`, or is a function of an observation.
-        seen: the space of one observation.
-        acts: the space of one action.
-        count: episodes at a time.
-        deterministic: the most preferred action instead of a drawn one; functions decide for themselves.
+    It has `act` or `predict`, or is a function of an observation. `seen` and `acts` are the spaces of one observation and of
+    one action. `deterministic`: the most preferred action instead of a drawn one; functions decide for themselves.
     """
 
     def __init__(
@@ -185,14 +181,10 @@ def as_seen(env: gymnasium.Env[Any, Any], agent: Any) -> gymnasium.Env[Any, Any]
 
 
 def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> None:
-    """Refuse an agent that was made for other spaces, as far as it says for which.
+    """Refuse an agent that was made for other spaces, as far as it says for which; `name` is the environment's.
 
-    Args:
-        agent: policies of the PPO family have an `interface`; models like those of Stable-Baselines3 `observation_space` and
-            `action_space`. Others check what they are given.
-        seen: the space of one observation.
-        acts: the space of one action.
-        name: the environment's.
+    Policies of the PPO family have an `interface`; models like those of Stable-Baselines3 `observation_space` and
+    `action_space`. Others check what they are given.
     """
     interface = getattr(agent, "interface", None)
     if isinstance(interface, Interface):

@@ -68,12 +68,8 @@ class Estimate(NamedTuple):
 def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int) -> Estimate:
     """Parts with intervals.
 
-    Args:
-        rows: of each start two returns, the policy's term, the environment's, and the number of steps that the latter's was
-            picked from.
-        level: the confidence.
-        silent: parts that are known to be zero.
-        draws: how many actions were drawn in each step.
+    `rows` have, of each start, two returns, the policy's term, the environment's, and the number of steps that the latter's
+    was picked from. `silent` parts are known to be zero, and `draws` actions were drawn in each step.
     """
     one, two, chosen, answered, steps = rows.T
     n = len(rows)
@@ -155,7 +151,9 @@ class Walker:
 
     def __init__(self, agent: Any, env: Any, gamma: float, deterministic: bool) -> None:
         if isinstance(env, VectorEnv):
-            raise UserError("sources of variance need a single environment, or a way to make one, not a vector of them")
+            raise UserError(
+                "sources of variance need a single environment, or a way to make one, not a vector environment"
+            )
         check_first(env, callable(getattr(agent, "act", None)))
         self.given, self.gamma = env, gamma
         self.env = one_environment(env, agent)
@@ -192,9 +190,7 @@ class Walker:
     def check(self, way: Way, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> None:
         """Refuse an environment that does not do the same again with the same seeds and actions."""
         if self.actor.remembers:
-            raise UserError(
-                "the agent carries a state from step to step: sources of variance need one without a memory"
-            )
+            raise UserError("the agent carries a state along: sources of variance need an agent without a memory")
         self._reset(begin, _two(noise)[0])
         again = [self._step(action)[1] for action in way.actions]
         if again != way.rewards:

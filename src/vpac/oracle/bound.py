@@ -128,7 +128,8 @@ class _Branching:
         flow: Any = block_array(rows)
         self.flow = flow.tocsr()[kept]
         self.inflow = np.concatenate([start, start, start * self.value])[kept]
-        low, high = _collected(mdp, error, self.value, gamma)
+        # the least and the most of V(S_0) + Σ_{t<k} γ^t δ_t on arriving in each state at any step k, two of [S]
+        low, high = -_most_collected(mdp, -error, -self.value, gamma), _most_collected(mdp, error, self.value, gamma)
         self.measures = self._measures(np.repeat(low, mdp.n_actions), np.repeat(high, mdp.n_actions))
         self._try(policy)
 
@@ -268,11 +269,6 @@ def _acyclic(mdp: FiniteMDP) -> bool:
     graph = csr_array((np.ones(len(tails)), (tails, heads)), shape=(mdp.n_states, mdp.n_states))
     count, _ = connected_components(graph, connection="strong")
     return bool(count == mdp.n_states and not (tails == heads).any())
-
-
-def _collected(mdp: FiniteMDP, error: FloatArray, value: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
-    """The least and the most of V(S_0) + Σ_{t<k} γ^t δ_t on arriving in each state at any step k, two of [S]."""
-    return -_most_collected(mdp, -error, -value, gamma), _most_collected(mdp, error, value, gamma)
 
 
 def _most_collected(mdp: FiniteMDP, error: FloatArray, value: FloatArray, gamma: float) -> FloatArray:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.checks import whole
+from vpac.checks import share, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.oracle.linear import OracleError
@@ -79,11 +79,11 @@ class ReturnDistribution:
 
     def quantile(self, q: float = 0.5) -> float:
         """min {x : P(G ≤ x) ≥ q}; by default the median."""
-        return self._quantile(_share(q, "q"))
+        return self._quantile(share(q, "q"))
 
     def cvar(self, alpha: float = 0.05) -> float:
         """The mean of the worst α share, max_v v − E[max(v − G, 0)] / α."""
-        if not _share(alpha, "alpha"):
+        if not share(alpha, "alpha"):
             raise UserError("alpha must be above 0")
         edge = self._quantile(alpha)
         under, density = self._below(edge)
@@ -110,12 +110,6 @@ class ReturnDistribution:
         if q in (0.0, 1.0):
             return float(low if q == 0.0 else high)
         return float(brentq(lambda c: self.below(c) - q * sums[-1], low, high, xtol=1e-12 * (high - low)))
-
-
-def _share(value: float, name: str) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise UserError(f"{name} must be between 0 and 1, got {value!r}")
-    return value
 
 
 def distribution(

@@ -113,7 +113,7 @@ def on_policy_weights(
 
             return theorem_4(mdp, weights, squared, gamma, psi, moments.action_value, moments.action_variance)
         return _theorem_2(moments, chain, psi)
-    return _corrected(moments, chain, psi, variance_of)
+    return chain.weights * slopes(moments, chain, psi, variance_of)
 
 
 def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
@@ -122,10 +122,6 @@ def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
     visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
     per_visit = visits[:, None] * moments.action_value - psi * visits_bar[:, None] * moments.action_variance
     return chain.weights * per_visit
-
-
-def _corrected(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
-    return chain.weights * slopes(moments, chain, psi, variance_of)
 
 
 def slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
@@ -262,9 +258,8 @@ def visited(mdp: FiniteMDP, policy: FloatArray) -> FloatArray:
         return stationary_distribution(mdp, policy)
     found = visits_of(mdp, policy, 1.0, None)
     if not np.isfinite(found).all():
-        raise OracleError(
-            f"the policy can reach state {int(np.argmax(np.isinf(found)))} and never ends from there: visits have no mean"
-        )
+        state = int(np.argmax(np.isinf(found)))
+        raise OracleError(f"the policy can reach state {state} and never ends from there: visits have no mean")
     return found
 
 

@@ -116,11 +116,8 @@ def sparse_factors(step: Any) -> Solve:
 
     system = (eye_array(step.shape[0], format="csr") - step).tocsc()
     # The diagonal dominates: no pivoting is needed, so that the order may be the one that fills in least.
-    order: dict[str, Any] = {
-        "permc_spec": "MMD_AT_PLUS_A",
-        "diag_pivot_thresh": 0.0,
-        "options": {"SymmetricMode": True},
-    }
+    order: dict[str, Any] = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0}
+    order["options"] = {"SymmetricMode": True}
     if step.shape[0] <= WHOLE_FACTORS:
         return splu(system, **order).solve
     return spilu(system, drop_tol=1e-4, fill_factor=20, **order).solve
@@ -234,9 +231,8 @@ class Chain:
             steps, off = system.episode_length
             error = steps.max() * (np.abs(gap).sum(axis=-1) if transpose else np.abs(gap).max(axis=-1))
             if not (np.abs(off).max() < 0.5 and (error <= UNDISCOUNTED_ERROR * np.abs(x).max(axis=-1)).all()):
-                raise OracleError(
-                    "with gamma = 1 episodes, or the ratios along them, grow too long to be computed; use gamma below 1"
-                )
+                long = "episodes, or the ratios along them, grow too long to be computed"
+                raise OracleError(f"with gamma = 1 {long}; use gamma below 1")
         return x
 
 

@@ -50,11 +50,9 @@ class Moments:
     """
 
     mdp: FiniteMDP
-    """The process."""
     policy: FloatArray
     """π[..., S, A]."""
     gamma: float
-    """Discount factor."""
     horizon: int | None
     """Episodes are cut off after this many steps; None: never."""
     value: FloatArray
@@ -65,11 +63,9 @@ class Moments:
     """σ(s,a) = Var(G | s, a), [..., S, A]."""
 
     def __repr__(self) -> str:
-        numbers = (
-            f"mean={self.mean:.6g}, total_variance={self.total_variance:.6g}"
-            if self.mean.ndim == 0
-            else f"{self.mean.size} policies"
-        )
+        numbers = f"{self.mean.size} policies"
+        if self.mean.ndim == 0:
+            numbers = f"mean={self.mean:.6g}, total_variance={self.total_variance:.6g}"
         return f"Moments({numbers}, gamma={self.gamma:g}, {self.mdp!r})"
 
     @cached_property
@@ -195,9 +191,8 @@ def mean_squared_error(
 def check_horizon(horizon: int) -> int:
     """A whole number of steps, at least one."""
     if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or not 1 <= horizon <= LONGEST_HORIZON:
-        raise UserError(
-            f"horizon must be a whole number from 1 to {LONGEST_HORIZON:,}, got {horizon!r}; without one it has no end"
-        )
+        expected = f"a whole number from 1 to {LONGEST_HORIZON:,}"
+        raise UserError(f"horizon must be {expected}, got {horizon!r}; without one it has no end")
     return int(horizon)
 
 

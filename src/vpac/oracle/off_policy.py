@@ -215,9 +215,8 @@ def _squared_mass(mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: 
     """E_b Σ_k T̄_k 1[S_k = s, A_k = a], split into k = 0 and k ≥ 1."""
     chain = Chain(mdp, second)
     if (radius := spectral_radius(chain, gamma**2)) >= GROWS:
-        raise OracleError(
-            f"the squared ratios grow without bound: γ² E_b[ρ²] has spectral radius {radius:.4g}, expected below 1"
-        )
+        expected = f"γ² E_b[ρ²] has spectral radius {radius:.4g}, expected below 1"
+        raise OracleError(f"the squared ratios grow without bound: {expected}")
     at_start = mdp.start[:, None] * first
     arriving = chain.flow(gamma**2, gamma**2 * chain.push(at_start))
     return at_start, arriving[:, None] * second

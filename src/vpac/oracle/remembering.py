@@ -65,9 +65,7 @@ class Remembering:
     """The best policy found that sees step, state and collected return; `act` is that policy."""
 
     mean: float
-    """Mean return."""
     variance: float
-    """Variance of the return."""
     objective: float
     """mean − ψ · variance."""
     bound: float
@@ -140,9 +138,7 @@ def _sure_end(mdp: FiniteMDP) -> int:
     here, steps = mdp.start > 0.0, 0
     while here.any():
         if steps > mdp.n_states:
-            raise UserError(
-                "episodes of this process can go on forever: give a horizon, the steps to cut them off after"
-            )
+            raise UserError("episodes of this process can go on forever: give a horizon, the steps to cut them off")
         met = np.zeros(mdp.n_states, bool)
         met[mdp.successor[here[mdp.row // mdp.n_actions]]] = True
         here, steps = met & ~mdp.terminal, steps + 1
@@ -163,9 +159,7 @@ def _unroll(mdp: FiniteMDP, gamma: float, horizon: int, grid: int | None) -> lis
         if grid is None and total > MOST_ENUMERATED:
             return None
         if total > MOST_ON_GRID:
-            raise UserError(
-                f"more than {MOST_ON_GRID:,} transitions: use fewer points of the grid or a shorter horizon"
-            )
+            raise UserError(f"more than {MOST_ON_GRID:,} transitions: use fewer points or a shorter horizon")
         row, ends = np.repeat(np.arange(len(rows)), size), np.cumsum(size)
         entry = np.arange(len(row)) + np.repeat(mdp.indptr[rows] - ends + size, size)
         chance, paid, head = mdp.probability[entry], gamma**k * mdp.reward[entry], mdp.successor[entry]

@@ -177,24 +177,14 @@ class Budget:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     def step(self, state: Multiplier, variance: float, share: float = 1.0) -> Multiplier:
-        """The state after a measurement of the variance.
+        """The state after a measurement of the variance, in units of reward²; one that is not finite changes nothing.
 
-        Args:
-            state: before.
-            variance: as measured, in units of reward². One that is not finite says nothing: the state stays.
-            share: how much of the sample behind it is new since the last look, in (0, 1].
+        `share`: how much of the sample behind it is new since the last look, in (0, 1].
         """
         return self._moved(state, self._excess(variance), share, self.std) if math.isfinite(variance) else state
 
     def look(self, state: Multiplier, returns: FloatArray, share: float = 1.0, aim: float = 1.0) -> Multiplier:
-        """The state after a measurement of all limits in a sample of returns; see `step`.
-
-        Args:
-            state: before; with `keep_mean` it knows the mean at ψ = 0.
-            returns: the sample.
-            share: how much of it is new.
-            aim: the share of V that is aimed at.
-        """
+        """The state after a measurement of all limits in a sample of returns; see `step`. `aim`: the share of V aimed at."""
         variance = float(np.var(returns, ddof=1))
         if not math.isfinite(variance):
             return state
@@ -370,12 +360,7 @@ def check_limits(
     """Check all limits beside the variance in a sample of returns; returns the checks, and when a look came closest to all
     and which variance it saw.
 
-    Args:
-        budget: with the limits.
-        returns: of the policy that was learned.
-        state: of the controller, which knows the mean at ψ = 0.
-        looks: what was measured on the way: "at", "variance", and the values of each limit by its name.
-        level: the confidence of the intervals.
+    `state` knows the mean at ψ = 0; `looks` are what was measured on the way: "at", "variance", and the values of each limit.
     """
     checked = [limit.check(returns, level, state.reference) for limit in budget.limits]
     unit = math.sqrt(float(np.var(returns)) or 1.0)

@@ -269,15 +269,9 @@ def next_prices(
 
     A piece between neighbouring prices counts by its length in the plane of mean and spread, both in shares of
     their range, times 1 + the turns at its ends in half circles. It is halved on a logarithmic scale. Beyond the largest
-    price counts as half of the last piece: a curve that still moves there has not been followed to its end.
-
-    Args:
-        psis: prices that were measured; the smallest may be 0.
-        means: of the return, at each.
-        spreads: of the return, at each.
-        tried: prices that are not to be proposed again, measured or not.
-        count: how many.
-        scale: risk aversion / ψ. Default: the spread at the smallest price.
+    price counts as half of the last piece: a curve that still moves there has not been followed to its end. `psis` were
+    measured, `tried` are not to be proposed again, measured or not; `scale`: risk aversion / ψ, without it the spread at
+    the smallest price.
     """
     order = np.argsort(psis)
     prices = np.asarray(psis, np.float64)[order]

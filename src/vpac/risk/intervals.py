@@ -265,12 +265,8 @@ def _leaving_one_out(sizes: Sequence[int], statistic: Callable[..., FloatArray],
 def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 0.95) -> Interval:
     """Of a mean that cannot be negative; at each end the wider of the gamma interval and Student's.
 
-    Terms may be negative by chance; so may the estimate.
-
-    Args:
-        sample: the terms.
-        event: how large a term may be of which the sample holds none; in the mean it counts as one of n.
-        level: the confidence.
+    Terms may be negative by chance; so may the estimate. `event`: how large a term may be of which the sample holds none; in
+    the mean it counts as one of n.
     """
     x = one_sample(sample)
     n, plain = len(x), not_negative(mean_interval(x, level=level))
@@ -296,13 +292,9 @@ NEARLY_LINEAR = 1e-6
 
 
 def skewed_interval(estimate: float, influence: FloatArray, *, level: float, more: float = 0.0) -> Interval:
-    """Hall's interval of a metric from the influence of each observation.
+    """Hall's interval of a metric from the influence hᵢ of each observation, whose mean is taken off.
 
-    Args:
-        estimate: the metric of the sample.
-        influence: hᵢ; their mean is taken off.
-        level: the confidence.
-        more: what the error's variance has beside s_h²/n, where influences alone would be too sure.
+    `more`: what the error's variance has beside s_h²/n, where influences alone would be too sure.
     """
     n = len(influence)
     if n < 5:
@@ -441,12 +433,7 @@ def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0
     """Of a quantile (or value at risk, which is one), exact for every distribution: how many returns lie below it is binomial.
 
     From x₍ₗ₎ to x₍ᵤ₎ with the largest l and the smallest u whose errors are at most (1 − level)/2 each. An end that would
-    lie beyond the sample is unknown.
-
-    Args:
-        sample: the returns.
-        share: how much lies below the quantile.
-        level: the confidence.
+    lie beyond the sample is unknown. `share`: how much lies below the quantile.
     """
     from scipy.stats import binom
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vpac import checks
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
@@ -52,12 +53,12 @@ def sharpe(sample: ArrayLike) -> FloatArray:
 
 def quantile(sample: ArrayLike, share: float = 0.5) -> FloatArray:
     """min {x : F(x) ≥ share}, F the sample's distribution function, so an observation; by default the median."""
-    return _quantile(_checked(sample), _share(share, "share"))
+    return _quantile(_checked(sample), checks.share(share, "share"))
 
 
 def value_at_risk(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
     """The best of the worst α share of the returns: the same as `quantile` of α."""
-    return _quantile(_checked(sample), _share(alpha, "alpha"))
+    return _quantile(_checked(sample), checks.share(alpha, "alpha"))
 
 
 def cvar(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
@@ -66,7 +67,7 @@ def cvar(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
     With x₍₁₎ ≤ x₍₂₎ ≤ … this is Σ clip(αn − i + 1, 0, 1) x₍ᵢ₎ / (αn), the same as max_v v − Σ max(v − xᵢ, 0) / (αn).
     """
     x = _checked(sample)
-    if not _share(alpha, "alpha"):
+    if not checks.share(alpha, "alpha"):
         raise UserError("alpha must be above 0")
     observations = alpha * x.shape[-1]
     return _weighted_in_order(x, np.clip(observations - np.arange(x.shape[-1]), 0.0, 1.0) / observations)
@@ -104,12 +105,6 @@ def _checked(sample: ArrayLike) -> FloatArray:
     if x.ndim == 0 or x.shape[-1] == 0:
         raise UserError("expected a sample of at least one return")
     return x
-
-
-def _share(value: float, name: str) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise UserError(f"{name} must be between 0 and 1, got {value!r}")
-    return value
 
 
 def _quantile(x: FloatArray, share: float) -> FloatArray:

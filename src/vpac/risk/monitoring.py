@@ -71,7 +71,6 @@ class Promise:
     name: str
     """Of its test."""
     words: str
-    """What is promised."""
     low: float
     """Returns below count as this; of a probability, the threshold."""
     high: float
@@ -97,13 +96,11 @@ class Alarm:
     """A test that has found what it looks for."""
 
     test: str
-    """Its name."""
     episode: int
     """After how many episodes."""
     evidence: float
     """The gambler's capital: how many times what it was worth when nothing had changed."""
     words: str
-    """What it means."""
 
     def __str__(self) -> str:
         return f"after {self.episode} episodes: {self.words} (evidence {self.evidence:.3g} to 1)"

@@ -98,11 +98,8 @@ class Learner:
         usual = "volatility" if self.volatility else "variance"
         choice = self.priced and self.critic == codes.DIRECT and not self.volatility
         if measure.name not in ("variance", usual) and (not choice or isinstance(self.options, OffPolicyOptions)):
-            why = (
-                "an influence function needs returns of the policy itself"
-                if choice
-                else "it has no choice of penalties"
-            )
+            own = "an influence function needs returns of the policy itself"
+            why = own if choice else "it has no choice of penalties"
             raise UserError(f"{name} cannot have penalty={self.options.penalty!r}, {why}: use VPAC")
         volatility = self.volatility or measure.name == "volatility"
         return volatility, not volatility and measure.name != "variance"
@@ -121,9 +118,8 @@ class Learner:
             return 0
         if not self.environment.limited:
             who = f"penalty={self.options.penalty!r}" if self.settings.by_return else "VAAC"
-            raise UserError(
-                f"{self.environment.name} has no step limit, and {who} records whole episodes: pass max_episode_steps=…"
-            )
+            why = f"{self.environment.name} has no step limit, and {who} records whole episodes"
+            raise UserError(f"{why}: pass max_episode_steps=…")
         return self.environment.limit
 
     def _behaviour_table(self) -> FloatArray | None:
@@ -248,9 +244,8 @@ class Learner:
             else:
                 from vpac.tabular.loop import train
 
-                found = train(
-                    world, self.settings, self.weights, self.weights.theta, *shared, self._rollout_rng, target
-                )
+                weights = self.weights, self.weights.theta
+                found = train(world, self.settings, *weights, *shared, self._rollout_rng, target)
         self._check(found, history, target if len(target) else history.returns)
 
     def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
@@ -311,17 +306,13 @@ class Learner:
         from vpac.deep.spaces import Interface
 
         if self.environment.n_active != 1:
-            raise UserError(
-                "only a table can be exported, and this learner has tiles: train vpac-ppo, whose policies can"
-            )
+            raise UserError("only a table can be exported, and this learner has tiles: policies of vpac-ppo can")
         theta, env = (self.weights.theta / self.options.temperature).astype(np.float32), self.environment
         interface = Interface(env.n_features, env.first, env.n_actions, env.first_action, (), (), ())
         zeros, ones = np.zeros(env.n_features, np.float32), np.ones(env.n_features, np.float32)
+        shared = None, zeros, ones, False, float(self.options.gamma)
         biases = [np.zeros(env.n_actions, np.float32)]
-        gamma = float(self.options.gamma)
-        return NumpyPolicy(
-            interface, [theta], biases, "tanh", None, zeros, ones, False, gamma, memory=env.memory
-        ).export(path)
+        return NumpyPolicy(interface, [theta], biases, "tanh", *shared, memory=env.memory).export(path)
 
     def save(self, path: str | Path) -> Path:
         """Write `agent.json` and `weights.safetensors` into the folder `path`; what was there can be read until this can."""
@@ -479,9 +470,8 @@ class OffPolicyVAACTD(OffPolicyAC):
 def _check_shape(array: Any, shape: tuple[int, ...], kind: Any, what: str) -> None:
     """Compiled code asks no questions, so arrays are looked at here."""
     if array.shape != shape or array.dtype != kind:
-        raise UserError(
-            f"{what} has shape {list(array.shape)} of {array.dtype}, the environment needs {list(shape)} of {np.dtype(kind)}"
-        )
+        found, needed = f"{list(array.shape)} of {array.dtype}", f"{list(shape)} of {np.dtype(kind)}"
+        raise UserError(f"{what} has shape {found}, the environment needs {needed}")
 
 
 L = TypeVar("L", bound=Learner)

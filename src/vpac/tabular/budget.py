@@ -62,9 +62,8 @@ class BudgetController:
 
     def __init__(self, learner: Learner, budget: Budget) -> None:
         if budget.limits:
-            raise UserError(
-                f"{type(learner).__name__} holds max_std or max_variance only; for {budget.in_words} use VPACPPO"
-            )
+            name = type(learner).__name__
+            raise UserError(f"{name} holds max_std or max_variance only; for {budget.in_words} use VPACPPO")
         if learner.environment.world is None and learner.settings.behaviour != codes.TARGET:
             raise UserError(
                 f"{learner.environment.name} is not compiled, so its returns are the behaviour policy's and say nothing of the "

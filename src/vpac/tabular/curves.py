@@ -10,7 +10,6 @@ It stops early once nothing changes any more. The oracle centres its squares and
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -37,9 +36,8 @@ class Curve:
     episodes: IntArray
     """After how many episodes each policy was there."""
     mean: FloatArray
-    """Mean return."""
     variance: FloatArray
-    """Variance of the return, the start state's share included."""
+    """The start state's share included."""
 
 
 @dataclass
@@ -47,9 +45,7 @@ class Snapshots:
     """A callback for `Learner.learn(callback=…, every=…)` that keeps the policies along the way."""
 
     episodes: list[int] = field(default_factory=list)
-    """When they were kept."""
     thetas: list[FloatArray] = field(default_factory=list)
-    """Their parameters."""
 
     def __call__(self, learner: Learner) -> None:
         """Keep the learner's policy."""
@@ -68,7 +64,6 @@ class Snapshots:
             evaluate: exactly, or by rollouts as in the paper. The continuous world always uses rollouts.
             horizon: cut episodes off after so many steps; default: the learner's own limit.
             n_rollouts: how many rollouts for each policy.
-            threads: how many policies at a time.
         """
         one_of(policy, ("greedy", "softmax"), "policy")
         one_of(evaluate, ("exact", "rollouts"), "way to evaluate")
@@ -76,7 +71,7 @@ class Snapshots:
         if evaluate == "exact" and learner.environment.mdp is not None:
             thetas = np.stack(self.thetas)
             policies = greedy(thetas) if policy == "greedy" else softmax(thetas, learner.options.temperature)
-            mean, variance = exact_moments(learner.environment.mdp, policies, learner.options.gamma, limit, threads)
+            mean, variance = exact_moments(learner.environment.mdp, policies, learner.options.gamma, limit)
         else:
             streams = np.random.SeedSequence([learner.seed, 1]).spawn(len(self.thetas))
             samples = [
@@ -158,18 +153,18 @@ class _Scratch(NamedTuple):
 
 
 def exact_moments(
-    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
-) -> tuple[FloatArray, FloatArray]:
+    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Mean and total variance of the return of each policy, [N] and [N], of policies [N, S, A]."""
-    value, moment = exact_state_moments(mdp, policies, gamma, horizon, threads)
+    value, moment = exact_state_moments(mdp, policies, gamma, horizon)
     mean, second = (value * mdp.start).sum(axis=-1), (moment * mdp.start).sum(axis=-1)
     variance = second - mean**2
     return mean, np.where(variance > ROUNDING * second, variance, 0.0)
 
 
 def exact_state_moments(
-    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int, threads: int = 1
-) -> tuple[FloatArray, FloatArray]:
+    mdp: FiniteMDP, policies: FloatArray, gamma: float, horizon: int
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Mean and second moment of the return of each policy from each state, [N, S] and [N, S], of policies [N, S, A]."""
     model = _model(mdp)
     count = len(policies)
@@ -180,16 +175,9 @@ def exact_state_moments(
     padded = np.ascontiguousarray(padded.reshape(blocks, lanes, -1).transpose(0, 2, 1))
     value, moment = np.zeros((2, blocks, mdp.n_states, lanes))
 
-    def run(block: int) -> None:
+    for block in range(blocks):
         scratch = _Scratch.make(len(model.pair_successor), mdp.n_states, lanes)
         _moments(model, mdp.n_actions, padded[block], gamma, horizon, scratch, value[block], moment[block])
-
-    if threads == 1:
-        for block in range(blocks):
-            run(block)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, range(blocks)))
     by_policy = (x.transpose(0, 2, 1).reshape(-1, mdp.n_states)[:count] for x in (value, moment))
     return next(by_policy), next(by_policy)
 

@@ -198,10 +198,8 @@ class Environment:
         except TypeError:
             feature = -1
         if not 0 <= feature < self.n_features:
-            last = self.first + self.n_features - 1
-            raise UserError(
-                f"{observation!r} is not an observation of {self.name}: expected a whole number from {self.first} to {last}"
-            )
+            expected = f"a whole number from {self.first} to {self.first + self.n_features - 1}"
+            raise UserError(f"{observation!r} is not an observation of {self.name}: expected {expected}")
         return np.array([feature], np.int64)
 
     def _tiles_of(self, observation: Any) -> IntArray:
@@ -261,9 +259,9 @@ def _remembering(env: Any, options: Options) -> Any:
             ) from None
         bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # or nothing is paid before the end
         given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
-    return (
-        RememberReturn(made, **given) if isinstance(env, gymnasium.Env) else spec_of(env, [("RememberReturn", given)])
-    )
+    if isinstance(env, gymnasium.Env):
+        return RememberReturn(made, **given)
+    return spec_of(env, [("RememberReturn", given)])
 
 
 def _opened(env: gymnasium.Env[Any, Any], options: Options) -> Environment:

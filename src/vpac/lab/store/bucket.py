@@ -56,9 +56,7 @@ class BucketBackend:
         for name in given:
             one_of(name, ("endpoint", "region"), f"parameter in {address}")
         if not parts.netloc or "@" in parts.netloc:
-            raise UserError(
-                f"cannot read {address}: expected s3://BUCKET/PREFIX; credentials come from the environment"
-            )
+            raise UserError(f"cannot read {address}: expected s3://BUCKET/PREFIX; credentials are in the environment")
         endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         options: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
         if endpoint:
@@ -209,9 +207,8 @@ def _check_endpoint(address: str, endpoint: str) -> None:
     except ValueError:  # a port above 65535
         good = None
     if not good:
-        raise UserError(
-            f"cannot use {address}: {endpoint!r:.200} is no endpoint; expected http://HOST:PORT or https://…"
-        )
+        expected = "expected http://HOST:PORT or https://…"
+        raise UserError(f"cannot use {address}: {endpoint!r:.200} is no endpoint; {expected}")
 
 
 def _message(error: Exception) -> str:

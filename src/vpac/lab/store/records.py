@@ -5,7 +5,7 @@ Anybody may have written these files: a pydantic model refuses what vpac would n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,11 +92,9 @@ def read_sealed(backend: Backend, key: str, required: bool = True) -> dict[str, 
     path = f"{backend.address}/{key}"
     try:
         content = backend.read(key, LARGEST_RECORD)
-    except (FileNotFoundError, Unreadable) as error:
-        if isinstance(error, Unreadable) or not required:
-            raise
-        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
     except OSError as error:
+        if isinstance(error, Unreadable) or (isinstance(error, FileNotFoundError) and not required):
+            raise
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
     try:
         data = parse(content)
@@ -149,7 +147,6 @@ class Study(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     experiment: Experiment
-    """What it is."""
     runs: dict[str, list[str]]
     """Names of the runs of each arm."""
     scale: FiniteFloat
@@ -186,9 +183,9 @@ def read_study(store: Store, name: str) -> Study | None:
     return study if all(arm.label in study.runs for arm in study.experiment.arms) else None
 
 
-def studies(store: Store, names: Sequence[str] = ()) -> Iterator[Study]:
-    """The studies in a store, or those of these names, in their order."""
-    for name in names or _noted(store):
+def studies(store: Store) -> Iterator[Study]:
+    """The studies in a store."""
+    for name in _noted(store):
         with suppress(Newer):
             if (study := read_study(store, name)) is not None:
                 yield study

@@ -18,7 +18,6 @@ import errno
 import hashlib
 import re
 import uuid
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
@@ -115,7 +114,6 @@ class Record:
     """A stored run."""
 
     run: Run
-    """What was run."""
     final: dict[str, float | None]
     """Final numbers."""
     about: dict[str, Any]
@@ -123,7 +121,6 @@ class Record:
     files: dict[str, Any]
     """Size and checksum of each file."""
     backend: Backend
-    """Where it is stored."""
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
@@ -226,11 +223,9 @@ class Store:
         """Read finished runs in parallel, where that is faster. Errors are raised by later reads."""
         if self.backend.parallel_reads > 1:
             with ThreadPoolExecutor(self.backend.parallel_reads) as threads:
-                deque(threads.map(self._try_to_read, names), maxlen=0)
-
-    def _try_to_read(self, name: str) -> None:
-        with suppress(Damaged, Newer, Unreadable):
-            self.read(name)
+                for read in [threads.submit(self.read, name) for name in names]:
+                    with suppress(Damaged, Newer, Unreadable):
+                        read.result()
 
     def set_aside(self, name: str) -> str:
         """Move a damaged run out of the way; returns its new address."""

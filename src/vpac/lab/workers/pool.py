@@ -99,17 +99,16 @@ class TaskLoop:
         failed: called with the runs of a task that raised an error; returns outcomes, and puts back into `waiting` what is to
             be tried again.
         take: takes the next batch from the queue.
-        tick: called after every task, and every `pause` seconds.
-        pause: seconds.
+        tick: called after every task, and every second.
     """
 
     def __init__(
         self, submit: Callable[[list[Run]], Future[list[Outcome]]], room: Callable[[], int],
         failed: Callable[[list[Run], BaseException], Iterable[Outcome]],
         take: Callable[[deque[Run]], list[Run]] = lambda waiting: [waiting.popleft()],
-        tick: Callable[[], None] = lambda: None, pause: float = 1.0,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self.submit, self.room, self.failed, self.take, self.tick, self.pause = submit, room, failed, take, tick, pause
+        self.submit, self.room, self.failed, self.take, self.tick = submit, room, failed, take, tick
         self.waiting: deque[Run] = deque()
         self.flying: dict[Future[list[Outcome]], list[Run]] = {}
         self._ended: queue.SimpleQueue[Future[list[Outcome]]] = queue.SimpleQueue()
@@ -125,7 +124,7 @@ class TaskLoop:
                 task.add_done_callback(self._ended.put)
             self.tick()
             try:
-                task = self._ended.get(timeout=self.pause)
+                task = self._ended.get(timeout=1.0)
             except queue.Empty:
                 continue
             batch = self.flying.pop(task)

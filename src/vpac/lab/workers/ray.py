@@ -87,9 +87,8 @@ class OnRay:
         def submit(batch: list[Run]) -> Future[list[Outcome]]:
             (run,) = batch
             needed = resources(run, largest)
-            task = self._ray.remote(remote_run).options(
-                max_retries=MAX_RETRIES, num_cpus=needed["CPU"], memory=needed["memory"]
-            )
+            how = {"max_retries": MAX_RETRIES, "num_cpus": needed["CPU"], "memory": needed["memory"]}
+            task = self._ray.remote(remote_run).options(**how)
             ref = task.remote(store.address, identity, __version__, run.content, needed["CPU"], self._clock)
             self._refs[run.name] = ref
             return ref.future()  # type: ignore[no-any-return]
@@ -199,9 +198,8 @@ def _store(address: str, identity: str) -> Store:
     except OSError:
         same = False
     if not same:
-        raise UserError(
-            f"{address} on {socket.gethostname()} is not the driver's: use a folder that all machines share, or s3://…"
-        )
+        here = f"{address} on {socket.gethostname()}"
+        raise UserError(f"{here} is not the driver's: use a folder that all machines share, or s3://…")
     return store
 
 

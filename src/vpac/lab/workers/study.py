@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FEWEST = 5
 """Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
 MOST_RUNS = 1_000_000
-"""Of an arm."""
 POLL = 0.2
 """Seconds between two looks at runs that another process carries out."""
 
@@ -40,7 +39,6 @@ class Plan:
     """Which runs an experiment consists of."""
 
     experiment: Experiment
-    """What it is."""
     runs: dict[str, list[Run]]
     """The runs of each arm, by its label."""
     scale: float
@@ -144,7 +142,10 @@ def carry_out_studies(
                 tally.waiting.add(run.name)
     store.tidy()
     for name, damage in damaged.items():
-        tallies[todo[name][1].experiment.name].damaged += _set_aside(store, name, damage)
+        with store.lock(name) as free:  # unless another process holds it
+            if free and store.has(name):
+                words = f"{damage}; set aside as {store.set_aside(name)}"
+                tallies[todo[name][1].experiment.name].damaged.append(words)
     for plan in plans:
         _write_study(plan, store, tallies[plan.experiment.name], command)
     runs = [run for run, _ in todo.values()]
@@ -178,12 +179,6 @@ def _damage(store: Store, run: Run) -> str | None:
     except Damaged as damage:
         return str(damage)
     return None
-
-
-def _set_aside(store: Store, name: str, damage: str) -> list[str]:
-    """Move a damaged run out of the way, unless another process holds it; returns what was done."""
-    with store.lock(name) as free:
-        return [f"{damage}; set aside as {store.set_aside(name)}"] if free and store.has(name) else []
 
 
 def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:

@@ -35,15 +35,12 @@ class Outcome:
     """How a run went; a small message between processes."""
 
     name: str
-    """Of the run."""
     status: Status
     """finished and stored; found (another process has finished it meanwhile); failed; diverged (stopped at a number that is
     not finite); elsewhere (another process holds it); unwritable (it could not be stored); refused (the store has something
     else in its place)."""
     seconds: float = 0.0
-    """How long it took."""
     error: str = ""
-    """What went wrong."""
     damaged: tuple[str, ...] = ()
     """Checkpoints that were damaged and ignored."""
 
@@ -66,12 +63,8 @@ def carry_out(store: Store, run: Run) -> Outcome:
 def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[Outcome]:
     """Carry out runs and make them durable together: a tiny run would mostly wait for the disk.
 
-    Locks are held until the runs are stored. If this is interrupted, what is done is stored.
-
-    Args:
-        store: where they are kept.
-        runs: what to do.
-        cores: with more than none, the runs are of one program (`task.program_of`): see `_carry_out_program`.
+    Locks are held until the runs are stored. If this is interrupted, what is done is stored. With more than no `cores` the
+    runs are of one program (`task.program_of`): see `_carry_out_program`.
     """
     if cores:
         return _carry_out_program(store, runs, cores)
@@ -81,21 +74,19 @@ def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[O
     with ExitStack() as held:
         try:
             for run in runs:
+                scratch = _taken(store, run, held, outcomes)
+                if scratch is None:
+                    continue
                 try:
-                    if not held.enter_context(store.lock(run.name)):
-                        outcomes.append(Outcome(run.name, "elsewhere"))
-                    elif store.finished(run):
-                        outcomes.append(Outcome(run.name, "found"))
-                    else:
-                        scratch = held.enter_context(store.scratch(run))
-                        outcome, packed = _perform(store, run, scratch)
-                        if packed is None:
-                            outcomes.append(outcome)
-                        else:
-                            files[run.name] = packed
-                            done.append((outcome, scratch))
+                    outcome, packed = _perform(store, run, scratch)
                 except (OSError, UserError) as error:  # of the store: those of the run are caught where it is performed
                     outcomes.append(_unwritable(store, run.name, error))
+                    continue
+                if packed is None:
+                    outcomes.append(outcome)
+                else:
+                    files[run.name] = packed
+                    done.append((outcome, scratch))
         finally:
             try:
                 if files:
@@ -108,6 +99,20 @@ def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[O
     return outcomes
 
 
+def _taken(store: Store, run: Run, held: ExitStack, outcomes: list[Outcome]) -> Scratch | None:
+    """The folder for checkpoints of a run that is locked until `held` ends; or None, and an outcome that says why."""
+    try:
+        if not held.enter_context(store.lock(run.name)):
+            outcomes.append(Outcome(run.name, "elsewhere"))
+        elif store.finished(run):
+            outcomes.append(Outcome(run.name, "found"))
+        else:
+            return held.enter_context(store.scratch(run))
+    except (OSError, UserError) as error:
+        outcomes.append(_unwritable(store, run.name, error))
+    return None
+
+
 def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Outcome]:
     """Carry out runs that one compiled program trains, and store each as soon as it has ended.
 
@@ -116,17 +121,7 @@ def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Ou
     """
     outcomes: list[Outcome] = []
     with ExitStack() as held:
-        work: list[tuple[Run, Scratch]] = []
-        for run in runs:
-            try:
-                if not held.enter_context(store.lock(run.name)):
-                    outcomes.append(Outcome(run.name, "elsewhere"))
-                elif store.finished(run):
-                    outcomes.append(Outcome(run.name, "found"))
-                else:
-                    work.append((run, held.enter_context(store.scratch(run))))
-            except (OSError, UserError) as error:
-                outcomes.append(_unwritable(store, run.name, error))
+        work = [(run, scratch) for run in runs if (scratch := _taken(store, run, held, outcomes)) is not None]
         for run, scratch, made in _side_by_side(store, work) if _devices() else _in_threads(store, work, cores):
             try:
                 outcome, files = made()
@@ -199,7 +194,9 @@ def _perform(
         stop_if_asked()  # native code turns a signal in one of its callbacks into an error
         seconds = time.perf_counter() - begun
         status: Status = "diverged" if isinstance(error, Diverged) else "failed"
-        text = _with_seed(str(error), run) if status == "diverged" else traceback.format_exc(limit=-8)
+        text = traceback.format_exc(limit=-8)
+        if status == "diverged":
+            text = str(error) if "(seed " in str(error) else f"{error} (seed {run.seed})"
         store.fail(run, text, about(seconds) | {"status": status})
         return Outcome(run.name, status, seconds, text), None
     return Outcome(run.name, "finished", time.perf_counter() - begun, damaged=result.damaged), files
@@ -211,10 +208,6 @@ def _finite(result: Result) -> Result:
         if value is not None and not math.isfinite(value):
             raise Diverged(f"{name} is {value}: not finite")
     return result
-
-
-def _with_seed(text: str, run: Run) -> str:
-    return text if "(seed " in text else f"{text} (seed {run.seed})"
 
 
 def about(seconds: float) -> dict[str, Any]:
