@@ -244,8 +244,8 @@ class Learner:
             else:
                 from vpac.tabular.loop import train
 
-                weights = self.weights, self.weights.theta
-                found = train(world, self.settings, *weights, *shared, self._rollout_rng, target)
+                given = (world, self.settings, self.weights, self.weights.theta, *shared, self._rollout_rng, target)
+                found = train(*given)
         self._check(found, history, target if len(target) else history.returns)
 
     def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:

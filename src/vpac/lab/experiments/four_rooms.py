@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Experiment, Figure, claim
+from vpac.lab.experiments.spec import Arm, Experiment, Figure, claims, curves
 
 PUBLISHED: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform",
@@ -19,6 +20,8 @@ LIMIT = (
     "end. Policies are measured exactly, with evaluation episodes of 300 steps, where the paper averages 800 rollouts."
 )
 
+GREEDY = "Exact mean and variance of the greedy policy."
+
 AC = Arm(label="AC", algorithm="ac", paper={"mean": 43, "variance": 253})
 VPAC = Arm(label="VPAC", algorithm="vpac", settings={"psi": 0.015}, paper={"mean": 43, "variance": 60})
 VAAC_TD = Arm(label="VAAC_TD", algorithm="vaac-td", settings={"psi": 0.01}, paper={"mean": 41, "variance": 140})
@@ -32,38 +35,26 @@ PERFORMANCE = Experiment(
     paper="Figure 2",
     runs=100,
     arms=(AC, VPAC, VAAC_TD, VAAC),
-    figures=(
-        Figure(
-            kind="curves", title="Mean and variance of the return along learning",
-            caption="Left: returns of training episodes. Middle and right: exact mean and variance of the greedy policy.",
-            shows=("return", "mean", "variance"),
-        ),
+    figures=curves(
+        "Mean and variance of the return along learning",
+        "Left: returns of training episodes. Middle and right: exact mean and variance of the greedy policy.",
     ),
-    claims=(
-        claim("variance: VPAC / AC < 1", "VPAC's return varies less than AC's", "Figure 2", "60 / 253 = 0.24"),
-        claim("variance: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's", "Figure 2", "60 / 140 = 0.43"),
-        claim("variance: VPAC / VAAC < 1", "VPAC's return varies less than VAAC's", "Figure 2", "60 / 450 = 0.13"),
-        claim(
-            "mean: VPAC - AC > -1", "VPAC's mean return is on par with AC's (not lower by 1 or more)", "Figure 2",
-            "43 − 43 = 0",
-            explanation="100 runs leave ± 0.7, because single runs lie apart by 2 to 3; one policy of VPAC in 100 walks in "
-            "circles, none of AC's (benchmarks/circles.py). 400 runs say −0.06 ± 0.33 (evidence/four-rooms-performance).",
-        ),
-        claim("mean: VPAC - VAAC > 0", "VPAC's mean return is not below VAAC's", "Figure 2", "43 − 26 = 17"),
-        claim(
-            "mean: VPAC - VAAC_TD > -1", "VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", "Figure 2",
-            "43 − 41 = 2",
-        ),
+    claims=claims(
+        "Figure 2",
+        ("variance: VPAC / AC < 1", "VPAC's return varies less than AC's", "60 / 253 = 0.24"),
+        ("variance: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's", "60 / 140 = 0.43"),
+        ("variance: VPAC / VAAC < 1", "VPAC's return varies less than VAAC's", "60 / 450 = 0.13"),
+        ("mean: VPAC - AC > -1", "VPAC's mean return is on par with AC's (not lower by 1 or more)", "43 − 43 = 0",
+         "100 runs leave ± 0.7, because single runs lie apart by 2 to 3; one policy of VPAC in 100 walks in "
+         "circles, none of AC's (benchmarks/circles.py). 400 runs say −0.06 ± 0.33 (evidence/four-rooms-performance)."),
+        ("mean: VPAC - VAAC > 0", "VPAC's mean return is not below VAAC's", "43 − 26 = 17"),
+        ("mean: VPAC - VAAC_TD > -1", "VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", "43 − 41 = 2"),
     ),
     **ROOMS,
 )  # fmt: skip
 
-PRICES = (
-    (0.0, {"mean": 43.0, "variance": 253.0}),
-    (0.01, {"mean": 42.5, "variance": 77.0}),
-    (0.03, {"mean": 43.0, "variance": 62.0}),
-    (0.05, {"mean": 19.0, "variance": 536.0}),
-)
+PRICES = ((0.0, 43.0, 253.0), (0.01, 42.5, 77.0), (0.03, 43.0, 62.0), (0.05, 19.0, 536.0))
+"""ψ, and the paper's mean and variance."""
 PSI_CURVES = Experiment(
     name="four-rooms/psi-curves",
     title="Four rooms: the price of variance",
@@ -71,32 +62,20 @@ PSI_CURVES = Experiment(
     paper="Figure 3",
     algorithm="vpac",
     runs=100,
-    arms=tuple(Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper=paper) for psi, paper in PRICES),
-    figures=(
-        Figure(
-            kind="curves", title="Learning curves of VPAC for four prices of variance",
-            caption="Exact mean and variance of the greedy policy.", shows=("return", "mean", "variance"),
-        ),
+    arms=tuple(
+        Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper={"mean": m, "variance": v}) for psi, m, v in PRICES
     ),
-    claims=(
-        claim("variance: ψ = 0.01 / ψ = 0 < 1", "a price of ψ = 0.01 lowers the variance", "Figure 3", "77 / 253 = 0.30"),
-        claim(
-            "variance: ψ = 0.03 / ψ = 0.01 < 1", "a higher price, ψ = 0.03, lowers it further", "Figure 3", "62 / 77 = 0.81",
-            explanation="Between 0.01 and 0.03 the variance is flat: 400 runs have a ratio of 1.00 (0.93 … 1.08), which "
-            "excludes the paper's 0.81 (evidence/four-rooms-psi-curves). The paper's 77 and 62 are read off a plot.",
-        ),
-        claim(
-            "mean: ψ = 0.03 - ψ = 0 > -1", "up to ψ = 0.03 the mean is kept (not lower by 1 or more)", "Figure 3",
-            "43 − 43 = 0",
-        ),
-        claim(
-            "mean: ψ = 0.05 - ψ = 0 < -10",
-            "a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)", "Figure 3",
-            "19 − 43 = −24",
-        ),
-        claim(
-            "variance: ψ = 0.05 / ψ = 0 > 1", "and the variance grows beyond that of no price", "Figure 3", "536 / 253 = 2.1",
-        ),
+    figures=curves("Learning curves of VPAC for four prices of variance", GREEDY),
+    claims=claims(
+        "Figure 3",
+        ("variance: ψ = 0.01 / ψ = 0 < 1", "a price of ψ = 0.01 lowers the variance", "77 / 253 = 0.30"),
+        ("variance: ψ = 0.03 / ψ = 0.01 < 1", "a higher price, ψ = 0.03, lowers it further", "62 / 77 = 0.81",
+         "Between 0.01 and 0.03 the variance is flat: 400 runs have a ratio of 1.00 (0.93 … 1.08), which "
+         "excludes the paper's 0.81 (evidence/four-rooms-psi-curves). The paper's 77 and 62 are read off a plot."),
+        ("mean: ψ = 0.03 - ψ = 0 > -1", "up to ψ = 0.03 the mean is kept (not lower by 1 or more)", "43 − 43 = 0"),
+        ("mean: ψ = 0.05 - ψ = 0 < -10",
+         "a very high price, ψ = 0.05, curbs exploration: the mean collapses (by more than 10)", "19 − 43 = −24"),
+        ("variance: ψ = 0.05 / ψ = 0 > 1", "and the variance grows beyond that of no price", "536 / 253 = 2.1"),
     ),
     **ROOMS,
 )  # fmt: skip
@@ -115,14 +94,10 @@ QUALITATIVE = Experiment(
             "each start cell; visits over 10 000 sampled trajectories.", shows=("trajectory", "variance", "visits"),
         ),
     ),
-    claims=(
-        claim(
-            "risky: VPAC / AC < 1", "VPAC avoids the frozen region: its share of steps there is below AC's", "Figure 1",
-            "seen in a map",
-        ),
-        claim(
-            "within: VPAC / AC < 1", "VPAC's return varies less from the average start cell", "Figure 1", "seen in a map",
-        ),
+    claims=claims(
+        "Figure 1",
+        ("risky: VPAC / AC < 1", "VPAC avoids the frozen region: its share of steps there is below AC's", "seen in a map"),
+        ("within: VPAC / AC < 1", "VPAC's return varies less from the average start cell", "seen in a map"),
     ),
     **ROOMS,
 )  # fmt: skip
@@ -140,11 +115,9 @@ START_CELLS = Experiment(
             caption="Exact, average over runs; the arrows are those of the first run.", shows=("mean variance",),
         ),
     ),
-    claims=(
-        claim(
-            "within: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's from the average start cell", "Figure 4",
-            "seen in a map",
-        ),
+    claims=claims(
+        "Figure 4",
+        ("within: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's from the average start cell", "seen in a map"),
     ),
     **ROOMS,
 )  # fmt: skip
@@ -160,20 +133,14 @@ VAAC_PRICES = Experiment(
         Arm(label="μ = 0", settings={**SLOW, "psi": 0.0}, paper={"mean": 32, "variance": 473}),
         Arm(label="μ = 0.01", settings={**SLOW, "psi": 0.01}, paper={"mean": 34, "variance": 325}),
     ),
-    figures=(
-        Figure(
-            kind="curves", title="Learning curves of VAAC", caption="Exact mean and variance of the greedy policy.",
-            shows=("return", "mean", "variance"),
-        ),
-    ),
-    claims=(
-        claim(
-            "variance: μ = 0.01 / μ = 0 < 1", "VAAC's variance falls as μ rises", "Appendix E", "325 / 473 = 0.69",
-            explanation="The price lowers it early (0.77 after 1000 episodes), and no longer when the baseline has learned: "
-            "without a price VAAC is at 42 / 220 here after 6000 episodes, in the paper at 32 / 473. Algorithm 2 as printed "
-            "gives the value critic the step size of the second moment, a tenth; with that the baseline is at 35 / 360 and the "
-            "price lowers its variance by a fifth (evidence/vaac). The step limit is not the reason.",
-        ),
+    figures=curves("Learning curves of VAAC", GREEDY),
+    claims=claims(
+        "Appendix E",
+        ("variance: μ = 0.01 / μ = 0 < 1", "VAAC's variance falls as μ rises", "325 / 473 = 0.69",
+         "The price lowers it early (0.77 after 1000 episodes), and no longer when the baseline has learned: "
+         "without a price VAAC is at 42 / 220 here after 6000 episodes, in the paper at 32 / 473. Algorithm 2 as printed "
+         "gives the value critic the step size of the second moment, a tenth; with that the baseline is at 35 / 360 and the "
+         "price lowers its variance by a fifth (evidence/vaac). The step limit is not the reason."),
     ),
     **(ROOMS | {"episodes": 6000, "every": 300}),
 )  # fmt: skip
@@ -199,14 +166,10 @@ PSI_EFFECT = Experiment(
         for psi in (0.0, 0.001, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05)
     ),
     figures=_effect("Effect of the price of variance", "ψ", log_x=False),
-    claims=(
-        claim(
-            "variance: VPAC ψ = 0.015 / VPAC ψ = 0 < 1", "a price lowers VPAC's variance", "Appendix E", "seen in a plot",
-        ),
-        claim(
-            "variance: VAAC_TD ψ = 0.01 / VAAC_TD ψ = 0 < 1", "a price lowers VAAC_TD's variance", "Appendix E",
-            "seen in a plot",
-        ),
+    claims=claims(
+        "Appendix E",
+        ("variance: VPAC ψ = 0.015 / VPAC ψ = 0 < 1", "a price lowers VPAC's variance", "seen in a plot"),
+        ("variance: VAAC_TD ψ = 0.01 / VAAC_TD ψ = 0 < 1", "a price lowers VAAC_TD's variance", "seen in a plot"),
     ),
     **ROOMS,
 )  # fmt: skip
@@ -220,9 +183,7 @@ TEMPERATURE_EFFECT = Experiment(
     runs=50,
     arms=tuple(
         Arm(
-            label=f"{name} temperature {t:g}",
-            algorithm=key,
-            settings={"psi": psi, "temperature": t},
+            label=f"{name} temperature {t:g}", algorithm=key, settings={"psi": psi, "temperature": t},
             at={"algorithm": name, "temperature": t},
         )
         for name, key, psi in BOTH
@@ -230,9 +191,11 @@ TEMPERATURE_EFFECT = Experiment(
     ),
     figures=_effect("Effect of the temperature", "temperature", log_x=True),
     **ROOMS,
-)
+)  # fmt: skip
 
 SHARES = ((1.0, "1:1"), (0.2, "1:5"), (0.1, "1:10"))
+STEPS = tuple(product((0.5, 0.25, 0.1), SHARES, SHARES))
+"""Step size of the value, and the two ratios."""
 
 
 def _step_arm(name: str, key: str, psi: float, w: float, z: tuple[float, str], theta: tuple[float, str]) -> Arm:
@@ -252,37 +215,21 @@ STEP_SIZES = Experiment(
     f"{LIMIT}",
     paper="Appendix E, step-size sensitivity",
     runs=50,
-    arms=tuple(
-        _step_arm(name, key, psi, w, z, theta)
-        for name, key, psi in BOTH
-        for w in (0.5, 0.25, 0.1)
-        for z in SHARES
-        for theta in SHARES
-    ),
+    arms=tuple(_step_arm(*who, *steps) for who in BOTH for steps in STEPS),
     figures=tuple(
         Figure(
-            kind="effect",
-            title=f"{name}: effect of the ratios of step sizes",
-            shows=("mean", "variance", "sharpe"),
-            x="α_z : α_w",
-            lines="α_θ : α_z",
-            panels="α_w",
-            arms=tuple(
-                _step_arm(name, key, psi, w, z, theta).label for w in (0.5, 0.25, 0.1) for z in SHARES for theta in SHARES
-            ),
+            kind="effect", title=f"{who[0]}: effect of the ratios of step sizes", shows=("mean", "variance", "sharpe"),
+            x="α_z : α_w", lines="α_θ : α_z", panels="α_w", arms=tuple(_step_arm(*who, *steps).label for steps in STEPS),
         )
-        for name, key, psi in BOTH
+        for who in BOTH
     ),
-    claims=(
-        claim(
-            "sharpe: VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:10 / VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:1 > 1",
-            "with a large α_w, a policy ten times slower than the variance beats an equally fast one (Sharpe ratio)",
-            "Appendix E", "seen in a plot",
-        ),
-        claim(
-            "mean: VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:1 - VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:10 > 0",
-            "with a small α_w, the faster policy does better: it has the higher mean", "Appendix E", "seen in a plot",
-        ),
+    claims=claims(
+        "Appendix E",
+        ("sharpe: VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:10 / VPAC α_w = 0.5, α_z:α_w = 1:1, α_θ:α_z = 1:1 > 1",
+         "with a large α_w, a policy ten times slower than the variance beats an equally fast one (Sharpe ratio)",
+         "seen in a plot"),
+        ("mean: VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:1 - VPAC α_w = 0.1, α_z:α_w = 1:10, α_θ:α_z = 1:10 > 0",
+         "with a small α_w, the faster policy does better: it has the higher mean", "seen in a plot"),
     ),
     **ROOMS,
 )  # fmt: skip

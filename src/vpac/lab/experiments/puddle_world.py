@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Experiment, Figure, claim
+from vpac.lab.experiments.spec import Arm, Experiment, Figure, claims, curves
 
 CLIPPED: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform", "start_critics": "zero",
@@ -15,19 +15,17 @@ PUDDLE: dict[str, Any] = {
     "env": "vpac/PuddleWorld-v0", "settings": {**CLIPPED, "temperature": 100.0}, "episodes": 2500, "every": 20,
     "policy": "greedy", "horizon": 500,
 }  # fmt: skip
-AC = Arm(
-    label="AC", algorithm="off-policy-ac", settings={"alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25},
-    paper={"mean": 44, "variance": 225},
-)  # fmt: skip
+STEPS: dict[str, Any] = {"alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25}
+AC = Arm(label="AC", algorithm="off-policy-ac", settings=STEPS, paper={"mean": 44, "variance": 225})
 VPAC = Arm(
-    label="VPAC", algorithm="off-policy-vpac",
-    settings={"psi": 0.002, "alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25}, paper={"mean": 44, "variance": 180},
-)  # fmt: skip
+    label="VPAC", algorithm="off-policy-vpac", settings={"psi": 0.002, **STEPS}, paper={"mean": 44, "variance": 180}
+)
 VAAC = Arm(
     label="VAAC", algorithm="off-policy-vaac",
     settings={"psi": 0.0015, "alpha_theta": 0.005, "alpha_w": 0.01, "alpha_z": 0.01}, paper={"mean": 34, "variance": 510},
 )  # fmt: skip
 
+CURVES = "Mean and variance of the target policy's return along learning"
 DISCRETE = Experiment(
     name="puddle-world/discrete",
     title="Puddle world, off-policy",
@@ -37,35 +35,23 @@ DISCRETE = Experiment(
     runs=100,
     arms=(AC, VPAC, VAAC),
     figures=(
-        Figure(
-            kind="curves", title="Mean and variance of the target policy's return along learning",
-            caption="Left: returns of episodes of the target policy. Middle and right: exact, of the greedy policy.",
-            shows=("return", "mean", "variance"),
-        ),
+        *curves(CURVES, "Left: returns of episodes of the target policy. Middle and right: exact, of the greedy policy."),
         Figure(
             kind="maps", title="A sampled trajectory, and visits",
             caption="Of the first run: one sampled trajectory with the policy's arrows; visits over 10 000 trajectories.",
             shows=("trajectory", "visits"), arms=("AC", "VPAC"),
         ),
     ),
-    claims=(
-        claim(
-            "variance: VPAC / AC < 1", "off-policy, VPAC's return varies less than AC's", "Figure 6 (a)", "180 / 225 = 0.80",
-        ),
-        claim(
-            "variance: VPAC / VAAC < 1", "off-policy, VPAC's return varies less than VAAC's", "Figure 6 (a)",
-            "180 / 510 = 0.35",
-        ),
-        claim(
-            "mean: VPAC - AC > -1", "off-policy, the mean is not sacrificed (not lower by 1 or more)", "Figure 6 (a)",
-            "44 − 44 = 0",
-            explanation="It is lower by a little less than 1, too close to the bound for 100 runs; with 265 it holds, by −0.88 "
-            "(−0.97 … −0.79). At ψ = 0.002 the variance is not worth that: U falls by 0.81 (evidence/puddle-world-discrete).",
-        ),
-        claim(
-            "risky: VPAC / AC < 1", "off-policy, VPAC avoids the puddle: its share of steps there is below AC's",
-            "Figure 7 (a, b)", "seen in a map",
-        ),
+    claims=claims(
+        "Figure 6 (a)",
+        ("variance: VPAC / AC < 1", "off-policy, VPAC's return varies less than AC's", "180 / 225 = 0.80"),
+        ("variance: VPAC / VAAC < 1", "off-policy, VPAC's return varies less than VAAC's", "180 / 510 = 0.35"),
+        ("mean: VPAC - AC > -1", "off-policy, the mean is not sacrificed (not lower by 1 or more)", "44 − 44 = 0",
+         "It is lower by a little less than 1, too close to the bound for 100 runs; with 265 it holds, by −0.88 "
+         "(−0.97 … −0.79). At ψ = 0.002 the variance is not worth that: U falls by 0.81 (evidence/puddle-world-discrete)."),
+    ) + claims(
+        "Figure 7 (a, b)",
+        ("risky: VPAC / AC < 1", "off-policy, VPAC avoids the puddle: its share of steps there is below AC's", "seen in a map"),
     ),
     **PUDDLE,
 )  # fmt: skip
@@ -102,43 +88,27 @@ CONTINUOUS = Experiment(
         ),
     ),
     figures=(
-        Figure(
-            kind="curves", title="Mean and variance of the target policy's return along learning",
-            caption="Left: returns of episodes of the target policy. Middle and right: 800 rollouts of the softmax policy.",
-            shows=("return", "mean", "variance"),
+        *curves(
+            CURVES, "Left: returns of episodes of the target policy. Middle and right: 800 rollouts of the softmax policy."
         ),
         Figure(
             kind="paths", title="Sampled trajectories over the puddle", caption="Of the first run's final softmax policy.",
             arms=("AC", "VPAC ψ = 0.001", "VPAC ψ = 0.005"),
         ),
     ),
-    claims=(
-        claim(
-            "variance: VPAC ψ = 0.001 / AC < 1", "with tile coding, VPAC (ψ = 0.001) varies less than AC", "Figure 6 (b)",
-            "480 / 635 = 0.76",
-        ),
-        claim(
-            "mean: VPAC ψ = 0.001 - AC > -1", "with tile coding, the mean is kept at ψ = 0.001 (not lower by 1 or more)",
-            "Figure 6 (b)", "17.5 − 17.5 = 0",
-            explanation="Ours loses about 1 of 17; the paper's means are read off a plot to half a unit.",
-        ),
-        claim(
-            "variance: VPAC ψ = 0.005 / VPAC ψ = 0.001 < 1", "a higher price (ψ = 0.005) varies less still", "Figure 6 (b)",
-            "400 / 480 = 0.83",
-        ),
-        claim(
-            "mean: VPAC ψ = 0.005 - VPAC ψ = 0.001 < 0", "and costs some of the mean", "Figure 6 (b)", "15.5 − 17.5 = −2",
-            explanation="Ten of the fifty runs are too few to tell; `vpac reproduce --full` carries out all of them.",
-        ),
-        claim(
-            "variance: VPAC ψ = 0.001 / VAAC < 1", "with tile coding, VPAC (ψ = 0.001) varies less than VAAC", "Figure 6 (b)",
-            "480 / 640 = 0.75",
-        ),
-        claim(
-            "risky: VPAC ψ = 0.005 / AC < 1",
-            "with tile coding, VPAC (ψ = 0.005) avoids the puddle: its share of steps there is below AC's", "Figure 7 (c, d)",
-            "seen in a map",
-        ),
+    claims=claims(
+        "Figure 6 (b)",
+        ("variance: VPAC ψ = 0.001 / AC < 1", "with tile coding, VPAC (ψ = 0.001) varies less than AC", "480 / 635 = 0.76"),
+        ("mean: VPAC ψ = 0.001 - AC > -1", "with tile coding, the mean is kept at ψ = 0.001 (not lower by 1 or more)",
+         "17.5 − 17.5 = 0", "Ours loses about 1 of 17; the paper's means are read off a plot to half a unit."),
+        ("variance: VPAC ψ = 0.005 / VPAC ψ = 0.001 < 1", "a higher price (ψ = 0.005) varies less still", "400 / 480 = 0.83"),
+        ("mean: VPAC ψ = 0.005 - VPAC ψ = 0.001 < 0", "and costs some of the mean", "15.5 − 17.5 = −2",
+         "Ten of the fifty runs are too few to tell; `vpac reproduce --full` carries out all of them."),
+        ("variance: VPAC ψ = 0.001 / VAAC < 1", "with tile coding, VPAC (ψ = 0.001) varies less than VAAC", "480 / 640 = 0.75"),
+    ) + claims(
+        "Figure 7 (c, d)",
+        ("risky: VPAC ψ = 0.005 / AC < 1",
+         "with tile coding, VPAC (ψ = 0.005) avoids the puddle: its share of steps there is below AC's", "seen in a map"),
     ),
 )  # fmt: skip
 

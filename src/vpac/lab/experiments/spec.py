@@ -126,6 +126,11 @@ def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: An
     return Claim(text=text, where=where, paper=paper, quantity=quantity, arm=arm, against=against, by=by, **given)
 
 
+def claims(where: str, *each: tuple[str, ...]) -> tuple[Claim, ...]:
+    """The claims of one figure: for each its test, its text, the paper's number and, if it does not hold, why."""
+    return tuple(claim(test, text, where, paper, explanation="".join(why)) for test, text, paper, *why in each)
+
+
 class Figure(Data):
     """How an experiment is drawn."""
 
@@ -158,6 +163,11 @@ class Figure(Data):
     """Whether the horizontal axis is logarithmic."""
     log_y: bool = False
     """Whether the vertical axes are logarithmic."""
+
+
+def curves(title: str, caption: str, *shows: str) -> tuple[Figure, ...]:
+    """Learning curves: by default of returns, and of mean and variance of the policy that is measured."""
+    return (Figure(kind="curves", title=title, caption=caption, shows=shows or ("return", "mean", "variance")),)
 
 
 class Experiment(Data):
