@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim, claims
 
 WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
-    "four rooms": (
-        "vpac/FourRooms-v0", {}, {"gamma": 0.99, "greed": 0.9, "max_episode_steps": 500, "steps": 300_000}, 0.5,
-    ),
+    "four rooms":
+        ("vpac/FourRooms-v0", {}, {"gamma": 0.99, "greed": 0.9, "max_episode_steps": 500, "steps": 300_000}, 0.5),
     "catch-up": ("vpac/CatchUp-v0", {}, {"gamma": 0.95, "greed": 0.5, "max_episode_steps": 200, "steps": 100_000}, 0.0),
     "random, ends": ("random-process", {"seed": 1, "noise": 1.0}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.0),
-    "random, endless": (
-        "random-process", {"seed": 2, "ends": False}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.3,
-    ),
+    "random, endless":
+        ("random-process", {"seed": 2, "ends": False}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.3),
 }  # fmt: skip
 """Environment, its arguments, settings, and how greedy the behaviour policy is off-policy."""
 SMALL: dict[str, Any] = {"alpha_w": 0.05, "alpha_z": 0.05}
@@ -116,15 +114,12 @@ ACTORS = Experiment(
         ),
         Figure(kind="curves", title="Learning curves by critic and step sizes", shows=("mean", "variance")),
     ),
-    claims=(
+    claims=tuple(
         claim(
-            "variance: direct, α_w = 0.5, α_z = 0.5 / indirect, α_w = 0.5, α_z = 0.5 < 1",
-            "with equal step sizes the direct critic's actor ends with the lower variance",
-        ),
-        claim(
-            "variance: direct, α_w = 0.5, α_z = 0.05 / indirect, α_w = 0.5, α_z = 0.05 < 1",
-            "with a slow variance critic the direct critic's actor ends with the lower variance",
-        ),
+            f"variance: direct, {steps} / indirect, {steps} < 1",
+            f"with {words} the direct critic's actor ends with the lower variance",
+        )
+        for steps, words in (("α_w = 0.5, α_z = 0.5", "equal step sizes"), ("α_w = 0.5, α_z = 0.05", "a slow variance critic"))
     ),
 )  # fmt: skip
 
@@ -158,19 +153,13 @@ CONVERGENCE = Experiment(
         ),
     ),
     claims=(
-        claim(
-            "value_error: VPAC, published < 0.1", "the value critic converges (relative error below 0.1)", "Appendix C",
-            "a theorem",
-        ),
-        claim(
-            "variance_error: VPAC, published < 0.1", "the variance critic converges (relative error below 0.1)", "Appendix C",
-            "a theorem",
-        ),
-        claim(
-            "gradient_norm: VPAC, published < 0.01",
-            "the policy converges to a local optimum of the objective: the exact gradient vanishes (below 0.01)",
-            "Appendix C", "a theorem",
-            explanation="The published field is not the gradient of the objective: it vanishes where the gradient does not.",
+        *claims(
+            "Appendix C",
+            ("value_error: VPAC, published < 0.1", "the value critic converges (relative error below 0.1)", "a theorem"),
+            ("variance_error: VPAC, published < 0.1", "the variance critic converges (relative error below 0.1)", "a theorem"),
+            ("gradient_norm: VPAC, published < 0.01",
+             "the policy converges to a local optimum of the objective: the exact gradient vanishes (below 0.01)", "a theorem",
+             "The published field is not the gradient of the objective: it vanishes where the gradient does not."),
         ),
         claim("gradient_norm: VPAC, corrected < 0.01", "with the corrected form the exact gradient vanishes (below 0.01)"),
     ),

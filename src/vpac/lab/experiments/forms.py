@@ -11,27 +11,23 @@ EVEN: dict[str, Any] = {"baseline": True, "variance_of": "return", "start_policy
 
 def _arms(psi: float, begin: int, length: int) -> tuple[Arm, ...]:
     warm_up = f"warm-up:{psi:g}:{begin}:{length}"
-    return (
-        Arm(label="AC", algorithm="ac"),
-        Arm(label="published", algorithm="vpac", settings={"psi": psi, "form": "published"}),
-        Arm(label="published, warm-up", algorithm="vpac", settings={"psi": warm_up, "form": "published"}),
-        Arm(label="corrected", algorithm="vpac", settings={"psi": psi, "form": "corrected"}),
-        Arm(label="corrected, warm-up", algorithm="vpac", settings={"psi": warm_up, "form": "corrected"}),
-    )
+    priced = [
+        Arm(label=form + tail, algorithm="vpac", settings={"psi": price, "form": form})
+        for form in ("published", "corrected") for price, tail in ((psi, ""), (warm_up, ", warm-up"))
+    ]  # fmt: skip
+    return (Arm(label="AC", algorithm="ac"), *priced)
 
 
 def _figures(what: str) -> tuple[Figure, ...]:
     return (
         Figure(
-            kind="curves",
-            log_y=what == "Catch-up",
-            title=f"{what}: mean and variance along learning",
+            kind="curves", log_y=what == "Catch-up", title=f"{what}: mean and variance along learning",
             caption="Exact; the warm-up is 0 for the first third of the episodes and rises over the second. By then the policy "
             "is nearly deterministic, and where a single step cannot be turned any more the price changes little.",
             shows=("mean", "variance"),
         ),
         Figure(kind="bars", title=f"{what}: final policies", shows=("mean", "variance")),
-    )
+    )  # fmt: skip
 
 
 RISKY_SHORTCUT = Experiment(
@@ -121,9 +117,7 @@ WARM_UP = Experiment(
     arms=(
         Arm(label="AC", algorithm="ac", settings={"baseline": False}),
         *(
-            Arm(
-                label=f"{form}{tail}", algorithm="vpac", settings={"psi": psi, "form": form, "baseline": form == "corrected"},
-            )
+            Arm(label=form + tail, algorithm="vpac", settings={"psi": psi, "form": form, "baseline": form == "corrected"})
             for form in ("published", "corrected")
             for psi, tail in ((0.05, ""), ("warm-up:0.05:500:500", ", warm-up"))
         ),
@@ -131,8 +125,7 @@ WARM_UP = Experiment(
     figures=(Figure(kind="curves", title="A high price with and without a warm-up", shows=("mean", "variance")),),
     claims=(
         claim(
-            "mean: published, warm-up - AC > -1",
-            "as published, a warm-up repairs the collapse: the mean is within 1 of AC's",
+            "mean: published, warm-up - AC > -1", "as published, a warm-up repairs the collapse: the mean is within 1 of AC's",
         ),
         claim("mean: corrected - AC < -10", "the corrected form collapses at that price, too: it stands still"),
         claim("mean: corrected, warm-up - AC > -1", "and a warm-up repairs it, too"),
@@ -156,10 +149,10 @@ OFF_POLICY_CRITICS = Experiment(
     algorithm="off-policy-vpac",
     runs=50,
     arms=(
-        Arm(label="published, clipped", settings={"form": "published", "baseline": False, "critics": "clipped"}),
-        Arm(label="published, expected", settings={"form": "published", "baseline": False, "critics": "expected"}),
-        Arm(label="corrected, clipped", settings={"form": "corrected", "baseline": True, "critics": "clipped"}),
-        Arm(label="corrected, expected", settings={"form": "corrected", "baseline": True, "critics": "expected"}),
+        *(
+            Arm(label=f"{form}, {kind}", settings={"form": form, "baseline": form == "corrected", "critics": kind})
+            for form in ("published", "corrected") for kind in ("clipped", "expected")
+        ),
         Arm(
             label="corrected, expected, of the return",
             settings={"form": "corrected", "baseline": True, "critics": "expected", "variance_of": "return"},

@@ -8,19 +8,18 @@ from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim
 
 MILLION = 1_000_000
 PER_ITERATION = 8 * 2048
-TASKS: tuple[tuple[str, str, int, float, dict[str, tuple[float, float]]], ...] = (
+Numbers = dict[str, tuple[float, float]]
+TASKS: tuple[tuple[str, str, int, float, Numbers], ...] = (
     ("halfcheetah", "HalfCheetah-v5", 1500, 0.15, {"PPO": (1557, 1.6e5), "VAAC": (1525, 0.8e5), "VPAC": (1373, 0.1e5)}),
     ("hopper", "Hopper-v5", 1500, 0.2, {"PPO": (1944, 6.6e5), "VAAC": (1991, 6.5e5), "VPAC": (1624, 4.0e5)}),
     ("walker2d", "Walker2d-v5", 2500, 0.15, {"PPO": (3058, 12.1e5), "VAAC": (3102, 12.5e5), "VPAC": (2625, 9.2e5)}),
 )
 """Name, environment, iterations, VPAC's price, and the paper's (mean, variance) of each algorithm."""
-
-
 SCALED = 100.0
 """The paper's rewards are multiplied by 0.01, so its prices are a hundred times those of the raw reward."""
 PRICE = 0.25
 """Share of PPO's mean that a lower variance may cost; the paper's own prices are 12 to 17 %."""
-FORMS, PRICES = ("published", "corrected"), (0.005, 0.015, 0.05)
+PRICES = 0.005, 0.015, 0.05
 """Along which the noisy cheetah is measured."""
 FIGURES = (
     Figure(
@@ -60,7 +59,7 @@ DEVIATIONS = (
 )
 
 
-def _arms(psi: float, vaac: float, paper: dict[str, tuple[float, float]]) -> tuple[Arm, ...]:
+def _arms(psi: float, vaac: float, paper: Numbers) -> tuple[Arm, ...]:
     def numbers(label: str) -> dict[str, float]:
         return dict(zip(("fixed_mean", "fixed_variance"), paper.get(label, ()), strict=False))
 
@@ -73,7 +72,7 @@ def _arms(psi: float, vaac: float, paper: dict[str, tuple[float, float]]) -> tup
     )
 
 
-def _claims_of_paper(paper: dict[str, tuple[float, float]]) -> tuple[Claim, ...]:
+def _claims_of_paper(paper: Numbers) -> tuple[Claim, ...]:
     """VPAC varies less than PPO and than VAAC, at a price; the same of the corrected form."""
     mean, _ = paper["PPO"]
     price = PRICE * mean
@@ -113,9 +112,7 @@ def _common(name: str, env: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_published(
-    name: str, env: str, iterations: int, psi: float, paper: dict[str, tuple[float, float]]
-) -> Experiment:
+def _as_published(name: str, env: str, iterations: int, psi: float, paper: Numbers) -> Experiment:
     return Experiment(
         title=f"{env}: VPAC inside PPO, the paper's settings",
         about="VPAC and VAAC as penalties inside PPO, with the paper's networks, rates, scaled rewards and prices: the preset "
@@ -164,14 +161,10 @@ def _noisy() -> Experiment:
 
 def _prices() -> Experiment:
     """The noisy cheetah again, along the price and in both forms: what a smaller price buys."""
-    arms = tuple(
-        Arm(
-            label=f"{form}, ψ = {psi:g}", algorithm="vpac-ppo", settings={"psi": psi, "form": form},
-            at={"form": form, "ψ": psi},
-        )
-        for form in FORMS
-        for psi in PRICES
-    )  # fmt: skip
+    arms = [
+        Arm(label=f"{one}, ψ = {psi:g}", algorithm="vpac-ppo", settings={"psi": psi, "form": one}, at={"form": one, "ψ": psi})
+        for one in ("published", "corrected") for psi in PRICES
+    ]  # fmt: skip
     middle = f"corrected, ψ = {PRICES[1]:g}"
     return Experiment(
         title="HalfCheetah-v5 with noise beyond x = 5: which price, which form",
@@ -182,8 +175,7 @@ def _prices() -> Experiment:
         arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
         claims=(
             claim(
-                f"variance: {middle} / PPO < 1",
-                "at the price in the middle the corrected form's scores vary less than PPO's",
+                f"variance: {middle} / PPO < 1", "at the price in the middle the corrected form's scores vary less than PPO's",
             ),
             claim(f"discounted_variance: {middle} / PPO < 1", "and so do its discounted returns"),
             claim(f"cvar: {middle} - PPO > 0", "and its worst tenth of the scores is not worse"),
