@@ -25,28 +25,22 @@ from vpac.lab.experiments import (
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
 
 THEOREMS = Experiment(
-    name="theorems",
-    title="The theorems on trial",
+    name="theorems", title="The theorems on trial",
     about="Every published gradient and every corrected one against the derivative itself, by exact linear algebra.",
-    kind="theorems",
-    runs=1,
+    kind="theorems", runs=1,
     arms=tuple(Arm(label=world.name, settings={"world": world.name}) for world in theorems.WORLDS),
     figures=(Figure(kind="bars", title="Relative error of each formula in each world"),),
-)
+)  # fmt: skip
 FRONTIER = Experiment(
-    name="four-rooms/frontier",
-    title="Four rooms: the exact frontier",
+    name="four-rooms/frontier", title="Four rooms: the exact frontier",
     about="The best stationary policy that the oracle finds for each price of variance: what learning could reach.",
-    kind="frontier",
-    env="vpac/FourRooms-v0",
+    kind="frontier", env="vpac/FourRooms-v0",
     settings={
         "gamma": 0.99,
         "psis": [0.0, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5],
     },
-    runs=1,
-    arms=(Arm(label="oracle"),),
-    figures=(Figure(kind="curves", title="Mean and variance along the frontier"),),
-)
+    runs=1, arms=(Arm(label="oracle"),), figures=(Figure(kind="curves", title="Mean and variance along the frontier"),),
+)  # fmt: skip
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

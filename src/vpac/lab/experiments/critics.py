@@ -56,14 +56,11 @@ def _premise(case: str, text: str, **more: Any) -> Claim:
 
 OURS = {"of": "ours", "where": "ours", "paper": ""}
 PREMISE = Experiment(
-    name="critics/direct-and-indirect",
-    title="Direct against indirect critics of the variance",
+    name="critics/direct-and-indirect", title="Direct against indirect critics of the variance",
     about="Policy evaluation of a policy that stays as it is: error of σ̂ and of M̂ − Q̂², relative to the exact variance, "
     "root mean square over visited pairs, at the end of the run (geometric mean of the last five measurements). Below 1 the "
     "direct critic is better. In the cases of a noisy value Q̂ is held at the exact value plus noise.",
-    kind="prediction",
-    runs=20,
-    arms=tuple(_arm(world, case) for world in WORLDS for case in CASES),
+    kind="prediction", runs=20, arms=tuple(_arm(world, case) for world in WORLDS for case in CASES),
     figures=(
         Figure(
             kind="effect", title="Which critic of the variance errs less", shows=("ratio",), x="case", lines="world",
@@ -88,8 +85,7 @@ PREMISE = Experiment(
 )  # fmt: skip
 
 ACTORS = Experiment(
-    name="critics/actors",
-    title="The same corrected actor with each critic",
+    name="critics/actors", title="The same corrected actor with each critic",
     about="Corrected VPAC (σ̂) and corrected VAAC_TD (M̂ − Q̂²) in four rooms: one actor, one price, two critics, for three "
     "pairs of step sizes.",
     env="vpac/FourRooms-v0",
@@ -97,8 +93,7 @@ ACTORS = Experiment(
         "form": "corrected", "baseline": True, "variance_of": "return", "psi": 0.015, "gamma": 0.99, "alpha_theta": 0.01,
         "start_policy": "uniform", "start_critics": "uniform",
     },
-    horizon=300,
-    runs=50,
+    horizon=300, runs=50,
     arms=tuple(
         Arm(
             label=f"{name}, α_w = {w:g}, α_z = {z:g}", algorithm=key, settings={"alpha_w": w, "alpha_z": z},
@@ -124,22 +119,18 @@ ACTORS = Experiment(
 )  # fmt: skip
 
 CONVERGENCE = Experiment(
-    name="convergence",
-    title="Three timescales",
+    name="convergence", title="Three timescales",
     about="Step sizes of the convergence theorem: α_w decays slowest, α_θ fastest. Errors of Q̂ and σ̂ against the oracle's "
     "values for the policy of the moment, the norm of the form's own field, and that of the exact gradient of mean − ψ · "
     "variance. A random process of 4 states with ψ = 0.5, chosen because the published form stops between actions there; "
     "where policies become deterministic both norms go to zero.",
-    paper="Appendix C",
-    kind="convergence",
-    env="random-process",
+    paper="Appendix C", kind="convergence", env="random-process",
     env_settings={"seed": 35, "n_states": 4, "n_actions": 2, "noise": 0.0},
     settings={
         "gamma": 0.9, "alpha_w": "robbins-monro:0.5:0.6:1000", "alpha_z": "robbins-monro:0.25:0.75:1000",
         "alpha_theta": "robbins-monro:0.05:0.9:1000", "points": 40,
     },
-    episodes=1_000_000,
-    runs=10,
+    episodes=1_000_000, runs=10,
     arms=(
         Arm(label="AC", algorithm="ac"),
         Arm(label="VPAC, published", algorithm="vpac", settings={"psi": 0.5, "form": "published"}),

@@ -134,14 +134,11 @@ PRINTED: dict[str, Any] = {"alpha_w": 0.005, "alpha_z": 0.05}
 """Algorithm 2 as printed gives the value critic the step size α_z and the second moment α_w; the table lists them by name."""
 PAPER_VAAC: dict[float, dict[str, float]] = {0.0: {"mean": 32, "variance": 473}, 0.01: {"mean": 34, "variance": 325}}
 VAAC = Experiment(
-    name="evidence/vaac",
-    title="Four rooms: why VAAC learns faster here than in the paper",
+    name="evidence/vaac", title="Four rooms: why VAAC learns faster here than in the paper",
     about="VAAC with and without its price: the step sizes as Table 2 names them, and as Algorithm 2 prints them, which gives "
     "the value critic the tenth (α_z = 0.005); with the step limit of the others, and with one so high that it hardly matters. "
     "Mean and variance at episodes 1000, 4500 and 6000 are in the curve's data. " + four_rooms.LIMIT,
-    algorithm="vaac",
-    runs=100,
-    on_demand=True,
+    algorithm="vaac", runs=100, on_demand=True,
     arms=tuple(
         Arm(
             label=f"μ = {psi:g}, {how}{words}", settings={**four_rooms.SLOW, **given, **limit, "psi": psi},

@@ -31,18 +31,11 @@ def _figures(what: str) -> tuple[Figure, ...]:
 
 
 RISKY_SHORTCUT = Experiment(
-    name="forms/risky-shortcut",
-    title="Risky shortcut: both forms leave the risky way",
+    name="forms/risky-shortcut", title="Risky shortcut: both forms leave the risky way",
     about="ψ = 0.5. The published form does not see that its own randomness makes the return vary; at this price it may "
     "rather stand still than take the safe way.",
-    env="vpac/RiskyShortcut-v0",
-    settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2},
-    episodes=20_000,
-    every=500,
-    horizon=200,
-    runs=20,
-    arms=_arms(0.5, 6_667, 6_667),
-    figures=_figures("Risky shortcut"),
+    env="vpac/RiskyShortcut-v0", settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2},
+    episodes=20_000, every=500, horizon=200, runs=20, arms=_arms(0.5, 6_667, 6_667), figures=_figures("Risky shortcut"),
     claims=(
         claim("variance: published / AC < 0.1", "at a high price the published form leaves the risky way"),
         claim("variance: corrected / AC < 0.1", "at a high price the corrected form leaves the risky way"),
@@ -51,17 +44,10 @@ RISKY_SHORTCUT = Experiment(
 )  # fmt: skip
 
 CATCH_UP = Experiment(
-    name="forms/catch-up",
-    title="Catch-up: only the corrected form hedges",
+    name="forms/catch-up", title="Catch-up: only the corrected form hedges",
     about="ψ = 1. What happened before the choice decides which choice lowers the variance; the published form forgets it.",
-    env="vpac/CatchUp-v0",
-    settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.05, "alpha_z": 0.05},
-    episodes=60_000,
-    every=1500,
-    policy="softmax",
-    horizon=200,
-    runs=20,
-    arms=_arms(1.0, 20_000, 20_000),
+    env="vpac/CatchUp-v0", settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.05, "alpha_z": 0.05},
+    episodes=60_000, every=1500, policy="softmax", horizon=200, runs=20, arms=_arms(1.0, 20_000, 20_000),
     figures=_figures("Catch-up"),
     claims=(
         claim("variance: corrected / AC < 1", "the corrected form ends below the risk-neutral variance"),
@@ -70,18 +56,13 @@ CATCH_UP = Experiment(
 )  # fmt: skip
 
 CLIFF_WALKING = Experiment(
-    name="forms/cliff-walking",
-    title="Slippery cliff walking: a price where there is nothing to trade",
+    name="forms/cliff-walking", title="Slippery cliff walking: a price where there is nothing to trade",
     about="Gymnasium's CliffWalkingSlippery-v1 as a finite process, ψ = 0.02, γ = 0.99, episodes of at most 300 steps. By the "
     "oracle the risk-neutral policy (mean −46.4, variance 137.6) stays the best one for prices up to 0.05 at least: whoever "
     "keeps away from the cliff has the better mean, too. A price should do no harm here.",
     env="CliffWalkingSlippery-v1",
     settings={**EVEN, "gamma": 0.99, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2, "max_episode_steps": 300},
-    episodes=6_000,
-    every=200,
-    horizon=300,
-    runs=20,
-    arms=_arms(0.02, 2_000, 2_000),
+    episodes=6_000, every=200, horizon=300, runs=20, arms=_arms(0.02, 2_000, 2_000),
     figures=(
         *_figures("Slippery cliff walking"),
         Figure(
@@ -101,8 +82,7 @@ CLIFF_WALKING = Experiment(
 )  # fmt: skip
 
 WARM_UP = Experiment(
-    name="forms/warm-up",
-    title="Four rooms: a warm-up repairs the collapse",
+    name="forms/warm-up", title="Four rooms: a warm-up repairs the collapse",
     about="ψ = 0.05, the price at which VPAC collapses, at once or rising from nothing: 0 for the first 500 episodes, then "
     "linearly to its full height at episode 1000; 500 more episodes follow.",
     env="vpac/FourRooms-v0",
@@ -110,10 +90,7 @@ WARM_UP = Experiment(
         "start_policy": "uniform", "start_critics": "uniform", "gamma": 0.99, "alpha_theta": 0.01, "alpha_w": 0.5,
         "alpha_z": 0.5, "variance_of": "return",
     },
-    episodes=1500,
-    every=50,
-    horizon=300,
-    runs=50,
+    episodes=1500, every=50, horizon=300, runs=50,
     arms=(
         Arm(label="AC", algorithm="ac", settings={"baseline": False}),
         *(
@@ -134,8 +111,7 @@ WARM_UP = Experiment(
 )  # fmt: skip
 
 OFF_POLICY_CRITICS = Experiment(
-    name="puddle-world/critics",
-    title="Puddle world: expected critics against clipped ones",
+    name="puddle-world/critics", title="Puddle world: expected critics against clipped ones",
     about="VPAC with the paper's step sizes. Clipped ratios estimate moments of no policy in particular; expected critics "
     "those of the target policy's own return, without ratios.",
     env="vpac/PuddleWorld-v0",
@@ -143,11 +119,7 @@ OFF_POLICY_CRITICS = Experiment(
         "gamma": 0.99, "behaviour": "uniform", "score": "published", "temperature": 100.0, "start_policy": "uniform",
         "start_critics": "zero", "psi": 0.002, "alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25,
     },
-    episodes=2500,
-    every=50,
-    horizon=500,
-    algorithm="off-policy-vpac",
-    runs=50,
+    episodes=2500, every=50, horizon=500, algorithm="off-policy-vpac", runs=50,
     arms=(
         *(
             Arm(label=f"{form}, {kind}", settings={"form": form, "baseline": form == "corrected", "critics": kind})

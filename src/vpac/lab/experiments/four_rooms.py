@@ -29,11 +29,8 @@ SLOW: dict[str, Any] = {"alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
 VAAC = Arm(label="VAAC", algorithm="vaac", settings={**SLOW, "psi": 0.01}, paper={"mean": 26, "variance": 450})  # fmt: skip
 
 PERFORMANCE = Experiment(
-    name="four-rooms/performance",
-    title="Four rooms: performance",
-    about=f"AC, VPAC, VAAC and VAAC_TD with the settings of Table 2. {LIMIT}",
-    paper="Figure 2",
-    runs=100,
+    name="four-rooms/performance", title="Four rooms: performance",
+    about=f"AC, VPAC, VAAC and VAAC_TD with the settings of Table 2. {LIMIT}", paper="Figure 2", runs=100,
     arms=(AC, VPAC, VAAC_TD, VAAC),
     figures=curves(
         "Mean and variance of the return along learning",
@@ -56,12 +53,8 @@ PERFORMANCE = Experiment(
 PRICES = ((0.0, 43.0, 253.0), (0.01, 42.5, 77.0), (0.03, 43.0, 62.0), (0.05, 19.0, 536.0))
 """ψ, and the paper's mean and variance."""
 PSI_CURVES = Experiment(
-    name="four-rooms/psi-curves",
-    title="Four rooms: the price of variance",
-    about=f"VPAC along learning for four prices ψ. {LIMIT}",
-    paper="Figure 3",
-    algorithm="vpac",
-    runs=100,
+    name="four-rooms/psi-curves", title="Four rooms: the price of variance",
+    about=f"VPAC along learning for four prices ψ. {LIMIT}", paper="Figure 3", algorithm="vpac", runs=100,
     arms=tuple(
         Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper={"mean": m, "variance": v}) for psi, m, v in PRICES
     ),
@@ -81,11 +74,8 @@ PSI_CURVES = Experiment(
 )  # fmt: skip
 
 QUALITATIVE = Experiment(
-    name="four-rooms/qualitative",
-    title="Four rooms: where the policies go",
-    about=f"The final greedy policies of AC and VPAC, those of the first run drawn. {LIMIT}",
-    paper="Figure 1",
-    runs=100,
+    name="four-rooms/qualitative", title="Four rooms: where the policies go",
+    about=f"The final greedy policies of AC and VPAC, those of the first run drawn. {LIMIT}", paper="Figure 1", runs=100,
     arms=(AC, VPAC),
     figures=(
         Figure(
@@ -103,12 +93,9 @@ QUALITATIVE = Experiment(
 )  # fmt: skip
 
 START_CELLS = Experiment(
-    name="four-rooms/start-cells",
-    title="Four rooms: variance by start cell",
+    name="four-rooms/start-cells", title="Four rooms: variance by start cell",
     about=f"Averaged over the final policies of 50 runs (the paper: over 5000 trajectories of each). {LIMIT}",
-    paper="Figure 4",
-    runs=50,
-    arms=(VPAC, VAAC_TD),
+    paper="Figure 4", runs=50, arms=(VPAC, VAAC_TD),
     figures=(
         Figure(
             kind="maps", title="Variance of the return from each start cell",
@@ -123,12 +110,9 @@ START_CELLS = Experiment(
 )  # fmt: skip
 
 VAAC_PRICES = Experiment(
-    name="four-rooms/vaac",
-    title="Four rooms: VAAC with and without a price",
-    about=f"The Monte-Carlo baseline for 6000 episodes. {LIMIT}",
-    paper="Appendix E, VAAC in four rooms",
-    algorithm="vaac",
-    runs=100,
+    name="four-rooms/vaac", title="Four rooms: VAAC with and without a price",
+    about=f"The Monte-Carlo baseline for 6000 episodes. {LIMIT}", paper="Appendix E, VAAC in four rooms",
+    algorithm="vaac", runs=100,
     arms=(
         Arm(label="μ = 0", settings={**SLOW, "psi": 0.0}, paper={"mean": 32, "variance": 473}),
         Arm(label="μ = 0.01", settings={**SLOW, "psi": 0.01}, paper={"mean": 34, "variance": 325}),
@@ -155,11 +139,9 @@ def _effect(title: str, x: str, log_x: bool) -> tuple[Figure, ...]:
 
 
 PSI_EFFECT = Experiment(
-    name="four-rooms/psi-effect",
-    title="Four rooms: effect of the price",
+    name="four-rooms/psi-effect", title="Four rooms: effect of the price",
     about=f"Final mean, variance and Sharpe ratio against ψ (μ for VAAC_TD), all else as in Table 2. {LIMIT}",
-    paper="Appendix E, effect of the trade-off parameter",
-    runs=50,
+    paper="Appendix E, effect of the trade-off parameter", runs=50,
     arms=tuple(
         Arm(label=f"{name} ψ = {psi:g}", algorithm=key, settings={"psi": psi}, at={"algorithm": name, "ψ": psi})
         for name, key, _ in BOTH
@@ -175,12 +157,10 @@ PSI_EFFECT = Experiment(
 )  # fmt: skip
 
 TEMPERATURE_EFFECT = Experiment(
-    name="four-rooms/temperature-effect",
-    title="Four rooms: effect of the temperature",
+    name="four-rooms/temperature-effect", title="Four rooms: effect of the temperature",
     about="Final mean, variance and Sharpe ratio against the temperature of the softmax, all else as in Table 2. As in the "
     f"paper's experiments the score has no factor 1/temperature. {LIMIT}",
-    paper="Appendix E, effect of the temperature",
-    runs=50,
+    paper="Appendix E, effect of the temperature", runs=50,
     arms=tuple(
         Arm(
             label=f"{name} temperature {t:g}", algorithm=key, settings={"psi": psi, "temperature": t},
@@ -189,8 +169,7 @@ TEMPERATURE_EFFECT = Experiment(
         for name, key, psi in BOTH
         for t in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
     ),
-    figures=_effect("Effect of the temperature", "temperature", log_x=True),
-    **ROOMS,
+    figures=_effect("Effect of the temperature", "temperature", log_x=True), **ROOMS,
 )  # fmt: skip
 
 SHARES = ((1.0, "1:1"), (0.2, "1:5"), (0.1, "1:10"))
@@ -209,12 +188,10 @@ def _step_arm(name: str, key: str, psi: float, w: float, z: tuple[float, str], t
 
 
 STEP_SIZES = Experiment(
-    name="four-rooms/step-sizes",
-    title="Four rooms: effect of the ratios of step sizes",
+    name="four-rooms/step-sizes", title="Four rooms: effect of the ratios of step sizes",
     about=f"Final mean, variance and Sharpe ratio for three step sizes of the value and three ratios to each of the others. "
     f"{LIMIT}",
-    paper="Appendix E, step-size sensitivity",
-    runs=50,
+    paper="Appendix E, step-size sensitivity", runs=50,
     arms=tuple(_step_arm(*who, *steps) for who in BOTH for steps in STEPS),
     figures=tuple(
         Figure(

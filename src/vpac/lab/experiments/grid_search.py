@@ -24,77 +24,45 @@ FIGURES = (
 )
 
 
-def _arms(grids: dict[str, tuple[str, dict[str, list[Any]]]]) -> tuple[Arm, ...]:
-    """The arms of several algorithms' grids, with the algorithm among the things that vary."""
+def _arms(kind: str, steps: dict[str, list[Any]], **prices: list[float]) -> tuple[Arm, ...]:
+    """The arms of AC's grid and of those of algorithms with a price, with the algorithm among the things that vary."""
+    grids: dict[str, dict[str, list[Any]]] = {"AC": {key: steps[key] for key in ("alpha_theta", "alpha_w")}}
+    grids |= {name: {"psi": psis, **steps} for name, psis in prices.items()}
     return tuple(
         arm.model_copy(update={"at": {"algorithm": name, **arm.at}})
-        for name, (key, grid) in grids.items()
-        for arm in arms_of_grid(grid, key, name)
-    )
+        for name, grid in grids.items() for arm in arms_of_grid(grid, kind + name.lower().replace("_", "-"), name)
+    )  # fmt: skip
 
 
 ROOMS = Experiment(
-    name="grid-search/four-rooms",
-    title="Grid search in four rooms (Table 2)",
+    name="grid-search/four-rooms", title="Grid search in four rooms (Table 2)",
     about=f"{RULE} It chose α_θ = 0.01, α_w = 0.5 for AC; ψ = 0.015, α_θ = 0.01, α_w = α_z = 0.5 for VPAC; ψ = 0.01 and the "
     "same for VAAC_TD; ψ = 0.01, α_θ = 0.001, α_w = 0.05, α_z = 0.005 for VAAC.",
-    paper="Table 2",
-    runs=10,
-    on_demand=True,
-    arms=_arms(
-        {
-            "AC": ("ac", {key: STEPS[key] for key in ("alpha_theta", "alpha_w")}),
-            "VPAC": ("vpac", {"psi": [0.005, 0.01, 0.015, 0.02, 0.03], **STEPS}),
-            "VAAC_TD": ("vaac-td", {"psi": [0.005, 0.01, 0.015], **STEPS}),
-            "VAAC": ("vaac", {"psi": [0.005, 0.01], **STEPS}),
-        }
-    ),
-    figures=FIGURES,
-    **four_rooms.ROOMS,
-)
+    paper="Table 2", runs=10, on_demand=True,
+    arms=_arms("", STEPS, VPAC=[0.005, 0.01, 0.015, 0.02, 0.03], VAAC_TD=[0.005, 0.01, 0.015], VAAC=[0.005, 0.01]),
+    figures=FIGURES, **four_rooms.ROOMS,
+)  # fmt: skip
 
 OFF_POLICY_STEPS = {"alpha_theta": [0.005, 0.05], "alpha_w": [0.01, 0.5], "alpha_z": [0.01, 0.25]}
 PUDDLE = Experiment(
-    name="grid-search/puddle-world",
-    title="Grid search in the puddle world (Table 3)",
+    name="grid-search/puddle-world", title="Grid search in the puddle world (Table 3)",
     about=f"{RULE} It chose α_θ = 0.05, α_w = 0.5 for AC; ψ = 0.002, α_θ = 0.05, α_w = 0.5, α_z = 0.25 for VPAC; ψ = 0.0015, "
     "α_θ = 0.005, α_w = α_z = 0.01 for VAAC.",
-    paper="Table 3",
-    runs=5,
-    on_demand=True,
-    arms=_arms(
-        {
-            "AC": ("off-policy-ac", {key: OFF_POLICY_STEPS[key] for key in ("alpha_theta", "alpha_w")}),
-            "VPAC": ("off-policy-vpac", {"psi": [0.001, 0.002, 0.005], **OFF_POLICY_STEPS}),
-            "VAAC": ("off-policy-vaac", {"psi": [0.0015, 0.005], **OFF_POLICY_STEPS}),
-        }
-    ),
-    figures=FIGURES,
-    **puddle_world.PUDDLE,
-)
+    paper="Table 3", runs=5, on_demand=True,
+    arms=_arms("off-policy-", OFF_POLICY_STEPS, VPAC=[0.001, 0.002, 0.005], VAAC=[0.0015, 0.005]),
+    figures=FIGURES, **puddle_world.PUDDLE,
+)  # fmt: skip
 
 LINEAR_STEPS = {"alpha_theta": [0.005, 0.1], "alpha_w": [0.05, 0.5], "alpha_z": [0.05, 0.25]}
 CONTINUOUS = puddle_world.CONTINUOUS.model_copy(
     update={
-        "name": "grid-search/continuous-puddle-world",
+        "name": "grid-search/continuous-puddle-world", "paper": "Table 4",
         "title": "Grid search in the continuous puddle world (Table 4)",
-        "paper": "Table 4",
         "about": f"{RULE} It chose α_θ = 0.1, α_w = 0.5 for AC; ψ = 0.001 and 0.005, α_θ = 0.1, α_w = 0.5, α_z = 0.25 for "
         "VPAC; ψ = 0.0015, α_θ = 0.005, α_w = α_z = 0.05 for VAAC.",
-        "runs": 3,
-        "usual_runs": None,
-        "every": 1000,
-        "on_demand": True,
-        "claims": (),
-        "arms": _arms(
-            {
-                "AC": ("off-policy-ac", {key: LINEAR_STEPS[key] for key in ("alpha_theta", "alpha_w")}),
-                "VPAC": ("off-policy-vpac", {"psi": [0.001, 0.005], **LINEAR_STEPS}),
-                "VAAC": ("off-policy-vaac", {"psi": [0.0015], **LINEAR_STEPS}),
-            }
-        ),
-        "figures": FIGURES,
+        "runs": 3, "usual_runs": None, "every": 1000, "on_demand": True, "claims": (),
+        "figures": FIGURES, "arms": _arms("off-policy-", LINEAR_STEPS, VPAC=[0.001, 0.005], VAAC=[0.0015]),
     }
-)
+)  # fmt: skip
 
 EXPERIMENTS = (ROOMS, PUDDLE, CONTINUOUS)

@@ -119,14 +119,10 @@ def _as_published(name: str, env: str, iterations: int, psi: float, paper: Numbe
         f"`paper`, field by field in the documentation, with ψ = {psi:g} for VPAC and 0.15 for VAAC per unit of reward × 0.01. "
         + PROTOCOLS
         + DEVIATIONS,
-        paper="Table 1, Figures 5 (box plots) and 12 (learning curves)",
-        settings={"preset": "paper"},
-        steps=iterations * PER_ITERATION,
-        runs=20,
-        arms=_arms(psi, 0.15, paper),
-        claims=_claims_of_paper(paper),
+        paper="Table 1, Figures 5 (box plots) and 12 (learning curves)", settings={"preset": "paper"},
+        steps=iterations * PER_ITERATION, runs=20, arms=_arms(psi, 0.15, paper), claims=_claims_of_paper(paper),
         **_common(name, env),
-    )
+    )  # fmt: skip
 
 
 def _today(name: str, env: str, psi: float) -> Experiment:
@@ -135,12 +131,9 @@ def _today(name: str, env: str, psi: float) -> Experiment:
         about="The same prices, per unit of the raw reward, with what is good practice today: orthogonal initialisation, "
         "normalised observations, rewards and advantages, rates that decay, minibatches over all samples (the default preset). "
         + PROTOCOLS,
-        steps=MILLION,
-        runs=5,
-        arms=_arms(psi / SCALED, 0.15 / SCALED, {}),
-        claims=_claims_of_ours(),
+        steps=MILLION, runs=5, arms=_arms(psi / SCALED, 0.15 / SCALED, {}), claims=_claims_of_ours(),
         **_common(f"{name}-today", env),
-    )
+    )  # fmt: skip
 
 
 def _noisy() -> Experiment:
@@ -151,12 +144,10 @@ def _noisy() -> Experiment:
         about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
         "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
         "step beyond the line costs more than it pays. " + PROTOCOLS.replace("512", "256"),
-        steps=300_000,
-        runs=5,
-        arms=(ppo, published, corrected),
+        steps=300_000, runs=5, arms=(ppo, published, corrected),
         claims=tuple(one for one in _claims_of_ours() if one.below is not None),
         **{**_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"), "episodes": 256},
-    )
+    )  # fmt: skip
 
 
 def _prices() -> Experiment:
@@ -170,9 +161,7 @@ def _prices() -> Experiment:
         title="HalfCheetah-v5 with noise beyond x = 5: which price, which form",
         about="As `mujoco/halfcheetah-noisy`, whose runs without a price and at ψ = 0.05 are these, too, at smaller prices. "
         + PROTOCOLS.replace("512", "256"),
-        steps=300_000,
-        runs=5,
-        arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
+        steps=300_000, runs=5, arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
         claims=(
             claim(
                 f"variance: {middle} / PPO < 1", "at the price in the middle the corrected form's scores vary less than PPO's",
@@ -200,13 +189,9 @@ def _horizon() -> Experiment:
         about="With γ = 0.99 a fall after 500 steps costs less than what one step pays, so the discounted return "
         "hardly varies and its price changes nothing, whatever the score does. Here γ = 0.999; everything else, the price too, "
         "is as in `mujoco/hopper-today`. " + PROTOCOLS,
-        settings={"gamma": 0.999},
-        steps=MILLION,
-        runs=5,
-        arms=_arms(0.2 / SCALED, 0.15 / SCALED, {}),
-        claims=_claims_of_ours(),
-        **_common("hopper-horizon", "Hopper-v5"),
-    )
+        settings={"gamma": 0.999}, steps=MILLION, runs=5, arms=_arms(0.2 / SCALED, 0.15 / SCALED, {}),
+        claims=_claims_of_ours(), **_common("hopper-horizon", "Hopper-v5"),
+    )  # fmt: skip
 
 
 EXPERIMENTS = (

@@ -27,13 +27,10 @@ VAAC = Arm(
 
 CURVES = "Mean and variance of the target policy's return along learning"
 DISCRETE = Experiment(
-    name="puddle-world/discrete",
-    title="Puddle world, off-policy",
+    name="puddle-world/discrete", title="Puddle world, off-policy",
     about="The target policy is learned from a uniform behaviour policy with the settings of Table 3. Policies are measured "
     "exactly, with episodes of 500 steps; the paper averages 800 rollouts.",
-    paper="Figure 6 (a)",
-    runs=100,
-    arms=(AC, VPAC, VAAC),
+    paper="Figure 6 (a)", runs=100, arms=(AC, VPAC, VAAC),
     figures=(
         *curves(CURVES, "Left: returns of episodes of the target policy. Middle and right: exact, of the greedy policy."),
         Figure(
@@ -58,19 +55,12 @@ DISCRETE = Experiment(
 
 FAST: dict[str, Any] = {"alpha_theta": 0.1, "alpha_w": 0.5, "alpha_z": 0.25}
 CONTINUOUS = Experiment(
-    name="puddle-world/continuous",
-    title="Continuous puddle world, off-policy, tile coding",
+    name="puddle-world/continuous", title="Continuous puddle world, off-policy, tile coding",
     about="Linear learners over 10 tilings of 5 × 5 tiles hashed into 1024 features, with the settings of Table 4 divided by "
     "10. Policies are measured by 800 rollouts, as in the paper. The puddle is where the point is before the move.",
-    paper="Figure 6 (b)",
-    env="vpac/ContinuousPuddleWorld-v0",
-    settings={**CLIPPED, "temperature": 50.0, "max_episode_steps": 5000},
-    episodes=4000,
-    every=100,
-    policy="softmax",
-    evaluate="rollouts",
-    runs=50,
-    usual_runs=10,
+    paper="Figure 6 (b)", env="vpac/ContinuousPuddleWorld-v0",
+    settings={**CLIPPED, "temperature": 50.0, "max_episode_steps": 5000}, episodes=4000, every=100, policy="softmax",
+    evaluate="rollouts", runs=50, usual_runs=10,
     arms=(
         Arm(label="AC", algorithm="off-policy-ac", settings=FAST, paper={"mean": 17.5, "variance": 635}),
         Arm(
