@@ -31,23 +31,11 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         **{algorithm.class_name: algorithm.package for algorithm in ALGORITHMS.values()},
-        "deep": "vpac.deep",
-        "FiniteMDP": "vpac.envs.finite_mdp",
-        "Budget": "vpac.risk.budget",
-        "ReturnSample": "vpac.risk.sample",
-        "UserError": "vpac.errors",
-        "budget_report": "vpac.evaluation.play",
-        "certify": "vpac.evaluation.certification",
-        "monitor": "vpac.risk.monitoring",
-        "envs": "vpac.envs",
-        "evaluate": "vpac.evaluation.play",
-        "evaluation": "vpac.evaluation",
-        "learners": "vpac.learners",
-        "offline": "vpac.evaluation.importance",
-        "tabular": "vpac.tabular",
-        "oracle": "vpac.oracle",
-        "risk": "vpac.risk",
+        **{name: f"vpac.{name}" for name in ("deep", "envs", "evaluation", "learners", "oracle", "risk", "tabular")},
+        "FiniteMDP": "vpac.envs.finite_mdp", "Budget": "vpac.risk.budget", "ReturnSample": "vpac.risk.sample",
+        "UserError": "vpac.errors", "budget_report": "vpac.evaluation.play", "certify": "vpac.evaluation.certification",
+        "monitor": "vpac.risk.monitoring", "evaluate": "vpac.evaluation.play", "offline": "vpac.evaluation.importance",
     },
-)
+)  # fmt: skip
 
 register()

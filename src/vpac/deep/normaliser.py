@@ -107,12 +107,8 @@ class CriticContext:
     """What critics see and the policy does not: the elapsed time and what the environment shows to critics alone.
 
     Where episodes end after a fixed number of steps, the value depends on the time that is left. Critics that do not see it
-    are wrong, and sums of their errors have a drift.
-
-    Args:
-        time_aware: whether the elapsed time is one of the columns.
-        limit: steps after which episodes are cut off; None: no limit is known, and time has a running scale.
-        extras: numbers that the environment shows to critics.
+    are wrong, and sums of their errors have a drift. Without a known `limit` of steps time has a running scale; `extras` is how
+    many numbers the environment shows to critics.
     """
 
     def __init__(self, time_aware: bool, limit: int | None, extras: int) -> None:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def twin(env: Any, **arguments: Any) -> FunctionalEnv:
     """The twin in JAX of an environment: of one with known transitions, or of one whose method `functional` returns it.
 
-    Args:
-        env: anything that `make_env` takes.
-        arguments: of the environment; `max_episode_steps` is its limit.
+    `env` and `arguments` are as `make_env` takes them; `max_episode_steps` is its limit.
     """
     made = make_env(env, **arguments)
     inner = made.unwrapped

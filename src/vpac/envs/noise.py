@@ -22,7 +22,16 @@ AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
-class ActionNoise(AnyWrapper, RecordConstructorArgs):
+class _Noise(AnyWrapper, RecordConstructorArgs):
+    """A wrapper whose noise has a standard deviation; records its arguments."""
+
+    def __init__(self, env: AnyEnv, std: float, **others: Any) -> None:
+        RecordConstructorArgs.__init__(self, std=std, **others)
+        gymnasium.Wrapper.__init__(self, env)
+        self.std = not_negative(std, "std")
+
+
+class ActionNoise(_Noise):
     """Adds N(0, std²) to each number of a Box action and clips the sum to the action space: motors that tremble.
 
     Args:
@@ -31,9 +40,7 @@ class ActionNoise(AnyWrapper, RecordConstructorArgs):
     """
 
     def __init__(self, env: AnyEnv, std: float) -> None:
-        RecordConstructorArgs.__init__(self, std=std)
-        gymnasium.Wrapper.__init__(self, env)
-        self.std = not_negative(std, "std")
+        super().__init__(env, std)
         if not isinstance(env.action_space, spaces.Box):
             raise UserError(f"ActionNoise needs Box actions, got {env.action_space}: normal noise has no meaning there")
         self._low, self._high = env.action_space.low, env.action_space.high
@@ -45,7 +52,7 @@ class ActionNoise(AnyWrapper, RecordConstructorArgs):
         return self.env.step(np.clip(noisy, self._low, self._high).astype(self._low.dtype))
 
 
-class RewardNoise(AnyWrapper, RecordConstructorArgs):
+class RewardNoise(_Noise):
     """Adds N(0, std²) to every reward: the mean of the return stays, its variance grows for every policy alike.
 
     Args:
@@ -54,9 +61,7 @@ class RewardNoise(AnyWrapper, RecordConstructorArgs):
     """
 
     def __init__(self, env: AnyEnv, std: float) -> None:
-        RecordConstructorArgs.__init__(self, std=std)
-        gymnasium.Wrapper.__init__(self, env)
-        self.std = not_negative(std, "std")
+        super().__init__(env, std)
 
     def step(self, action: Any) -> Step:
         """Take an action; its reward is noisy."""
@@ -64,7 +69,7 @@ class RewardNoise(AnyWrapper, RecordConstructorArgs):
         return observation, float(reward) + self.std * self.np_random.standard_normal(), terminated, truncated, info
 
 
-class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
+class RegionalRewardNoise(_Noise):
     """Adds N(0, std²) to the rewards of steps that end in a region of the state, so that a policy can avoid the noise.
 
     The region is where one number of the state lies strictly between `low` and `high`. Luo, Liu, Poupart and Pan (2023,
@@ -81,16 +86,10 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
     """
 
     def __init__(
-        self,
-        env: AnyEnv,
-        std: float,
-        where: str | int = "x_position",
-        low: float | None = None,
-        high: float | None = None,
-    ) -> None:
-        RecordConstructorArgs.__init__(self, std=std, where=where, low=low, high=high)
-        gymnasium.Wrapper.__init__(self, env)
-        self.std, self.where = not_negative(std, "std"), where
+        self, env: AnyEnv, std: float, where: str | int = "x_position", low: float | None = None, high: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(env, std, where=where, low=low, high=high)
+        self.where = where
         if low is None and high is None:
             raise UserError("the region has no end: pass low=…, high=… or both; RewardNoise makes every reward noisy")
         self.low, self.high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
@@ -122,7 +121,7 @@ class RegionalRewardNoise(AnyWrapper, RecordConstructorArgs):
         return observation, float(reward) + noise * noisy, terminated, truncated, {**info, "noisy": noisy}
 
 
-class RandomStart(AnyWrapper, RecordConstructorArgs):
+class RandomStart(_Noise):
     """Spreads the first state of a MuJoCo task: adds N(0, std²) to every position and velocity of its joints.
 
     MuJoCo tasks have a small spread of their own (`reset_noise_scale`); this is on top of it. Put it around the task
@@ -135,9 +134,7 @@ class RandomStart(AnyWrapper, RecordConstructorArgs):
     """
 
     def __init__(self, env: AnyEnv, std: float) -> None:
-        RecordConstructorArgs.__init__(self, std=std)
-        gymnasium.Wrapper.__init__(self, env)
-        self.std = not_negative(std, "std")
+        super().__init__(env, std)
         if not all(hasattr(env.unwrapped, name) for name in ("set_state", "data", "_get_obs")):
             raise UserError(
                 f"RandomStart needs a MuJoCo task, got {type(env.unwrapped).__name__}: use RandomFirstSteps, which takes "

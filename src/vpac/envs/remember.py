@@ -66,15 +66,8 @@ class ReturnGrid:
 def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: float, bins: int) -> FiniteMDP:
     """The process whose states are (k, s, point of G_{0:k}); state (k·S + s)·bins + point.
 
-    Noise of rewards stays in the rewards; the return in the state is a sum of mean rewards.
-
-    Args:
-        mdp: the process; it is not cut off at the horizon.
-        gamma: discount factor of the return.
-        horizon: steps that are counted; from then on k and the return stand still.
-        low: the smallest return on the grid, at most 0.
-        high: the largest, at least 0.
-        bins: points of the grid.
+    Noise of rewards stays in the rewards; the return in the state is a sum of mean rewards. Its grid has `bins` points from
+    `low` ≤ 0 to `high` ≥ 0. The process is not cut off at the horizon, but from then on k and the return stand still.
     """
     grid, n, times = ReturnGrid(gamma, horizon, low, high, bins), mdp.n_states, horizon + 1
     if (size := times * len(mdp.row) * bins) > MOST_TRANSITIONS:

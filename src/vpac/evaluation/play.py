@@ -59,17 +59,9 @@ def play(
     """Sums of the `terms` [terms, episodes], lengths, and whether it terminated, of each episode.
 
     Environment i plays episodes i, i + n, i + 2n, … of n environments: to stop at the first that end would count short
-    episodes more often than long ones.
-
-    Args:
-        envs: the environments.
-        act: from observations, and whether each begins an episode, to actions.
-        episodes: how many.
-        gamma: discount factor.
-        terms: what is summed.
-        tell: called with the number of finished episodes whenever it grows.
-        record: called at every step with which environments count, and their episodes, steps, observations, actions,
-            rewards, terminations and truncations.
+    episodes more often than long ones. `act` is given observations, and whether each begins an episode; `tell` the number of
+    finished episodes whenever it grows; `record`, at every step, which environments count, and their episodes, steps,
+    observations, actions, rewards, terminations and truncations.
     """
     n = envs.n
     found, lengths = np.zeros((len(terms), episodes)), np.zeros(episodes, np.int64)

@@ -87,15 +87,7 @@ def search(
     what: Search, env: Any, trials: int, storage: str,
     tell: Callable[[optuna.trial.FrozenTrial], object] = lambda trial: None,
 ) -> optuna.Study:  # fmt: skip
-    """Search until the study has so many finished trials.
-
-    Args:
-        what: what is searched for.
-        env: the environment, as learners take it.
-        trials: how many, with those that the storage has.
-        storage: where Optuna keeps the study, e.g. sqlite:///search.db.
-        tell: called with each finished trial.
-    """
+    """Search until the study has so many finished trials, with those that `storage` has (sqlite:///search.db, for example)."""
     try:
         import optuna
     except ModuleNotFoundError as error:

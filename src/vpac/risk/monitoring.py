@@ -206,13 +206,8 @@ class Monitor:
         """How many episodes after a shift the first alarm comes: median and 90 % quantile for each of `SHIFTS`.
 
         The returns before the shift and, moved, those after it are drawn from the certificate's. Gamblers who started before
-        the shift are left out, so that the delay is this or less; ∞ is more than `most`.
-
-        Args:
-            before: episodes before the shift.
-            most: episodes after it.
-            trials: streams for each shift.
-            seed: of the draws.
+        the shift are left out, so that the delay is this or less; ∞ is more than `most`. There are `before` episodes before and
+        `most` after the shift, and `trials` streams for each.
         """
         found, rng, x = {}, np.random.default_rng(seed), self.reference
         limits = np.array(list(self.thresholds.values()))[:, None]

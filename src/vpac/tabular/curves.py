@@ -56,14 +56,9 @@ class Snapshots:
         self, learner: Learner, policy: Policy = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
         horizon: int | None = None, n_rollouts: int = 800, threads: int = 1,
     ) -> Curve:  # fmt: skip
-        """Mean and variance of each policy that was kept.
+        """Mean and variance of each policy of the learner that was kept, exact or by rollouts as in the paper.
 
-        Args:
-            learner: whose policies they are.
-            policy: the greedy or the softmax policy of the parameters.
-            evaluate: exactly, or by rollouts as in the paper. The continuous world always uses rollouts.
-            horizon: cut episodes off after so many steps; default: the learner's own limit.
-            n_rollouts: how many rollouts for each policy.
+        The continuous world always uses rollouts. Episodes are cut off after `horizon` steps, by default the learner's limit.
         """
         one_of(policy, ("greedy", "softmax"), "policy")
         one_of(evaluate, ("exact", "rollouts"), "way to evaluate")

@@ -50,14 +50,7 @@ def tile_coder(low: FloatArray, high: FloatArray, tilings: int = 10, tiles: int 
     """Tiles over the box from `low` to `high`.
 
     Tiling t is shifted by t/tilings of a tile, times 1, 3, 5, … along the coordinates (Miller and Glanz, 1996), which
-    spreads the edges of the tilings evenly.
-
-    Args:
-        low: lower bounds of the coordinates; finite.
-        high: upper bounds; finite.
-        tilings: how many tilings.
-        tiles: how many tiles along each coordinate.
-        size: hash the tiles into this many features; None: one feature for each tile.
+    spreads the edges of the tilings evenly. `tiles` lie along each coordinate, hashed into `size` features (None: one each).
     """
     low, high = np.asarray(low, np.float64).ravel(), np.asarray(high, np.float64).ravel()
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):

@@ -204,14 +204,8 @@ class Prediction:
 
         `steps`; root mean square errors `value_error`, `direct_error`, `indirect_error`; mean errors `direct_bias`,
         `indirect_bias`; shares of negative variances `direct_negative`, `indirect_negative`. An estimate that diverged has
-        the error inf (and no mean error: NaN).
-
-        Args:
-            mdp: the process.
-            policy: the target policy, [S, A].
-            seed: of everything random in it.
-            behaviour: the behaviour policy, [S, A]; default: the target policy.
-            truth: what `self.truth(mdp, policy, behaviour)` gives, so that many runs need not compute it again.
+        the error inf (and no mean error: NaN). `truth`, of `self.truth(mdp, policy, behaviour)`, need not be computed again for
+        each run; `behaviour` is the target policy by default.
         """
         target = check_policy(mdp, policy)
         table = target if behaviour is None else check_behaviour(mdp, target, behaviour)

@@ -109,15 +109,7 @@ class Claim(Data):
 
 
 def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: Any) -> Claim:
-    """A claim with its test as a formula.
-
-    Args:
-        test: quantity, arms and bound: "variance: VPAC / AC < 1", "mean: VPAC - AC > -1" or "ratio: VPAC < 1".
-        text: the claim, in our words.
-        where: a figure or table of the paper, or "ours".
-        paper: the paper's number for it.
-        more: further fields.
-    """
+    """A claim with its test as a formula: "variance: VPAC / AC < 1", "mean: VPAC - AC > -1" or "ratio: VPAC < 1"."""
     quantity, arm, sign, against, end, bound = re.fullmatch(
         r"(\w+): (.*?)(?: ([/-]) (.*))? ([<>]) (\S+)", test
     ).groups()  # type: ignore[union-attr]

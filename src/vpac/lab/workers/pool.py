@@ -91,15 +91,11 @@ def take_program(waiting: deque[Run], cores: int) -> list[Run]:
 
 
 class TaskLoop:
-    """Keeps a bounded number of tasks in flight; the cost of each does not depend on how many there are.
+    """Keeps as many tasks in flight as there is `room` for; the cost of each does not depend on how many there are.
 
-    Args:
-        submit: starts a task, which carries out a batch of runs, and returns its future.
-        room: how many tasks may be in flight now.
-        failed: called with the runs of a task that raised an error; returns outcomes, and puts back into `waiting` what is to
-            be tried again.
-        take: takes the next batch from the queue.
-        tick: called after every task, and every second.
+    `submit` starts a task, a batch of runs that `take` took from the queue, and returns its future. `failed` is called with the
+    runs of a task that raised an error: it returns outcomes, and puts back into `waiting` what is to be tried again. `tick` is
+    called after every task, and every second.
     """
 
     def __init__(

@@ -65,11 +65,8 @@ class Clock:
 class OnRay:
     """A Ray cluster, until `close`.
 
-    Args:
-        address: HOST:PORT of its head, ray://HOST:PORT, or auto. None: `$RAY_ADDRESS`, else one that runs on this machine,
-            else a new one.
-        jobs: how many runs at a time; None: one for each core of the cluster.
-        time_limit: seconds after which a run is stopped and recorded as failed; None for no limit.
+    `address` is HOST:PORT of its head, ray://HOST:PORT, or auto; without it, `$RAY_ADDRESS`, else one that runs on this
+    machine, else a new one. `jobs` runs at a time, or one for each core; after `time_limit` seconds a run is stopped.
     """
 
     def __init__(self, address: str | None = None, jobs: int | None = None, time_limit: float | None = None) -> None:

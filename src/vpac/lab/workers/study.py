@@ -52,13 +52,9 @@ class Plan:
 
 
 def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None, scale: float = 1.0) -> Plan:
-    """The runs of an experiment.
+    """The runs of an experiment, `full`: at full size, also where a smaller one is usual; or with so many `runs` an arm.
 
-    Args:
-        experiment: what to run.
-        full: at full size, also where a smaller one is usual.
-        runs: so many runs an arm instead.
-        scale: multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
+    `scale` multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
     """
     if runs is not None and not 1 <= runs <= MOST_RUNS:
         raise UserError(f"runs must be a whole number from 1 to {MOST_RUNS:,}, got {runs:,}")
