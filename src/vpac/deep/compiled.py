@@ -692,17 +692,9 @@ def learn_side_by_side(
 
 
 def learn_many(
-    kind: type[Agent],
-    env: Any,
-    total_timesteps: int,
-    *,
-    seeds: Iterable[int],
-    psi: Iterable[Any] | None = None,
-    cores: int | None = None,
-    together: int | None = None,
-    kept: Callable[[Agent], object] | None = None,
-    **settings: Any,
-) -> list[Agent]:
+    kind: type[Agent], env: Any, total_timesteps: int, *, seeds: Iterable[int], psi: Iterable[Any] | None = None,
+    cores: int | None = None, together: int | None = None, kept: Callable[[Agent], object] | None = None, **settings: Any,
+) -> list[Agent]:  # fmt: skip
     """Train an agent for each seed and each price, all by one compiled program.
 
     On a CPU each core trains one agent after the other, because XLA is slower there with many small networks side by side; each

@@ -105,15 +105,9 @@ class PPO:
     """Whether ψ is charged in the rewards (MVPI: for the variance of a step's reward)."""
 
     def __init__(
-        self,
-        env: Any,
-        *,
-        seed: int = 0,
-        preset: str = "default",
-        backend: Backend = "auto",
-        arguments: dict[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
+        self, env: Any, *, seed: int = 0, preset: str = "default", backend: Backend = "auto",
+        arguments: dict[str, Any] | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         configure_jax()
         self.options = o = Options.read(settings, preset)
         self._check_price(settings)
@@ -201,15 +195,9 @@ class PPO:
         return ("spread", *(["score"] if other else []), *(["luck"] if luck else []))
 
     def learn(
-        self,
-        total_timesteps: int,
-        *,
-        callback: Callable[[Self], bool | None] | None = None,
-        progress: bool = False,
-        checkpoints: Path | str | None = None,
-        resuming: bool = False,
-        kept: Callable[[], object] | None = None,
-    ) -> Self:
+        self, total_timesteps: int, *, callback: Callable[[Self], bool | None] | None = None, progress: bool = False,
+        checkpoints: Path | str | None = None, resuming: bool = False, kept: Callable[[], object] | None = None,
+    ) -> Self:  # fmt: skip
         """Learn from so many more environment steps, in whole iterations.
 
         Args:

@@ -129,12 +129,9 @@ class _Model:
 
 
 def from_prism(
-    transitions: str | Path,
-    state_rewards: str | Path | None,
-    transition_rewards: str | Path | None,
-    labels: str | Path | None,
-    terminal: str | None,
-) -> FiniteMDP:
+    transitions: str | Path, state_rewards: str | Path | None, transition_rewards: str | Path | None,
+    labels: str | Path | None, terminal: str | None,
+) -> FiniteMDP:  # fmt: skip
     """Files of PRISM (`-exportmodel`) or of Storm's explicit format; the first line of the transitions says which."""
     reader, model = _Reader(transitions), _Model()
     lines = reader.lines()

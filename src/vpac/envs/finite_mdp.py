@@ -269,17 +269,10 @@ class FiniteMDP:
     """
 
     def __init__(
-        self,
-        transition: Any,
-        reward_mean: Any = 0.0,
-        reward_variance: Any = 0.0,
-        start: ArrayLike | None = None,
-        terminal: ArrayLike | None = None,
-        *,
-        goal: ArrayLike | None = None,
-        layout: GridMap | None = None,
+        self, transition: Any, reward_mean: Any = 0.0, reward_variance: Any = 0.0, start: ArrayLike | None = None,
+        terminal: ArrayLike | None = None, *, goal: ArrayLike | None = None, layout: GridMap | None = None,
         action_names: tuple[str, ...] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         row, successor, probability, (n_states, n_actions) = transition_entries(transition)
         reward = reward_entries(reward_mean, row, successor, n_states, n_actions, "reward_mean")
         noise = reward_entries(reward_variance, row, successor, n_states, n_actions, "reward_variance")
@@ -289,22 +282,11 @@ class FiniteMDP:
 
     @classmethod
     def from_transitions(
-        cls,
-        n_states: int,
-        n_actions: int,
-        state: ArrayLike,
-        action: ArrayLike,
-        successor: ArrayLike,
-        probability: ArrayLike,
-        reward_mean: ArrayLike = 0.0,
-        reward_variance: ArrayLike = 0.0,
-        start: ArrayLike | None = None,
-        terminal: ArrayLike | None = None,
-        *,
-        goal: ArrayLike | None = None,
-        layout: GridMap | None = None,
-        action_names: tuple[str, ...] | None = None,
-    ) -> FiniteMDP:
+        cls, n_states: int, n_actions: int, state: ArrayLike, action: ArrayLike, successor: ArrayLike,
+        probability: ArrayLike, reward_mean: ArrayLike = 0.0, reward_variance: ArrayLike = 0.0,
+        start: ArrayLike | None = None, terminal: ArrayLike | None = None, *, goal: ArrayLike | None = None,
+        layout: GridMap | None = None, action_names: tuple[str, ...] | None = None,
+    ) -> FiniteMDP:  # fmt: skip
         """Build from a list of transitions, one entry each, in any order.
 
         Entries for the same (state, action, successor) are merged so that the mean and the variance of the reward
@@ -351,14 +333,9 @@ class FiniteMDP:
 
     @classmethod
     def from_prism(
-        cls,
-        transitions: str | Path,
-        *,
-        state_rewards: str | Path | None = None,
-        transition_rewards: str | Path | None = None,
-        labels: str | Path | None = None,
-        terminal: str | None = None,
-    ) -> FiniteMDP:
+        cls, transitions: str | Path, *, state_rewards: str | Path | None = None,
+        transition_rewards: str | Path | None = None, labels: str | Path | None = None, terminal: str | None = None,
+    ) -> FiniteMDP:  # fmt: skip
         """Build from explicit files of PRISM or Storm: `.tra`, and if there are any `.srew`, `.trew` (`.rew`) and `.lab`.
 
         Episodes begin in the states labelled init (else in state 0) and end in those labelled `terminal` or, without it,

@@ -111,16 +111,9 @@ def _rows(text: str) -> list[str]:
 
 
 def grid_world(
-    text: str,
-    *,
-    moves: Literal[4, 8] = 4,
-    slip: float = 0.0,
-    goal: int | tuple[int, int] | None = None,
-    goal_reward: float = 1.0,
-    step_reward: float = 0.0,
-    frozen_std: float = 8.0,
-    throw: float = 0.3,
-) -> FiniteMDP:
+    text: str, *, moves: Literal[4, 8] = 4, slip: float = 0.0, goal: int | tuple[int, int] | None = None,
+    goal_reward: float = 1.0, step_reward: float = 0.0, frozen_std: float = 8.0, throw: float = 0.3,
+) -> FiniteMDP:  # fmt: skip
     """The process that a map describes.
 
     A move into a wall stays. The reward is N(0, frozen_std²) when leaving a frozen cell, otherwise `goal_reward` on

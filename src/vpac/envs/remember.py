@@ -127,14 +127,9 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
     """
 
     def __init__(
-        self,
-        env: AnyEnv,
-        gamma: float = 1.0,
-        bins: int | None = None,
-        low: float | None = None,
-        high: float | None = None,
-        horizon: int | None = None,
-    ) -> None:
+        self, env: AnyEnv, gamma: float = 1.0, bins: int | None = None, low: float | None = None,
+        high: float | None = None, horizon: int | None = None,
+    ) -> None:  # fmt: skip
         self.arguments: dict[str, Any] = {"gamma": gamma}
         if bins is not None:
             self.arguments |= {"bins": bins, "low": low, "high": high, "horizon": horizon}

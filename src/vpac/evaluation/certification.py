@@ -37,29 +37,15 @@ Progress = bool | Callable[[int, int], object]
 
 
 def certify(
-    agent: Any,
-    env: Any,
-    episodes: int = 1000,
-    *,
-    seed: int = 0,
-    gamma: float | None = None,
-    deterministic: bool = False,
-    undiscounted: bool = False,
-    level: float = 0.95,
-    alphas: Sequence[float] = (0.05,),
-    below: Sequence[float] = (),
-    limits: Sequence[Limit] = (),
-    baseline: Any = None,
-    baseline_name: str = "",
-    sources: int = 100,
-    stress: Mapping[str, Any] | None = None,
-    policy: Mapping[str, Any] | None = None,
-    environment: Mapping[str, Any] | None = None,
-    about: Mapping[str, Any] | None = None,
+    agent: Any, env: Any, episodes: int = 1000, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
+    undiscounted: bool = False, level: float = 0.95, alphas: Sequence[float] = (0.05,), below: Sequence[float] = (),
+    limits: Sequence[Limit] = (), baseline: Any = None, baseline_name: str = "", sources: int = 100,
+    stress: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None, about: Mapping[str, Any] | None = None,
     commands: Callable[[int], Mapping[str, str]] = lambda seed: {},
     measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
     progress: Progress = False,
-) -> PolicyCertificate:
+) -> PolicyCertificate:  # fmt: skip
     """Measure a policy and write down what can be relied on.
 
     Args:
@@ -99,14 +85,11 @@ def certify(
         one_of(baseline, ("random",), "baseline")
         rival, called = RandomActions(env), called or "random actions"
     other = None if rival is None else sample_of("baseline", rival)
-    notes = [*sample.notes()]
-    found_sources = None
+    notes, found_sources = [*sample.notes()], None
     if sources:
+        given = how | {"seed": seed, "level": level, "progress": progress, "gamma": 1.0 if undiscounted else gamma}
         try:
-            found = variance_sources(
-                agent, env, sources, seed=seed, level=level, progress=progress, deterministic=deterministic,
-                gamma=1.0 if undiscounted else gamma,
-            )  # fmt: skip
+            found = variance_sources(agent, env, sources, **given)
             found_sources = asdict(found) | {"exact": None if found.exact is None else found.exact._asdict()}
         except UserError as error:
             notes.append(f"where the variance comes from was not measured: {error}")

@@ -136,18 +136,10 @@ class OfflineReport:
 
 
 def offline(
-    log: str | Path | Log,
-    policy: Any,
-    *,
-    gamma: float | None = None,
-    methods: Sequence[str] = METHODS,
-    alphas: Sequence[float] = (0.05,),
-    level: float = 0.95,
-    least: float = LEAST,
-    lowest: float | None = None,
-    seed: int = 0,
-    progress: bool | Callable[[int, int], object] = False,
-) -> OfflineReport:
+    log: str | Path | Log, policy: Any, *, gamma: float | None = None, methods: Sequence[str] = METHODS,
+    alphas: Sequence[float] = (0.05,), level: float = 0.95, least: float = LEAST, lowest: float | None = None,
+    seed: int = 0, progress: bool | Callable[[int, int], object] = False,
+) -> OfflineReport:  # fmt: skip
     """Mean, variance and CVaR of a policy's return from episodes of another policy.
 
     Args:

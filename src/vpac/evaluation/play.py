@@ -327,17 +327,9 @@ def is_users(env: gymnasium.Env[Any, Any], given: Any) -> bool:
 
 
 def evaluate(
-    agent: Any,
-    env: Any,
-    episodes: int = 1000,
-    *,
-    seed: int = 0,
-    gamma: float | None = None,
-    deterministic: bool = False,
-    envs: int = 8,
-    progress: bool | Callable[[int, int], object] = False,
-    log: str | Path | None = None,
-) -> ReturnSample:
+    agent: Any, env: Any, episodes: int = 1000, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
+    envs: int = 8, progress: bool | Callable[[int, int], object] = False, log: str | Path | None = None,
+) -> ReturnSample:  # fmt: skip
     """Returns of so many episodes. The same arguments give the same sample.
 
     Every sub-environment plays a number of episodes that is fixed beforehand, so that short episodes do not get in more

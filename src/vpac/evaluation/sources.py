@@ -321,16 +321,9 @@ class Sources:
 
 
 def variance_sources(
-    agent: Any,
-    env: Any,
-    starts: int = 500,
-    *,
-    seed: int = 0,
-    gamma: float | None = None,
-    deterministic: bool = False,
-    level: float = 0.95,
-    progress: bool | Callable[[int, int], object] = False,
-) -> Sources:
+    agent: Any, env: Any, starts: int = 500, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
+    level: float = 0.95, progress: bool | Callable[[int, int], object] = False,
+) -> Sources:  # fmt: skip
     """Estimate the parts; beside them the exact ones, for a tabular agent of ours on a finite process.
 
     A start is a seed of `reset`; the noise that follows is drawn from a generator that replaces the environment's

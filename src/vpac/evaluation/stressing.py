@@ -183,19 +183,11 @@ class StressTest:
 
 
 def stress(
-    agent: Any,
-    make: Callable[[Mapping[str, Any]], gymnasium.Env[Any, Any]],
-    axes: Sequence[Axis],
-    episodes: int = 200,
-    *,
-    seed: int = 0,
-    gamma: float | None = None,
-    deterministic: bool = False,
-    undiscounted: bool = False,
-    level: float = 0.95,
-    measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
+    agent: Any, make: Callable[[Mapping[str, Any]], gymnasium.Env[Any, Any]], axes: Sequence[Axis], episodes: int = 200,
+    *, seed: int = 0, gamma: float | None = None, deterministic: bool = False, undiscounted: bool = False,
+    level: float = 0.95, measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
     tell: Callable[..., object] = lambda what: None,
-) -> StressTest:
+) -> StressTest:  # fmt: skip
     """Measure a policy in every arm, on common random numbers.
 
     Args:

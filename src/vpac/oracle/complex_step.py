@@ -26,13 +26,9 @@ ComplexArray = NDArray[np.complex128]
 
 
 def complex_step_gradient(
-    mdp: FiniteMDP,
-    theta: ArrayLike,
-    gamma: float,
-    psi: float,
-    variance_of: VarianceOf = "action",
+    mdp: FiniteMDP, theta: ArrayLike, gamma: float, psi: float, variance_of: VarianceOf = "action",
     behaviour: ArrayLike | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """∇θ of mean − ψ · variance of a softmax policy, [S, A].
 
     With a behaviour policy the variance is that of the importance-weighted return given the first action, whatever
@@ -59,13 +55,8 @@ def complex_step_gradient(
 
 
 def _objective(
-    mdp: FiniteMDP,
-    policy: ComplexArray,
-    gamma: float,
-    psi: float,
-    variance_of: VarianceOf,
-    behaviour: FloatArray | None,
-) -> ComplexArray:
+    mdp: FiniteMDP, policy: ComplexArray, gamma: float, psi: float, variance_of: VarianceOf, behaviour: FloatArray | None,
+) -> ComplexArray:  # fmt: skip
     """mean − ψ · variance from first and second moments, for a batch of complex policies [N, S, A]."""
     squared = policy if behaviour is None else policy**2 / np.where(behaviour > 0.0, behaviour, 1.0)
     reward, square = (_rows(mdp, mdp.probability * x) for x in (mdp.reward, mdp.reward**2 + mdp.noise))

@@ -102,15 +102,9 @@ class Frontier:
 
 
 def frontier(
-    mdp: FiniteMDP,
-    psis: Sequence[float] | float,
-    gamma: float,
-    variance_of: VarianceOf = "return",
-    *,
-    restarts: int = 2,
-    seed: int = 0,
-    progress: Callable[[float], None] = lambda done: None,
-) -> Frontier:
+    mdp: FiniteMDP, psis: Sequence[float] | float, gamma: float, variance_of: VarianceOf = "return", *, restarts: int = 2,
+    seed: int = 0, progress: Callable[[float], None] = lambda done: None,
+) -> Frontier:  # fmt: skip
     """The best stationary policy found for each ψ, with a certificate of local optimality.
 
     Args:

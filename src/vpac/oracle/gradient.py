@@ -30,19 +30,10 @@ Algorithm = Literal["vpac", "vaac"]
 
 
 def gradient(
-    mdp: FiniteMDP,
-    theta: ArrayLike,
-    gamma: float,
-    psi: float,
-    form: Form = "exact",
-    variance_of: VarianceOf = "action",
-    *,
-    algorithm: Algorithm = "vpac",
-    temperature: float = 1.0,
-    behaviour: ArrayLike | None = None,
-    critics: Critics = "importance",
-    ratios: Literal["plain", "clipped"] = "plain",
-) -> FloatArray:
+    mdp: FiniteMDP, theta: ArrayLike, gamma: float, psi: float, form: Form = "exact", variance_of: VarianceOf = "action",
+    *, algorithm: Algorithm = "vpac", temperature: float = 1.0, behaviour: ArrayLike | None = None,
+    critics: Critics = "importance", ratios: Literal["plain", "clipped"] = "plain",
+) -> FloatArray:  # fmt: skip
     """The mean update direction of an algorithm with exact critics; `form="exact"`: ∇θ of mean − ψ · variance, [S, A].
 
     Args:
@@ -89,14 +80,9 @@ def gradient(
 
 
 def on_policy_weights(
-    moments: Moments,
-    weights: FloatArray,
-    psi: float,
-    form: Form,
-    variance_of: VarianceOf,
-    algorithm: Algorithm = "vpac",
+    moments: Moments, weights: FloatArray, psi: float, form: Form, variance_of: VarianceOf, algorithm: Algorithm = "vpac",
     squared: FloatArray | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Ω(s,a) with the critics of the policy itself.
 
     `weights` is π on-policy. Off-policy it is b·ρ, because the corrected update then carries the factor ρ_{0:k};
@@ -189,14 +175,9 @@ def _vaac_published(
 
 
 def state_critic_gradient(
-    mdp: FiniteMDP,
-    theta: ArrayLike,
-    gamma: float,
-    psi: float,
-    form: Form = "exact",
-    weighting: Literal["uniform", "start"] = "uniform",
-    temperature: float = 1.0,
-) -> FloatArray:
+    mdp: FiniteMDP, theta: ArrayLike, gamma: float, psi: float, form: Form = "exact",
+    weighting: Literal["uniform", "start"] = "uniform", temperature: float = 1.0,
+) -> FloatArray:  # fmt: skip
     """The mean direction of A_V − ψ A_σ (published) or of its correction, with exact critics of states (PPO), [S, A].
 
     With W(s,a) = E[(δ^V)² + γ² Var(G|S') | s,a] and A_σ = W − Var(G|s):

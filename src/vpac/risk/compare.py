@@ -37,14 +37,9 @@ NEGLIGIBLE = 1e-12
 
 
 def probability_of_improvement(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    seed: Seed,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    x: ArrayLike, y: ArrayLike, *, seed: Seed, level: float = 0.95, resamples: int = 10_000,
     method: Method = "percentile",
-) -> Interval:
+) -> Interval:  # fmt: skip
     """P(X > Y) + ½ P(X = Y), the Mann–Whitney statistic U/(nm), with its bootstrap interval.
 
     With C[i,j] = 1, ½ or 0 where xᵢ is above, equal to or below yⱼ, a resample that holds xᵢ aᵢ times and yⱼ bⱼ times has

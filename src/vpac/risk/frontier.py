@@ -258,13 +258,9 @@ def first_prices(std: float) -> list[float]:
 
 
 def next_prices(
-    psis: Sequence[float],
-    means: Sequence[float],
-    spreads: Sequence[float],
-    tried: Sequence[float],
-    count: int,
+    psis: Sequence[float], means: Sequence[float], spreads: Sequence[float], tried: Sequence[float], count: int,
     scale: float | None = None,
-) -> list[float]:
+) -> list[float]:  # fmt: skip
     """Up to `count` more prices: in the middle of the longest and most bent pieces of the curve, or beyond its end.
 
     A piece between neighbouring prices counts by its length in the plane of mean and spread, both in shares of

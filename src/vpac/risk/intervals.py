@@ -102,14 +102,9 @@ def log_variance_error(x: FloatArray) -> float:
 
 
 def bootstrap(
-    sample: ArrayLike,
-    statistic: Callable[[FloatArray], FloatArray],
-    *,
-    seed: Seed,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    method: Method = "percentile",
-) -> Interval:
+    sample: ArrayLike, statistic: Callable[[FloatArray], FloatArray], *, seed: Seed, level: float = 0.95,
+    resamples: int = 10_000, method: Method = "percentile",
+) -> Interval:  # fmt: skip
     """A bootstrap interval for `statistic` of one sample.
 
     "percentile" takes the quantiles of the statistic over resamples; "bca" (Efron 1987) moves them by the bias z₀ and the
@@ -121,14 +116,9 @@ def bootstrap(
 
 
 def bootstrap_many(
-    samples: Sequence[ArrayLike],
-    statistic: Callable[..., FloatArray],
-    *,
-    seed: Seed,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    method: Method = "percentile",
-) -> Interval:
+    samples: Sequence[ArrayLike], statistic: Callable[..., FloatArray], *, seed: Seed, level: float = 0.95,
+    resamples: int = 10_000, method: Method = "percentile",
+) -> Interval:  # fmt: skip
     """A bootstrap interval for a function of several independent samples, each of which is resampled on its own.
 
     For example the ratio of the mean variances of two algorithms, from one variance a run:
@@ -164,14 +154,9 @@ def bootstrap_by_index(
 
 
 def studentised_interval(
-    estimate: float,
-    influence: FloatArray,
-    *,
-    seed: Seed,
-    level: float = 0.95,
-    resamples: int = 2000,
+    estimate: float, influence: FloatArray, *, seed: Seed, level: float = 0.95, resamples: int = 2000,
     unseen: bool = False,
-) -> Interval:
+) -> Interval:  # fmt: skip
     """Bootstrap-t from the influence hᵢ of each observation (see `skewed_interval`): θ̂ − t · s_h/√n, where t are quantiles
     of √n h̄*/s_h* over resamples h* of the hᵢ, which are centred. With `unseen`
     the error's variance has (max |hᵢ|/n)² more: what one more observation, as large as the largest, would change."""

@@ -160,13 +160,9 @@ class Learner:
         return float(self._rates(1).psi[0])
 
     def learn(
-        self,
-        episodes: int,
-        *,
-        callback: Callable[[Self], bool | None] | None = None,
-        every: int | None = None,
+        self, episodes: int, *, callback: Callable[[Self], bool | None] | None = None, every: int | None = None,
         progress: bool | Bar = False,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Learn from so many more episodes.
 
         Args:
@@ -478,18 +474,10 @@ L = TypeVar("L", bound=Learner)
 
 
 def learn_many(
-    kind: type[L],
-    env: Any,
-    seeds: Iterable[int],
-    episodes: int,
-    *,
-    threads: int | None = None,
-    callback: Callable[[L], bool | None] | None = None,
-    every: int | None = None,
-    progress: bool = False,
-    diverged: list[Diverged] | None = None,
-    **settings: Any,
-) -> list[L]:
+    kind: type[L], env: Any, seeds: Iterable[int], episodes: int, *, threads: int | None = None,
+    callback: Callable[[L], bool | None] | None = None, every: int | None = None, progress: bool = False,
+    diverged: list[Diverged] | None = None, **settings: Any,
+) -> list[L]:  # fmt: skip
     """Train one learner for each seed; the result of a run depends on its seed only.
 
     Compiled code releases the GIL, so threads use all cores.
