@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import probes
-from deep.test_agent import SMALL, digest
+from deep.test_agent import SMALL, stopped_and_resumed
 from functional_probes import EXPOSURE
 from seeds import bounds, seeds
 from vpac import UserError, budget_report
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
-from vpac.deep.checkpoint import latest_checkpoint
 from vpac.deep.price import AIM
 from vpac.lab.report.training import DeepTrainingSummary
 
@@ -69,15 +68,7 @@ def test_both_critics_hold_it():
 
 
 def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path):
-    settings = {**SMALL, "budget": {"max_std": 0.1, "wait": 128}, "seed": 3}
-    VPACPPO(probes.Exposure, **settings).learn(64 * 8).save(tmp_path / "whole")
-    first = VPACPPO(probes.Exposure, **settings)
-    first.learn(64 * 8, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
-    found = latest_checkpoint(VPACPPO, tmp_path / "kept", probes.Exposure)
-    assert found is not None
-    agent = found[0]
-    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
-    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+    agent = stopped_and_resumed(tmp_path, probes.Exposure, probes.Exposure, budget={"max_std": 0.1, "wait": 128})
     assert len(agent.prices.at) == 8
     assert agent.prices.psi[0] == 0.0
     assert agent.prices.psi[-1] == agent.psi > 0.0

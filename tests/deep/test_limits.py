@@ -8,13 +8,12 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 import probes
-from deep.test_agent import SMALL, digest
+from deep.test_agent import SMALL, stopped_and_resumed
 from seeds import seeds
 from vpac import FiniteMDP, UserError, budget_report
 
 pytest.importorskip("jax")
 from vpac.deep import VPACPPO
-from vpac.deep.checkpoint import latest_checkpoint
 from vpac.envs.functional import FiniteEnv
 from vpac.tabular import VPAC
 
@@ -64,15 +63,7 @@ def test_limits_are_met_without_giving_up_more_mean_than_they_cost(budget, least
     "budget", [{"keep_mean": 0.9}, {"max_ruin": (0.05, 0.2), "max_std": 0.3}], ids=["mean", "ruin"]
 )
 def test_a_stopped_run_ends_where_an_undisturbed_one_does(tmp_path, budget):
-    settings = {**SMALL, "budget": budget, "seed": 3}
-    VPACPPO(probes.Exposure, **settings).learn(64 * 8).save(tmp_path / "whole")
-    first = VPACPPO(probes.Exposure, **settings)
-    first.learn(64 * 8, callback=lambda agent: agent.iteration < 5, checkpoints=tmp_path / "kept")
-    found = latest_checkpoint(VPACPPO, tmp_path / "kept", probes.Exposure)
-    assert found is not None
-    agent = found[0]
-    agent.learn(64 * 8, resuming=True).save(tmp_path / "resumed")
-    assert digest(tmp_path / "whole") == digest(tmp_path / "resumed")
+    agent = stopped_and_resumed(tmp_path, probes.Exposure, probes.Exposure, budget=budget)
     assert agent.options.budget.as_dict().keys() >= budget.keys()
     state = agent.controller.state
     if "keep_mean" in budget:
