@@ -55,9 +55,8 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         self, env: AnyEnv, noise: float = 0.0, action_noise: float = 0.0, delay: int = 0, drop: float = 0.0,
         scale: Any = 1.0,
     ) -> None:  # fmt: skip
-        RecordConstructorArgs.__init__(
-            self, noise=noise, action_noise=action_noise, delay=delay, drop=drop, scale=scale
-        )
+        given = {"noise": noise, "action_noise": action_noise, "delay": delay, "drop": drop, "scale": scale}
+        RecordConstructorArgs.__init__(self, **given)
         gymnasium.Wrapper.__init__(self, env)
         self.noise, self.action_noise = not_negative(noise, "noise"), not_negative(action_noise, "action noise")
         self.delay, self.drop = whole(delay, "delay"), not_negative(drop, "drop")
@@ -124,11 +123,6 @@ class Axis:
     """One of `KINDS`, or an argument of the environment."""
     values: tuple[Any, ...]
     """Without that of the control arm."""
-
-    @property
-    def argument(self) -> bool:
-        """Whether it is an argument of the environment."""
-        return self.name not in KINDS
 
     @property
     def label(self) -> str:
