@@ -60,8 +60,8 @@ class Question:
     def __post_init__(self) -> None:
         found = algorithms.find(self.algorithm)
         if not found.priced:
-            priced = ", ".join(algorithm.name for algorithm in algorithms.PRICED)
-            raise UserError(f"{self.algorithm!r} has no frontier: expected one with a price of variance, {priced}")
+            priced = "an algorithm with a price of variance, " + ", ".join(one.name for one in algorithms.PRICED)
+            raise UserError(f"{self.algorithm!r} has no frontier: expected {priced}")
         object.__setattr__(self, "algorithm", found.name)
         found.check_settings(self.settings)
         if self.penalty is not None and self.penalty.name == "volatility" and not self.deep and self.gamma == 1.0:

@@ -91,7 +91,7 @@ class Section:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) or self.name in TAKEN:
-            raise ValueError(f"section {self.name!r}: expected small letters, digits and single hyphens, not {TAKEN}")
+            raise ValueError(f"section name {self.name!r}: expected small letters, digits, single hyphens, not {TAKEN}")
 
 
 @dataclass(frozen=True)
