@@ -192,7 +192,7 @@ class Report(Verb):
         store = Store(self.store)
         store.backend.prepare(reading=True)
         if not store.backend.files("studies"):
-            raise UserError(f"nothing to report in {self.store}: `vpac reproduce` fills it, --store names another")
+            raise UserError(f"there is nothing to report in {self.store}: `vpac reproduce` fills it, --store names it")
         page, document = build(store, self.json, page_folder(self.store, self.out))
         failed = document.failures
         if self.json:

@@ -723,7 +723,8 @@ def learn_many(
         for price in prices:
             agents.append(kind(env if not agents else agents[0].environments, seed=seed, **settings, **price))
     if agents and not isinstance(envs := agents[0].environments, FunctionalEnvironments):
-        raise UserError(f"learn_many needs an environment of pure functions (docs/functional.md), got {envs.name}")
+        needed = "an environment of pure functions of JAX (docs/functional.md)"
+        raise UserError(f"learn_many needs {needed}, got {envs.name}")
     layout = Layout.of(together)
     if layout.most > 1:
         for first in range(0, len(agents), layout.most):

@@ -56,7 +56,8 @@ class BucketBackend:
         for name in given:
             one_of(name, ("endpoint", "region"), f"parameter in {address}")
         if not parts.netloc or "@" in parts.netloc:
-            raise UserError(f"cannot read {address}: expected s3://BUCKET/PREFIX; credentials are in the environment")
+            why = "expected s3://BUCKET/PREFIX; credentials come from the environment"
+            raise UserError(f"cannot read {address}: {why}")
         endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         options: dict[str, Any] = {"region": given["region"]} if "region" in given else {}
         if endpoint:
