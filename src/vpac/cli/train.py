@@ -191,8 +191,8 @@ class Train(Verb):
         limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
         kind = type(self.environment.check(self.env, **limit)).__name__
         if "Box" not in algorithm.actions and kind != "Discrete":
-            why = f"{self.env} has {kind} actions and {self.algorithm} needs Discrete ones"
-            raise UserError(f"{why}: vpac train vpac-ppo {self.env}")
+            env, name = self.env, self.algorithm
+            raise UserError(f"{env} has {kind} actions and {name} needs Discrete ones: vpac train vpac-ppo {env}")
         return spec_of(self.env, self.environment.wrappers, **self.environment.arguments)
 
 

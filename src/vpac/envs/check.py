@@ -98,11 +98,11 @@ def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, *, seed: int = 
     return found
 
 
-def refuse(env: Any, errors: list[str], what: str = "learned from") -> None:
-    """Raise a `UserError` with a list of errors, if there are any; `what` cannot be done yet."""
+def refuse(env: Any, errors: list[str], what: str = "cannot be learned from yet:") -> None:
+    """Raise a `UserError` with a list of errors, if there are any."""
     if errors:
         listed = "\n".join(f"  {number}. {error}" for number, error in enumerate(errors, 1))
-        raise UserError(f"{name_of(env)} cannot be {what} yet:\n{listed}")
+        raise UserError(f"{name_of(env)} {what}\n{listed}")
 
 
 def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = True, ends: bool = True) -> Findings:
@@ -546,7 +546,7 @@ def check_before_use(
     `given` is what the user named: an object, an id, a class, a function, a specification; `make` makes one, unless it is
     an object. Without `learning` spaces and observations are not checked.
     """
-    what = "learned from" if learning else "measured in"
+    what = "cannot be learned from yet:" if learning else "cannot be measured in yet:"
     if isinstance(given, gymnasium.Env):
         refuse(given, seen_without_a_step(given, learning), what)
         return

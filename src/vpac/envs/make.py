@@ -193,7 +193,10 @@ def _imported(module: str, name: str) -> Any:
         if isinstance(error, ModuleNotFoundError):
             why = f"it needs {error.name!r}, which is not installed"
             if f"{module}.".startswith(f"{error.name}."):
-                why = f"Python finds no module {error.name!r}; run vpac in the folder that holds it, or install it"
+                raise UserError(
+                    f"cannot import {module!r} of {name!r}: there is no module {error.name!r} where Python looks; run vpac in "
+                    "the folder that holds it, or install it"
+                ) from None
         raise UserError(f"cannot import {module!r} of {name!r}: {why}") from None
 
 
