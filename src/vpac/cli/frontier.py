@@ -24,7 +24,7 @@ LENGTHS = {"steps": 200_000, "episodes": 5_000}
 
 @dataclass(frozen=True)
 class Frontier(Verb):
-    """Train along the price ψ of variance, or another measure, and show what a dependable return costs.
+    """Train along the price ψ of a risk, and show what a dependable return costs.
 
     Resumable: what is finished is not trained again.
 

@@ -16,7 +16,7 @@ from vpac.cli.output import next_step, note, plain_table, show
 
 @dataclass(frozen=True)
 class Tune(Verb):
-    """Search settings of the PPO family for the best mean − psi · variance, or another measure.
+    """Search settings of the PPO family for the best mean − psi · measure of risk.
 
     By Optuna. The same command goes on; a larger --trials adds to the study.
 
