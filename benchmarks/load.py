@@ -96,8 +96,9 @@ def fill(folder: Path, count: int) -> Path:
     spec.write_text(SPEC.format(runs=-(-count // arms), psis=[i / 100 for i in range(arms)]))
     runs, store = plan(read_experiment(spec), full=True).all(), Store(folder / "store")
     result = perform(runs[0], Scratch(folder / "scratch"))
-    content, wait, encode = storing.as_parquet(result.metrics), os.fsync, storing.as_parquet
-    os.fsync, storing.as_parquet = lambda handle: None, lambda columns: content  # type: ignore[assignment]
+    wait, encode = os.fsync, storing.as_parquet
+    content = encode(result.metrics, compression="zstd")
+    os.fsync, storing.as_parquet = lambda handle: None, lambda columns, **how: content  # type: ignore[assignment]
     about = {"seconds": 0.01, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
     try:
         for begin in range(0, len(runs), GROUP):
