@@ -82,6 +82,7 @@ class OfflineEstimate:
     refused: str = ""
     """Why there is no estimate; empty: there is one."""
     mean: Interval | None = None
+    """Of the return."""
     variance: Interval | None = None
     """Of the return."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
@@ -95,9 +96,11 @@ class OfflineReport:
     estimates: tuple[OfflineEstimate, ...]
     """By method, in the order of `METHODS`."""
     episodes: int
+    """Of the log."""
     steps: int
     """Of the log."""
     gamma: float
+    """Discount factor."""
     level: float
     """Confidence of the intervals and of the lower bound."""
     least: float

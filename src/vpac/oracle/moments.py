@@ -50,9 +50,11 @@ class Moments:
     """
 
     mdp: FiniteMDP
+    """The process."""
     policy: FloatArray
     """π[..., S, A]."""
     gamma: float
+    """Discount factor."""
     horizon: int | None
     """Episodes are cut off after this many steps; None: never."""
     value: FloatArray

@@ -65,7 +65,9 @@ class Remembering:
     """The best policy found that sees step, state and collected return; `act` is that policy."""
 
     mean: float
+    """Mean return."""
     variance: float
+    """Variance of the return."""
     objective: float
     """mean − ψ · variance."""
     bound: float

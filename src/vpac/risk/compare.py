@@ -318,6 +318,7 @@ class PairedComparison:
     correlation: float
     """Of the returns of A and B; NaN if one of them does not vary."""
     episodes: int
+    """How many pairs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -46,8 +46,9 @@ class FrontierPoint:
     psi: float
     """The price, in units of 1/reward."""
     mean: Interval
+    """Of the return."""
     std: Interval
-    """Mean and standard deviation of the return."""
+    """Standard deviation of the return."""
     volatility: Interval | None = None
     """Standard deviation of a step's reward; None: it was not measured."""
     measure: Interval | None = None

@@ -48,8 +48,11 @@ class Interval:
     """An estimate and the ends of its confidence interval; ends that are not known are NaN."""
 
     estimate: float
+    """The estimate itself."""
     low: float
+    """The lower end."""
     high: float
+    """The upper end."""
 
 
 def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:

@@ -96,11 +96,13 @@ class Alarm:
     """A test that has found what it looks for."""
 
     test: str
+    """Its name."""
     episode: int
     """After how many episodes."""
     evidence: float
     """The gambler's capital: how many times what it was worth when nothing had changed."""
     words: str
+    """What it means."""
 
     def __str__(self) -> str:
         return f"after {self.episode} episodes: {self.words} (evidence {self.evidence:.3g} to 1)"
