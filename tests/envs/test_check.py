@@ -235,6 +235,29 @@ def test_a_background_that_goes_on_is_a_remark_and_more_is_an_error():
     assert not any("images" in remark for remark in check_env(Scrolling(0)).remarks)
 
 
+class Rounding(Right):
+    """Rewards, or observations, differ a little in every step."""
+
+    def __init__(self, size, what):
+        super().__init__()
+        self.size, self.what, self.number = size, what, 0
+
+    def step(self, action):
+        seen, reward, *rest = super().step(action)
+        self.number += 1
+        small = self.size * (self.number % 7)
+        return (seen * (1.0 - small), reward, *rest) if self.what == "seen" else (seen, reward + small, *rest)
+
+
+@pytest.mark.parametrize("what", ["seen", "reward"])
+def test_a_rounding_error_is_a_remark_and_more_is_an_error(what):
+    remarks = check_env(Rounding(1e-16 if what == "reward" else 1e-15, what)).remarks
+    assert any("differs by a rounding error though seed and actions were the same" in remark for remark in remarks)
+    assert not any("images" in remark for remark in remarks)
+    with pytest.raises(UserError, match="differs though seed and actions were the same: draw everything"):
+        check_env(Rounding(1e-4, what))
+
+
 class Mended(gymnasium.Wrapper):
     """Takes seed and options, which `Old` does not, and clips observations."""
 
