@@ -125,7 +125,6 @@ def track(name: str, agent: PPO, folder: Path | str) -> Tracker:
     try:
         made: Tracker = TRACKERS[name](agent, Path(folder))
     except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise UserError(f"the tracker {name} needs its extra: pip install 'vpac[{name}]'") from None
+        why = "" if error.name == name else f" ({error})"
+        raise UserError(f"the tracker {name} needs its extra{why}: pip install 'vpac[{name}]'") from None
     return made
