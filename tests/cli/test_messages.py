@@ -55,6 +55,10 @@ def test_help_shows_no_default_that_is_none(capsys, verb):
         (("vaac-ppo", "CartPole-v1"), "vpac frontier CartPole-v1 --risk-aversion 0.1,0.3,1"),
         (("mvpi-ppo", "CartPole-v1"), "Risk-neutral: vpac train ppo CartPole-v1"),
         (("vpac-ppo", "CartPole-v1", "--psi", "conditioned"), "--option psi_range=[0,0.1]"),
+        (
+            ("ppo", "CartPole-v1", "--penalty", "gini"),
+            "no choice of what is penalised, got penalty='gini': use VPACPPO",
+        ),
         (("vpac", "CartPole-v1", "--psi", "conditioned"), "is for the PPO family: vpac train vpac-ppo CartPole-v1"),
     ],
 )

@@ -50,6 +50,11 @@ def test_what_is_not_installed_is_said_in_words(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(UserError, match=rf"pip install 'vpac\[{name}\]'"):
             track(name, agent(), tmp_path)
+    (tmp_path / "trackio.py").write_text("import gradio_that_is_not_there")
+    monkeypatch.delitem(sys.modules, "trackio")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"its extra \(No module named 'gradio_that_is_not_there'\)"):
+        track("trackio", agent(), tmp_path)
     with pytest.raises(UserError, match=r"unknown tracker 'wand': .* did you mean 'wandb'"):
         track("wand", agent(), tmp_path)
 
