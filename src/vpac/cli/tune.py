@@ -57,7 +57,7 @@ class Tune(Verb):
         """Search, write, show."""
         from vpac.envs.make import spec_of
         from vpac.files import hold, jsonable
-        from vpac.lab.search import Search, search, write_search
+        from vpac.lab.search import Search, finished, search, write_search
 
         fixed = dict(jsonable(key_values(self.option)))
         if self.penalty != "variance":
@@ -79,7 +79,7 @@ class Tune(Verb):
             study = search(what, env, self.trials, storage, lambda trial: note(_words(trial, self.trials)))
             best = write_search(study, what, folder)
         ranked = sorted((t for t in study.trials if t.value is not None), key=lambda t: t.value or 0.0, reverse=True)
-        about = {"best": best, "U": study.best_value, "trials": len(study.trials), "psi": study.user_attrs["psi"]}
+        about = {"best": best, "U": study.best_value, "trials": finished(study), "psi": study.user_attrs["psi"]}
         show(
             {**about, "file": str(folder / "best.toml"), "storage": storage} if self.json else None,
             plain_table(f"best trials on {self.env}, psi = {about['psi']:.4g}", [_row(trial) for trial in ranked[:5]]),

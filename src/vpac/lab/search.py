@@ -102,12 +102,12 @@ def search(
         psi = what.psi if what.risk_aversion is None else psi_of(what.risk_aversion, _scale(what, env))
         study.set_user_attr("psi", psi)
         study.enqueue_trial({name: value for name, value in USUAL.items() if name not in what.settings})
-    price, done = float(study.user_attrs["psi"]), (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    while (count := len(study.get_trials(deepcopy=False, states=done))) < trials:
+    price = float(study.user_attrs["psi"])
+    while (count := finished(study)) < trials:
         study.sampler = optuna.samplers.TPESampler(seed=what.seed + len(study.trials))
         study.optimize(lambda trial: _objective(trial, what, env, price), n_trials=1)
         tell(study.trials[-1])
-        if len(study.get_trials(deepcopy=False, states=done)) == count:
+        if finished(study) == count:
             raise UserError(f"trial {study.trials[-1].number} did not finish; the study keeps the others")
     return study
 
@@ -158,11 +158,16 @@ def _objective(trial: optuna.Trial, what: Search, env: Any, psi: float) -> float
     return float((means - psi * variances).mean())
 
 
+def finished(study: optuna.Study) -> int:
+    """How many trials were carried out or ended early; one that was killed is not."""
+    return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.trials)
+
+
 def write_search(study: optuna.Study, what: Search, folder: Path) -> dict[str, Any]:
     """Write best.toml for `vpac train --settings`, and Optuna's plots on one page; returns the settings."""
     make_folder(folder)
     best = {"psi": study.user_attrs["psi"], **what.settings, **study.best_trial.user_attrs["settings"]}
-    words = f"# U = {study.best_value:.6g}: trial {study.best_trial.number} of {len(study.trials)} on {what.env}"
+    words = f"# U = {study.best_value:.6g}: the best of {finished(study)} trials on {what.env}"
     words += f", {what.steps} steps\n# vpac train {what.algorithm} {what.env} --settings {folder / 'best.toml'}\n"
     write_text(folder / "best.toml", words + "".join(f"{name} = {_toml(value)}\n" for name, value in best.items()))
     write_text(folder / "plots.html", _plots(study))
