@@ -227,7 +227,7 @@ def test_a_signal_while_polars_calls_back_into_python_is_not_lost(tmp_path, name
     """Raised there it would be Polars' fault: a table that cannot be read, on the page, and exit code 0."""
     carry_out_studies([plan(little(runs=2))], Store(tmp_path), Serial())
     words = [sys.executable, "-c", INSIDE_POLARS.format(name=name, store=str(tmp_path))]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    found = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert found.returncode == code, found.stderr
     assert found.stderr.endswith("vpac: stopped\n")  # below what Polars itself says
 
