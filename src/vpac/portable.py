@@ -122,11 +122,11 @@ class _Kept:
 
     def show(self, said: set[bytes]) -> None:
         """Show the lines that were not `said`, and all others from now on."""
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os.dup2(self.real, 2)
-        os.close(self.real)
-        with self.file:
+        with self.file:  # closed even if a signal interrupts this
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os.dup2(self.real, 2)
+            os.close(self.real)
             self.file.seek(0)
             for line in self.file:
                 if line not in said:

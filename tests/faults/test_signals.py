@@ -25,6 +25,9 @@ pytest.importorskip("jax")
 from vpac.deep import VPACPPO
 from vpac.deep.checkpoint import has_checkpoint, latest_checkpoint
 
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+"""A signal at a random moment may come between the opening of a file and the block that closes it."""
+
 SETTINGS = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 64, "hidden": (4,), "psi": 0.1}
 STEPS = 64 * 120
 
