@@ -289,6 +289,14 @@ def test_episodes_go_on_across_checkpoints_and_after_resuming(tmp_path, price):
     assert list(resumed.recent) == list(whole.recent)
 
 
+def test_a_checkpoint_goes_on_in_the_other_kind_of_environment(tmp_path):
+    worlds = {"functional": "jax:vpac/CatchUp-v0", "stepped": "vpac/CatchUp-v0"}
+    for name, env in worlds.items():
+        VPACPPO(env, psi=0.1, **SMALL).learn(64 * 2, checkpoints=tmp_path / name)
+        other = next(world for world in worlds.values() if world != env)
+        assert VPACPPO.load(tmp_path / name / "00000002", other).learn(64 * 3, resuming=True).timesteps == 64 * 3
+
+
 class Untraceable(Drift):
     def step(self, key, state, action):
         if state[0] > 0.0:

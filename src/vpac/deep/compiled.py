@@ -411,9 +411,8 @@ def iterate(
     }  # fmt: skip
     finite = {name: jnp.isfinite(x).all() for name, x in (causes | update).items()}
     good = jnp.stack(list(finite.values())).all()
-    state = jax.lax.cond(
-        good, lambda new, old: new, lambda new, old: old, state, before
-    )  # `where` would test for each array
+    # not by `where`: XLA would repeat the test for each array
+    state = jax.lax.cond(good, lambda new, old: new, lambda new, old: old, state, before)
     return state._replace(failed=~good), metrics | update, finite
 
 

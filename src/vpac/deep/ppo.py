@@ -322,7 +322,10 @@ class PPO:
     def return_to(self, restarted: int, underway: dict[str, Any]) -> None:
         """Bring the environments back to the episodes of a checkpoint, which `underway` wrote."""
         self.restarted = restarted
-        if isinstance(self.environments, FunctionalEnvironments):
+        functional = isinstance(self.environments, FunctionalEnvironments)
+        if functional == ("actions" in underway):
+            return  # it was learned in the other kind of environment: episodes begin anew
+        if functional:
             self.env_states = [underway[str(i)] for i in range(len(underway))]
             return
         self._restart = not self._collector.replay(self._start_seeds(), **underway)
