@@ -26,6 +26,8 @@ from typing import Any
 
 ENV, STEPS, HIDDEN, MINIBATCH, EPOCHS = "HalfCheetah-v5", 16_384, (256, 128), 512, 5
 """The task: steps of an iteration over all environments, and its gradient updates."""
+OURS = {"ours": "VPAC-PPO", "PPO": "PPO", "gymnasium": "VPAC-PPO (Gymnasium)"}
+"""Our contestants, and what tables call them."""
 WARM = 2
 """Iterations before the clock starts."""
 FIRST_LINE = "measured "
@@ -52,7 +54,7 @@ class Contestant:
     """Who takes part, and how."""
 
     who: str
-    """ "ours", "gymnasium" (ours without EnvPool), "SB3", "SBX" or "EnvPool"."""
+    """ "ours", "PPO" (ours), "gymnasium" (ours without EnvPool), "SB3", "SBX" or "EnvPool"."""
     envs: int
     vector: str = ""
     """How SB3 and SBX step their environments: "dummy" (one after the other) or "subproc" (a process each)."""
@@ -120,14 +122,15 @@ class Started:
             self._process.wait()
 
 
-def ours(envs: int, backend: Any) -> Learn:
-    """VPAC in PPO: three networks, observations and rewards normalised, statistics of episodes."""
-    from vpac.deep import VPACPPO
+def ours(who: str, envs: int) -> Learn:
+    """VPAC in PPO with four networks, or PPO with two; observations and rewards normalised, statistics of episodes."""
+    from vpac.deep import PPO, VPACPPO
 
-    return VPACPPO(
-        ENV, psi=0.1, seed=0, backend=backend, envs=envs, steps=STEPS // envs, hidden=HIDDEN, minibatch=MINIBATCH,
-        epochs=EPOCHS,
-    ).learn  # fmt: skip
+    settings: dict[str, Any] = {
+        "seed": 0, "backend": "gymnasium" if who == "gymnasium" else "envpool", "envs": envs, "steps": STEPS // envs,
+        "hidden": HIDDEN, "minibatch": MINIBATCH, "epochs": EPOCHS,
+    }  # fmt: skip
+    return PPO(ENV, **settings).learn if who == "PPO" else VPACPPO(ENV, psi=0.1, **settings).learn
 
 
 def library(who: str, envs: int, vector: str, threads: int | None) -> Learn:
@@ -175,8 +178,8 @@ def envpool_alone(envs: int, threads: int | None) -> Learn:
 def main() -> None:
     one = Contestant(**json.loads(sys.argv[1]))
     warnings.filterwarnings("ignore")
-    if one.who in ("ours", "gymnasium"):
-        learn = ours(one.envs, "envpool" if one.who == "ours" else "gymnasium")
+    if one.who in OURS:
+        learn = ours(one.who, one.envs)
     elif one.who == "EnvPool":
         learn = envpool_alone(one.envs, one.threads)
     else:
