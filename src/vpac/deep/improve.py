@@ -30,12 +30,13 @@ Array = jax.Array
 
 @cache
 def configure_jax() -> None:
-    """Configure JAX before its first computation: two threads, a compilation cache. What is configured already stays.
+    """Configure JAX before its first computation: one thread, a compilation cache. What is configured already stays.
 
-    XLA splits sums among its threads, so the last digits depend on their number. With two, always, results do not depend on
-    the machine's cores, and two are enough: the policy beside a critic, or a critic beside the environments.
+    XLA splits sums among its threads, so the last digits depend on their number: with one, results do not depend on the
+    machine's cores. A second one costs more processor time than it saves: minibatches are small, and the policy learns
+    beside a critic, a critic beside the environments, and seeds of a study beside each other in threads of ours.
     """
-    os.environ.setdefault("PJRT_NPROC", "2")
+    os.environ.setdefault("PJRT_NPROC", "1")
     config: Any = jax.config
     config.update("jax_cpu_enable_async_dispatch", False)
     if config.jax_compilation_cache_dir or "JAX_COMPILATION_CACHE_DIR" in os.environ:

@@ -149,7 +149,7 @@ def test_a_ppo_run_whose_worker_is_killed_goes_on_from_its_checkpoint(cluster, t
         assert errors == []
         assert (outcome.status, outcome.error) == ("finished", "")
         assert store.backend.keys("checkpoints") == []
-    assert min(free) == 1.0  # of three cores: it computes on two threads
+    assert min(free) == 1.0  # of three cores: it asks for two
     steps = {int(path.name): path.stat().st_size for path in log.iterdir()}
     first = steps.pop(killed[0])
     assert 320 <= first < 640  # of three steps one only begins an episode

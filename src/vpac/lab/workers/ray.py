@@ -28,8 +28,8 @@ from vpac.lab.workers.worker import Outcome, carry_out
 USUAL: dict[str, int] = {"CPU": 1, "memory": 512 * 2**20}
 """Resources of a run; a worker that trains a tabular learner takes about 350 MB on one thread."""
 RESOURCES: dict[str, dict[str, int]] = {"deep": {"CPU": 2, "memory": 2**30}}
-"""Resources of other kinds of runs. The PPO family always computes on two threads and steps EnvPool's environments on as many
-as it is given; 64 copies of HalfCheetah take 840 MB."""
+"""Resources of other kinds of runs. In the PPO family the policy learns beside a critic, and EnvPool's environments are
+stepped on as many cores as it is given; 64 copies of HalfCheetah take 840 MB."""
 TASKS_PER_CORE = 2
 """Tasks that are submitted for each core of the cluster, so that none waits for the driver."""
 MAX_RETRIES = 3
