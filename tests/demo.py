@@ -218,10 +218,10 @@ def document(hostile: str = "") -> Document:
         nasty = [
             Lines([line, line], hostile, hostile, hostile, references=[Reference(1.0, hostile)]),
             Points([spots], hostile, hostile, hostile),
-            Grid([[False, True]], [[1.0, 2.0]], hostile, hostile, [Region(hostile, [(0, 0)])],
+            Grid([[False, True]], [[1.0, 2.0]], hostile, hostile, [Region(hostile, np.array([[True, False]]))],
                  trajectories=[Trajectory(hostile, [(0, 0)])]),
         ]  # fmt: skip
-        chart = Chart("nasty", hostile, hostile, nasty, [hostile], alternative=hostile)
+        chart = Chart("nasty", hostile, hostile, nasty, [hostile])
         rooms = Section(**{**vars(rooms), "charts": (*rooms.charts, chart)})
     failures = [
         Failure("VAAC seed 7" + hostile, "Diverged: the weights are not finite", "Traceback (most recent call last):\n"

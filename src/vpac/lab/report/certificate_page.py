@@ -279,9 +279,8 @@ def stress_table(data: Mapping[str, Any]) -> Table:
 def stress_chart(data: Mapping[str, Any]) -> Chart:
     """The change of the mean in every arm, the worst first."""
     arms = [arm for arm in data["arms"] if arm["against_control"]][:WIDEST]
-    found = [arm["against_control"]["difference_of_means"] for arm in arms]
-    y, low, high = ([np.nan if one[end] is None else one[end] for one in found] for end in ("estimate", "low", "high"))
-    spots = Spots("change of the mean", [arm_name(arm["change"]) for arm in arms], y, low, high)
+    found = [_known(arm["against_control"]["difference_of_means"]) for arm in arms]
+    spots = Spots.of("change of the mean", [arm_name(arm["change"]) for arm in arms], found)
     panel = Points([spots], "", "mean − mean of the control arm", sideways=True, references=[Reference(0.0, "control")])
     caption = f"Paired differences from the control arm, with {100 * data['level']:g} % intervals; the worst first."
     return Chart("stress", "What a change of the world does to the mean", caption, [panel])

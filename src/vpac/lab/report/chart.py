@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from vpac.risk.intervals import Interval
 from vpac.typing import FloatArray
 
 Cell = str | float | int | bool | None
@@ -173,6 +174,16 @@ class Spots:
         if self.names and len(self.names) != len(self.y):
             raise ValueError(f"series {self.label!r} has {len(self.names)} names for {len(self.y)} points")
 
+    @classmethod
+    def of(cls, label: str, x: Sequence[Any], y: Sequence[Interval], **more: Any) -> Spots:
+        """Estimates with their intervals; without any, if one of them is unknown. x may be intervals as well."""
+        ends: dict[str, Any] = {}
+        for axis, values in (("", y), ("x_", [i for i in x if isinstance(i, Interval)])):
+            found = {f"{axis}{end}": [getattr(i, end) for i in values] for end in ("low", "high")}
+            ends |= found if values and not np.isnan([*found.values()]).any() else {}
+        across = [i.estimate if isinstance(i, Interval) else i for i in x]
+        return cls(label, across, [i.estimate for i in y], **ends, **more)
+
     @property
     def categorical(self) -> bool:
         """Whether x holds names of categories."""
@@ -249,7 +260,7 @@ class Region:
 
     label: str
     cells: Any
-    """bool[rows, columns], or (row, column) pairs."""
+    """bool[rows, columns]."""
 
 
 @dataclass(frozen=True)
@@ -280,9 +291,6 @@ class Grid:
     start: tuple[int, int] | None = None
     arrows: Sequence[Arrow] = ()
     trajectories: Sequence[Trajectory] = ()
-    low: float | None = None
-    high: float | None = None
-    """The ends of the colour scale; None takes the smallest and the largest value."""
     colours: str = "viridis"
     """The colour scale, as matplotlib calls it."""
 
@@ -294,14 +302,7 @@ class Grid:
         values[walls] = np.nan
         object.__setattr__(self, "walls", walls)
         object.__setattr__(self, "values", values)
-        regions = []
-        for region in self.regions:
-            mask = np.zeros(walls.shape, bool)
-            cells = np.asarray(region.cells)
-            mask[cells if cells.shape == walls.shape and cells.dtype == bool else tuple(cells.reshape(-1, 2).T)] = True
-            regions.append(Region(region.label, mask))
-        object.__setattr__(self, "regions", tuple(regions))
-        _keep_tuples(self, "arrows", "trajectories")
+        _keep_tuples(self, "regions", "arrows", "trajectories")
 
     def finite(self) -> FloatArray:
         """The known values, in one row."""
@@ -351,8 +352,6 @@ class Chart:
     """Panels in a row; None chooses."""
     shared_scale: bool = False
     """Whether maps with the same meaning of colour share its scale."""
-    alternative: str = ""
-    """The text for screen readers; empty is made from the axes and the series' names."""
     foot: str = ""
     """A line that is part of the drawing, such as what the bars are, so that the file can be read without the page."""
 
@@ -409,13 +408,9 @@ class Chart:
 
     def limits(self, grid: Grid) -> tuple[float, float]:
         """The ends of the colour scale of one of the maps."""
-        if grid.low is not None and grid.high is not None:
-            return grid.low, grid.high
         same = [p for p in self.panels if isinstance(p, Grid) and p.value_label == grid.value_label]
-        found = [p.finite() for p in same if p.low is None or p.high is None] if self.shared_scale else [grid.finite()]
-        values = np.concatenate(found)
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-        return low if grid.low is None else grid.low, high if grid.high is None else grid.high
+        values = np.concatenate([p.finite() for p in (same if self.shared_scale else [grid])])
+        return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
 def series_of(panel: Panel) -> Sequence[Any]:

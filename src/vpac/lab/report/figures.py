@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from vpac.lab.report.judge import winner
 from vpac.lab.report.results import Results, label_of, over_runs
 from vpac.lab.store.backend import Unreadable
 from vpac.risk.compare import share_of_wins
-from vpac.risk.intervals import Interval
 from vpac.risk.metrics import interquartile_mean
 
 T = TypeVar("T")
@@ -217,8 +216,8 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
                 those = [arm for arm in here if not figure.lines or str(arm.at[figure.lines]) == name]
                 found = results.finals(those, shown)
                 label = f"{figure.lines} = {name}" if figure.lines and name[:1].isdigit() else name
-                x = [arm.at[figure.x or ""] for arm, _ in found]
-                series.append(_spots(label or label_of(shown), x, found, looks[name], figure.joined))
+                x, y = [arm.at[figure.x or ""] for arm, _ in found], [interval for _, interval in found]
+                series.append(Spots.of(label or label_of(shown), x, y, style=looks[name], joined=figure.joined))
             which = f", {figure.panels} = {row:g}" if isinstance(row, float) else f", {row}"
             title = label_of(shown) + ("" if row is None else which)
             even = [Reference(1.0, "even")] if shown == "ratio" else []
@@ -227,24 +226,13 @@ def effect(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     return panels, []
 
 
-def _spots(
-    label: str, x: list[Any], found: list[tuple[Arm, Interval]], style: int | str | None = None, joined: bool = False
-) -> Spots:
-    """Estimates with their intervals; without any, if one of them is unknown."""
-    ends = [] if any(np.isnan(i.low) for _, i in found) else found
-    return Spots(
-        label, x, [i.estimate for _, i in found], [i.low for _, i in ends] or None, [i.high for _, i in ends] or None,
-        joined=joined, style=style,
-    )  # fmt: skip
-
-
 def bars(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Final numbers of each arm, with 95 % intervals over runs."""
     panels: list[Panel] = []
     for shown in figure.shows or ("mean", "variance"):
         found = results.finals(arms, shown)
         if found:
-            spots = _spots("", [arm.label for arm, _ in found], found)
+            spots = Spots.of("", [arm.label for arm, _ in found], [interval for _, interval in found])
             panels.append(Points([spots], "", label_of(shown), label_of(shown), sideways=True))
     return panels, []
 

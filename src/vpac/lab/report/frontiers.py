@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -75,13 +74,8 @@ def frontier_panels(
         left_out += [f"{name}: ψ = {', '.join(gone)}"] if gone else []
         pairs = ("variance", form.variances), ("mean", form.means)
         x, y = ([over_runs(those[k], q) for k in shown] for q, those in pairs)
-        ends = {
-            f"{axis}{end}": [getattr(i, end) for i in v] for axis, v in (("", y), ("x_", x)) for end in ("low", "high")
-        }
-        known: dict[str, Any] = ends if np.isfinite([*ends.values()]).all() else {}
         names = [f"{form.psis[k]:g}" for k in shown]
-        points = [i.estimate for i in x], [i.estimate for i in y]
-        series.append(Spots(name, *points, names=names, joined=True, style=looks[name], **known))
+        series.append(Spots.of(name, x, y, names=names, joined=True, style=looks[name]))
     if figure.oracle:
         _, means, variances = np.array(figure.oracle).T
         series.append(Spots("oracle", variances, means, joined=True, style="oracle"))

@@ -120,8 +120,7 @@ def marks(curve: TradeOff, number: int) -> list[str]:
 
 
 def _text(x: Interval) -> str:
-    low, high = ends(x)
-    return f"{shown(x.estimate, 4)}\n{shown(low, 3)} … {shown(high, 3)}"
+    return f"{shown(x.estimate, 4)}\n{shown(_closed(x).low, 3)} … {shown(_closed(x).high, 3)}"
 
 
 def _percent(share: float) -> str:
@@ -211,16 +210,12 @@ def spots_of(
     steps: bool = False,
 ) -> Spots:  # fmt: skip
     """Points over the spread of the return, or of a step's reward; labels are prices, if they have a name."""
-    across = [p.volatility if steps and p.volatility is not None else p.spread for p in points]
-    mean, wide = [ends(p.mean) for p in points], [ends(x) for x in across]
-    return Spots(
-        name, [x.estimate for x in across], [p.mean.estimate for p in points],
-        [low for low, _ in mean], [high for _, high in mean], [low for low, _ in wide], [high for _, high in wide],
-        names=[f"{price} = {p.psi:g}" if price else "" for p in points], joined=joined, style=style,
-    )  # fmt: skip
+    across = [_closed(p.volatility if steps and p.volatility is not None else p.spread) for p in points]
+    names = [f"{price} = {p.psi:g}" if price else "" for p in points]
+    return Spots.of(name, across, [_closed(p.mean) for p in points], names=names, joined=joined, style=style)
 
 
-def ends(x: Interval) -> tuple[float, float]:
-    """Of an interval; the estimate itself where they are not known."""
+def _closed(x: Interval) -> Interval:
+    """An interval whose ends are the estimate itself where they are not known."""
     known = math.isfinite(x.low) and math.isfinite(x.high)
-    return (x.low, x.high) if known else (x.estimate, x.estimate)
+    return x if known else Interval(x.estimate, x.estimate, x.estimate)
