@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from vpac.errors import UserError
-from vpac.risk.bounds import (
+from vpac.risk.intervals import (
     clopper_pearson,
     mean_upper_bound,
     probability_below,

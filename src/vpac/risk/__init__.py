@@ -1,6 +1,5 @@
 """Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
 
-from vpac.risk.bounds import clopper_pearson, mean_upper_bound, probability_below, uniform_probability_below
 from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
 from vpac.risk.certificate import PolicyCertificate
 from vpac.risk.compare import (
@@ -16,7 +15,17 @@ from vpac.risk.compare import (
     second_order_dominates,
 )
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, psi_of
-from vpac.risk.intervals import Interval, bootstrap, bootstrap_many, mean_interval, variance_interval
+from vpac.risk.intervals import (
+    Interval,
+    bootstrap,
+    bootstrap_many,
+    clopper_pearson,
+    mean_interval,
+    mean_upper_bound,
+    probability_below,
+    uniform_probability_below,
+    variance_interval,
+)
 from vpac.risk.limits import Limit
 from vpac.risk.metrics import (
     METRICS,

@@ -31,6 +31,7 @@ import numpy as np
 
 from vpac.checks import real
 from vpac.errors import UserError, suggestion
+from vpac.files import jsonable
 from vpac.risk.intervals import Interval, log_variance_error, normal_quantile
 from vpac.risk.limits import Limit, NeutralMean, pair, probability
 from vpac.typing import FloatArray
@@ -160,9 +161,9 @@ class Budget:
     @property
     def limits(self) -> tuple[Limit, ...]:
         """Limits beside that of the variance."""
-        found = [] if self.min_cvar is None else [Limit("min-cvar", self.min_cvar[1], self.min_cvar[0])]
-        found += [] if self.max_ruin is None else [Limit("max-ruin", *self.max_ruin)]
-        return (*found, *(() if self.keep_mean is None else (Limit("keep-mean", self.keep_mean),)))
+        tail = self.min_cvar and Limit("min-cvar", self.min_cvar[1], self.min_cvar[0])
+        ruin = self.max_ruin and Limit("max-ruin", *self.max_ruin)
+        return tuple(filter(None, (tail, ruin, self.keep_mean and Limit("keep-mean", self.keep_mean))))
 
     @property
     def in_words(self) -> str:
@@ -332,19 +333,9 @@ class LimitCheck:
         return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.name == 'ruin')}{asked}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; numbers that are not known become null."""
-        return {
-            "name": self.limit.name, "limit": self.limit.in_words, "bound": _known(self.bound), "met": self.met,
-            **_ends(self.found), "closest": _known(self.closest),
-        }  # fmt: skip
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _ends(interval: Interval) -> dict[str, float | None]:
-    return {"estimate": _known(interval.estimate), "low": _known(interval.low), "high": _known(interval.high)}
+        """As plain data."""
+        about = {"name": self.limit.name, "limit": self.limit.in_words, "bound": self.bound, "met": self.met}
+        return {**about, **asdict(self.found), "closest": self.closest}
 
 
 def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str:
@@ -486,12 +477,13 @@ class BudgetReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data; numbers that are not known become null."""
-        checks, closest = [check.as_dict() for check in self.limits], _known(self.closest_at)
-        limits = {"limits": checks, "closest_after_steps": closest} if checks else {}
-        return {
-            "budget": self.budget.as_dict(), "max_variance": _known(self.budget.variance), "met": self.met,
-            "exact": self.episodes is None, "episodes": self.episodes, "mean": _ends(self.mean),
-            "variance": _ends(self.variance), "psi": self.psi, "smallest_variance": _known(self.smallest.estimate),
-            "smallest_interval": _ends(self.smallest), "looks": self.looks,
-            f"smallest_after_{self.counted}": _known(self.smallest_at), "words": self.words, **limits,
+        found = {
+            "budget": self.budget.as_dict(), "max_variance": self.budget.variance, "met": self.met,
+            "exact": self.episodes is None, "episodes": self.episodes, "mean": asdict(self.mean),
+            "variance": asdict(self.variance), "psi": self.psi, "smallest_variance": self.smallest.estimate,
+            "smallest_interval": asdict(self.smallest), "looks": self.looks,
+            f"smallest_after_{self.counted}": self.smallest_at, "words": self.words,
         }  # fmt: skip
+        if self.limits:
+            found |= {"limits": [check.as_dict() for check in self.limits], "closest_after_steps": self.closest_at}
+        return dict(jsonable(found))

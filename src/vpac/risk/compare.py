@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
 from vpac.risk import metrics
-from vpac.risk.bounds import clopper_pearson
 from vpac.risk.intervals import (
     Interval,
     Method,
     Seed,
     bootstrap_by_index,
+    clopper_pearson,
     log_variance_error,
     normal_quantile,
     one_sample,

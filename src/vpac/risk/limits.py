@@ -36,8 +36,7 @@ import numpy as np
 from vpac.checks import real
 from vpac.errors import UserError, one_of
 from vpac.risk import metrics
-from vpac.risk.bounds import probability_below
-from vpac.risk.intervals import Interval, cvar_interval, normal_quantile, skewed_mean_interval
+from vpac.risk.intervals import Interval, cvar_interval, normal_quantile, probability_below, skewed_mean_interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 

@@ -14,7 +14,7 @@ when one likes. What each test assumes, and what it tells:
 
 a and b are the smallest and the largest of the first fifth of the certificate's returns, c their mean; returns beyond a or b
 count as a or b, in the promise as in the test. m₀ is an upper bound of E[Z] from the other four fifths
-(`bounds.mean_upper_bound`), which holds for every distribution; a fifth of the test's α pays for its being wrong. So the
+(`mean_upper_bound`), which holds for every distribution; a fifth of the test's α pays for its being wrong. So the
 promise is a little weaker than the certificate's estimate, and smaller shifts are left to the test of ranks.
 
 When does the change come? A gambler who bet from the start would have lost all by then. So there is one for every episode
@@ -36,8 +36,7 @@ from numpy.typing import ArrayLike
 from vpac.checks import real
 from vpac.errors import UserError, one_of
 from vpac.files import jsonable
-from vpac.risk.bounds import mean_upper_bound
-from vpac.risk.intervals import Interval, one_sample
+from vpac.risk.intervals import Interval, mean_upper_bound, one_sample
 from vpac.risk.limits import Limit
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray

@@ -20,9 +20,8 @@ from vpac.lab.report.document import Section
 from vpac.lab.report.draw import figure_style, static_svg
 from vpac.lab.report.evaluation import Evaluation, interval_ends, interval_text
 from vpac.lab.report.page import SIGNS, content_policy, template
-from vpac.risk.bounds import uniform_probability_below
 from vpac.risk.certificate import PolicyCertificate, sample_of
-from vpac.risk.intervals import Interval
+from vpac.risk.intervals import Interval, uniform_probability_below
 
 STRESS_FORMAT = 1
 STRESS_PARTS: dict[str, Any] = {
