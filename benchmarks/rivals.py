@@ -12,7 +12,7 @@ s is that of the variance / 2s). "Soft risk" is an idea of CeSoR (Greenberg and 
 80 % of the training, so that successful policies are found first. Its other idea, over-sampling of rare episodes by
 changing the environment, is not here.
 
-A rival on a task is judged by its frontier over R, as forms are in the report (`vpac.lab.report.frontiers`): hypervolume as
+A rival on a task is judged by its frontier over R, as forms are in the report (`vpac.lab.report.trade_off`): hypervolume as
 a share of the oracle's, and the loss in U = mean − ψ · variance against the oracle's best at every ψ, with the price of its
 own choice. Ranks of the loss are averaged over resampled seeds. MVPI with PPO's clipped steps is TRVO's reward volatility
 with a trust region (Bisi and others 2020) but for the constant λ y² of each step, which changes nothing in tasks of fixed
@@ -39,7 +39,7 @@ from scipy import stats
 
 from objective import COMMON, Task, inventory, portfolio, shop
 from vpac import FiniteMDP, oracle
-from vpac.lab.report.frontiers import Swept, scores
+from vpac.lab.report.trade_off import Swept, scores
 from vpac.risk.compare import probability_of_improvement
 from vpac.risk.metrics import cvar, interquartile_mean
 

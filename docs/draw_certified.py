@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from vpac.lab.report.certificate_page import CertificateSummary, stress_chart, write_heat_map
 from vpac.lab.report.draw import save
+from vpac.lab.report.measured import CertificateSummary, stress_chart, write_heat_map
 from vpac.risk import PolicyCertificate
 
 IMAGES = Path(__file__).parent / "images"

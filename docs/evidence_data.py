@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from vpac.lab.experiments.catalogue import EXPERIMENTS
-from vpac.lab.report.frontiers import Swept, scores
 from vpac.lab.report.results import Results, read_results
+from vpac.lab.report.trade_off import Swept, scores
 from vpac.lab.store.records import studies
 from vpac.lab.store.store import Store
 from vpac.risk import mean_interval, ratio_of_means

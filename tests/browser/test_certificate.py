@@ -7,7 +7,7 @@ import pytest
 import vpac
 from vpac.evaluation.stressing import Axis, stress
 from vpac.files import jsonable
-from vpac.lab.report.certificate_page import write_certificate
+from vpac.lab.report.measured import write_certificate
 from vpac.risk import Limit
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=alert(1)>"

@@ -199,7 +199,7 @@ def test_folders_that_hold_no_agent(trained, tmp_path):
 
 def test_the_picture_of_policies_that_hardly_vary(tmp_path):
     from vpac.lab.report import draw
-    from vpac.lab.report.evaluation import Evaluation
+    from vpac.lab.report.measured import Evaluation
 
     flat = ReturnSample(np.ones(20), np.ones(20), np.ones(20, int), np.ones(20, bool), 0.9)
     chart = Evaluation({"flat": flat, "_other $": flat}).charts()[0]
@@ -214,7 +214,7 @@ def test_the_picture_says_whose_returns_it_shows(tmp_path):
     """It travels alone: title, how many episodes, mean and spread are in it, and no name of the legend leaves it."""
     from vpac.lab.report import draw
     from vpac.lab.report.draw import figure_style
-    from vpac.lab.report.evaluation import Evaluation
+    from vpac.lab.report.measured import Evaluation
 
     x = np.array([-1.0, 0.0, 1.0, 2.0] * 250)
     about = {"env": "Shop-v0", "deterministic": True}
@@ -239,7 +239,7 @@ def test_the_picture_says_whose_returns_it_shows(tmp_path):
 
 def test_no_density_where_no_episode_ended():
     """Exponential returns begin at 0 with their highest density: it is not smeared out, and all of it is there."""
-    from vpac.lab.report.evaluation import Evaluation
+    from vpac.lab.report.measured import Evaluation
 
     x = np.sort(np.random.default_rng(0).exponential(size=2000))
     sample = ReturnSample(x, x, np.ones(2000, int), np.ones(2000, bool), 0.9)
@@ -253,7 +253,7 @@ def test_no_density_where_no_episode_ended():
 
 def test_words_of_a_comparison():
     """Said of whom it is likelier, and never surer than the numbers are."""
-    from vpac.lab.report.evaluation import comparison_table
+    from vpac.lab.report.measured import comparison_table
     from vpac.risk import compare_samples
 
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from vpac.errors import UserError
-from vpac.lab.report.evaluation import Evaluation
+from vpac.lab.report.measured import Evaluation
 from vpac.risk import MEASURES, Interval, ReturnSample, metrics
 from vpac.risk import intervals as heavy
 from vpac.risk.sample import carriers

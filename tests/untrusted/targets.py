@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 
 from vpac.cli.arguments import gather, key_values, wrappers
-from vpac.cli.solve import read_policy
+from vpac.cli.check import read_policy
 from vpac.envs.maps import GridMap, grid_world
 from vpac.envs.worlds import RiskyShortcut
 from vpac.errors import UserError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -48,6 +49,11 @@ class Verb:
     def say(self, text: str) -> None:
         """Print a line for people; with --json on standard error."""
         say(text, quiet=self.json)
+
+    def usual_folder(self, algorithm: str, env: str, penalty: str = "variance") -> Path:
+        """Where it writes by default: results/VERB/ALGORITHM-ENV, with the penalty if it is no variance."""
+        kind = "" if penalty == "variance" else "-" + penalty.replace(":", "-")
+        return Path("results") / type(self).__name__.lower() / f"{algorithm}-{re.split('[/:]', env)[-1]}{kind}"
 
     def present(self, summary: Summary, folder: Path) -> None:
         """Print a summary, and write its figure and `summary.json` into a folder."""

@@ -126,7 +126,7 @@ class Certify(PolicyVerb):
     def run(self) -> int:
         """Load, measure, write, show."""
         from vpac.evaluation.certification import certify
-        from vpac.lab.report.certificate_page import CertificateSummary, write_certificate
+        from vpac.lab.report.measured import CertificateSummary, write_certificate
         from vpac.lab.workers.worker import provenance
 
         limits = self._limits()
@@ -171,7 +171,7 @@ class Certify(PolicyVerb):
     def _stress(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.stress is None:
             return None
-        from vpac.lab.report.certificate_page import STRESS_FORMAT, STRESS_PARTS
+        from vpac.lab.report.measured import STRESS_FORMAT, STRESS_PARTS
         from vpac.risk.certificate import read_sealed
 
         found = read_sealed(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
@@ -231,7 +231,7 @@ class Stress(PolicyVerb):
         from vpac.evaluation.stressing import arms_of, stress
         from vpac.files import jsonable, sealed, write_bytes, write_text
         from vpac.lab.report import draw
-        from vpac.lab.report.certificate_page import STRESS_FORMAT, StressSummary, heat_map
+        from vpac.lab.report.measured import STRESS_FORMAT, StressSummary, heat_map
         from vpac.progress import steps
 
         axes = self._axes()

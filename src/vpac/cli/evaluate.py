@@ -57,7 +57,7 @@ class Evaluate(Verb):
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder
-        from vpac.lab.report.evaluation import Evaluation
+        from vpac.lab.report.measured import Evaluation
 
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")

@@ -125,8 +125,7 @@ class Train(Verb):
         algorithm = algorithms.find(self.algorithm)
         settings = self._settings(algorithm)
         env = self._check_env(algorithm, settings)
-        usual = Path("results/train") / f"{self.algorithm}-{re.split('[/:]', self.env)[-1]}"
-        folder = self.ppo.resume or self.out or usual
+        folder = self.ppo.resume or self.out or self.usual_folder(self.algorithm, self.env)
         train = _train_deep if algorithm.deep else _train_tabular
         summary, budgets, diverged = train(self, algorithm.load(), env, folder, settings)
         show_summary(summary, self.json)

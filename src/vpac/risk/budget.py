@@ -163,7 +163,8 @@ class Budget:
         """Limits beside that of the variance."""
         tail = self.min_cvar and Limit("min-cvar", self.min_cvar[1], self.min_cvar[0])
         ruin = self.max_ruin and Limit("max-ruin", *self.max_ruin)
-        return tuple(filter(None, (tail, ruin, self.keep_mean and Limit("keep-mean", self.keep_mean))))
+        mean = None if self.keep_mean is None else Limit("keep-mean", self.keep_mean)
+        return tuple(limit for limit in (tail, ruin, mean) if limit is not None)
 
     @property
     def in_words(self) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from vpac import FiniteMDP
 from vpac.lab.experiments.catalogue import EXPERIMENTS
-from vpac.lab.report.frontiers import Swept, scores
+from vpac.lab.report.trade_off import Swept, scores
 from vpac.oracle import frontier
 from vpac.risk.frontier import hypervolume
 

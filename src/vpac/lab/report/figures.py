@@ -12,10 +12,10 @@ from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table, spaced
 from vpac.lab.report.document import Failure, why
 from vpac.lab.report.explorer import map_panels, plane_panels
-from vpac.lab.report.frontiers import compared, frontier_panels
 from vpac.lab.report.geometry import LIGHT, NAMES
 from vpac.lab.report.judge import winner
 from vpac.lab.report.results import Results, label_of, over_runs
+from vpac.lab.report.trade_off import compared, frontier_panels
 from vpac.lab.store.backend import Unreadable
 from vpac.risk.compare import share_of_wins
 from vpac.risk.metrics import interquartile_mean
