@@ -2,6 +2,7 @@
 
     python benchmarks/objective.py                                  everything; resumes where it was stopped
     python benchmarks/objective.py --tasks bandit catch-up --seeds 5 --steps 0.5
+    python benchmarks/objective.py --steps 4 --arms PPO "start, luck critic"   four times as long
     python benchmarks/objective.py --only-table                     print the table of what has been measured
 
 Every task is a finite process, so the policy that was learned, with its noise, is judged exactly, and exact ascent knows the
@@ -241,12 +242,12 @@ def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, 
 Key = tuple[str, str, float, int]
 
 
-def read() -> dict[Key, dict[str, float]]:
-    """What has been measured, by task, arm, ψ and seed."""
+def read(share: float) -> dict[Key, dict[str, float]]:
+    """What has been measured with this share of the steps, by task, arm, ψ and seed."""
     if not RESULTS.exists():
         return {}
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    return {(row["task"], row["arm"], row["psi"], row["seed"]): row for row in rows}
+    return {(row["task"], row["arm"], row["psi"], row["seed"]): row for row in rows if row.get("steps", 1.0) == share}
 
 
 def programs(todo: list[Key]) -> list[tuple[str, str, list[float], list[int]]]:
@@ -287,7 +288,7 @@ def learn(
 
 
 def measure(todo: list[Key], share: float, cores: int) -> dict[Key, dict[str, float]]:
-    """Do what is to be done; every result of full length is a line in the file as soon as there is one."""
+    """Do what is to be done; every result of full length or more is a line in the file as soon as there is one."""
     begun, measured, one_at_a_time = time.monotonic(), {}, threading.Lock()
     with RESULTS.open("a") as file:
         for task, arm, prices, seeds in programs(todo):
@@ -295,8 +296,9 @@ def measure(todo: list[Key], share: float, cores: int) -> dict[Key, dict[str, fl
             def keep(psi: float, seed: int, found: dict[str, float], task: str = task, arm: str = arm) -> None:
                 with one_at_a_time:
                     measured[task, arm, psi, seed] = found
-                    if share == 1.0:
-                        file.write(json.dumps({"task": task, "arm": arm, "psi": psi, "seed": seed} | found) + "\n")
+                    if share >= 1.0:
+                        row = {"task": task, "arm": arm, "psi": psi, "seed": seed} | found
+                        file.write(json.dumps(row | ({} if share == 1.0 else {"steps": share})) + "\n")
                         file.flush()
 
             learn(task, arm, prices, seeds, share, cores, keep)
@@ -383,7 +385,7 @@ def cells(found: dict[Key, dict[str, float]], task: str) -> dict[tuple[str, floa
     return table
 
 
-def show(found: dict[Key, dict[str, float]]) -> bool:
+def show(found: dict[Key, dict[str, float]], share: float) -> bool:
     """Print the tables in Markdown; returns whether the default is nowhere below PPO and among the best on average."""
     tasks = [task for task in TASKS if any(key[0] == task for key in found)]
     shares: dict[str, dict[tuple[str, float], float]] = {arm: {} for arm in ARMS}
@@ -393,7 +395,8 @@ def show(found: dict[Key, dict[str, float]]) -> bool:
         where = get_task(task)
         seeds = min(len(cell.u) for cell in table.values())
         bound = ", an upper bound: it sees what is hidden here" if where.hidden else ""
-        print(f"\n**{task}** (γ = {where.gamma:g}, {where.steps:,} steps, {seeds} seeds; U* is the oracle's{bound})\n")
+        about = f"γ = {where.gamma:g}, {int(where.steps * share):,} steps, {seeds} seeds; U* is the oracle's{bound}"
+        print(f"\n**{task}** ({about})\n")
         print("| | " + " | ".join(f"R = {r:g} (ψ = {where.psi(r):g})" for r in AVERSIONS) + " |")
         print("|---|" + "---|" * len(AVERSIONS))
         print("| U* | " + " | ".join(f"{u:.4g}" for u in best(task)) + " |")
@@ -404,8 +407,8 @@ def show(found: dict[Key, dict[str, float]]) -> bool:
                 if cell is None:
                     texts.append("")
                     continue
-                share = "" if arm == "PPO" or math.isnan(cell.share) else f", {100 * cell.share:.0f} %"
-                texts.append(f"{cell.mean:.4g} ± {cell.error:.2g}{share}{' ↓' if cell.below else ''}")
+                gain = "" if arm == "PPO" or math.isnan(cell.share) else f", {100 * cell.share:.0f} %"
+                texts.append(f"{cell.mean:.4g} ± {cell.error:.2g}{gain}{' ↓' if cell.below else ''}")
                 if not math.isnan(cell.share):
                     shares[arm][task, aversion] = cell.share
                 if cell.below:
@@ -453,13 +456,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cores")
     parser.add_argument("--only-table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
+    done = read(asked.steps)
     if not asked.only_table:
-        done = read() if asked.steps == 1.0 else {}
         todo = [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in done]
         done |= measure(todo, asked.steps, asked.jobs)
-    else:
-        done = read()
-    return 0 if show({key: row for key, row in done.items() if key[0] in asked.tasks}) else 1
+    return 0 if show({key: row for key, row in done.items() if key[0] in asked.tasks}, asked.steps) else 1
 
 
 if __name__ == "__main__":

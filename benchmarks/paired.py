@@ -76,14 +76,14 @@ class Players:
         return observations
 
 
-def measure(agent: PPO, env: str, seed: int) -> dict[str, float]:
+def measure(agent: PPO, env: str, seed: int, episodes: int = EPISODES) -> dict[str, float]:
     """Mean and variance of the returns at each of `GAMMAS`, CVaR 10 % of the score, and the mean length."""
     starts, acts = np.random.SeedSequence(seed, spawn_key=(4000,)).spawn(2)
     policy, rng, players = agent.policy(), np.random.default_rng(acts), Players(env, starts)
     terms = [lambda r, k, _, g=g: g**k * r for g in GAMMAS[:-1]] + [plain]
-    sums, lengths, _ = play(players, lambda seen, _: policy.act(seen, rng), EPISODES, 1.0, tuple(terms))
+    sums, lengths, _ = play(players, lambda seen, _: policy.act(seen, rng), episodes, 1.0, tuple(terms))
     players.envs.close()
-    found = {"length": float(lengths.mean()), "cvar": float(np.sort(sums[-1])[: EPISODES // 10].mean())}
+    found = {"length": float(lengths.mean()), "cvar": float(np.sort(sums[-1])[: episodes // 10].mean())}
     for gamma, returns in zip(GAMMAS, sums, strict=True):
         found |= {f"mean {gamma:g}": float(returns.mean()), f"variance {gamma:g}": float(returns.var(ddof=1))}
     return found
@@ -137,9 +137,9 @@ def jobs(tasks: list[str], chosen: list[str], seeds: int) -> list[Key]:
     ]
 
 
-def read() -> dict[Key, dict[str, Any]]:
+def read(file: Path = RESULTS) -> dict[Key, dict[str, Any]]:
     """What has been measured."""
-    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     rows = [json.loads(line) for line in lines]
     return {(row["env"], row["arm"], row["seed"]): row for row in rows}
 

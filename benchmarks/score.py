@@ -1,0 +1,119 @@
+"""Does pricing the variance of the score make MuJoCo policies steadier? PPO and VPAC from scratch, a million steps each.
+
+    python benchmarks/score.py                              everything, ten seeds: hours; resumes when stopped
+    python benchmarks/score.py --tasks Hopper-v5 --seeds 3
+    python benchmarks/score.py --only-table                 print what has been measured
+
+The paper and its readers look at undiscounted scores, so the price is on their variance (`variance_gamma=1`). PPO has its
+defaults, γ = 0.99; "long" is γ = 0.997, whose horizon is a third of an episode, and VPAC has that as well, at R = 0.1, 0.3 and
+1. ψ = R / standard deviation of the score of "long", measured on two seeds (100, 101) beside the ten. Policies are measured
+with their noise, in 512 episodes with starts drawn anew. Arms are compared seed by seed with "long" by their means and by the
+logarithm of their variances, and with PPO; 95 % intervals by Student's t.
+Results are lines of JSON in docs/data/score.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+import paired
+from paired import Key, measure, ratio
+from vpac.deep import PPO, VPACPPO
+
+RESULTS = paired.RESULTS.with_name("score.jsonl")
+LONG = 0.997
+AVERSIONS = (0.1, 0.3, 1.0)
+CONTROLS = {"PPO": 0.99, "long": LONG}
+"""Arms without a price, and their discounts."""
+ARMS = (*CONTROLS, *(f"R = {r:g}" for r in AVERSIONS))
+EPISODES = 512
+
+
+def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: int) -> dict[str, Any]:
+    """Train one arm from one seed and measure its policy."""
+    if arm in CONTROLS:
+        psi, agent = 0.0, PPO(env, seed=seed, gamma=CONTROLS[arm])
+    else:
+        spread = np.mean([math.sqrt(found[env, "long", seed]["variance 1"]) for seed in paired.CALIBRATION])
+        psi = float(f"{float(arm.removeprefix('R = ')) / spread:.2g}")
+        agent = VPACPPO(env, seed=seed, psi=psi, gamma=LONG, variance_gamma=1.0)
+    agent.learn(steps)
+    agent.environments.close()
+    return {"psi": psi, **measure(agent, env, seed, EPISODES)}
+
+
+def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[Key]:
+    """What sets the price first, then seed by seed, so that a stopped run has whole pairs."""
+    return [
+        *((env, "long", seed) for env in tasks for seed in paired.CALIBRATION),
+        *((env, arm, seed) for seed in range(seeds) for env in tasks for arm in arms),
+    ]
+
+
+def show(found: dict[Key, dict[str, Any]]) -> None:
+    """Print a table for each task, in Markdown."""
+    for env in paired.TASKS:
+        rows = {arm: {s: row for (e, a, s), row in found.items() if (e, a) == (env, arm) and s < 100} for arm in ARMS}
+        if not rows["long"]:
+            continue
+        print(f"\n**{env}**; ratios by pairs of seeds, geometric means with 95 % intervals\n")
+        print(
+            "| arm | seeds | ψ | mean score | variance | CVaR 10 % | mean ÷ long | variance ÷ long | variance ÷ PPO |"
+        )
+        print("|---|---:|---:|---:|---:|---:|---|---|---|")
+        for arm, those in rows.items():
+            if not those:
+                continue
+            mean, variance, tail = (
+                np.median([row[name] for row in those.values()]) for name in ("mean 1", "variance 1", "cvar")
+            )
+            cells = [
+                "" if other == arm else ratio(np.array([
+                    math.log(row[name] / rows[other][s][name])
+                    for s, row in those.items() if s in rows[other] and min(row[name], rows[other][s][name]) > 0.0
+                ]))
+                for name, other in (("mean 1", "long"), ("variance 1", "long"), ("variance 1", "PPO"))
+            ]  # fmt: skip
+            psi = next(iter(those.values()))["psi"]
+            print(
+                f"| {arm} | {len(those)} | {psi:.2g} | {mean:.0f} | {variance:.2g} | {tail:.0f} | {' | '.join(cells)} |"
+            )
+
+
+def main() -> int:
+    """Measure what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--tasks", nargs="+", choices=paired.TASKS, default=list(paired.TASKS), metavar="TASK")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only-table", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    found = paired.read(RESULTS)
+    todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in found]
+    warnings.simplefilter("ignore")
+    begun = time.monotonic()
+    for done, key in enumerate(todo, 1):
+        env, arm, seed = key
+        found[key] = {"env": env, "arm": arm, "seed": seed, **job(found, *key, paired.STEPS)}
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found[key], ensure_ascii=False) + "\n")
+        left = (time.monotonic() - begun) / done * (len(todo) - done)
+        print(
+            f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({', '.join(map(str, key))})",
+            file=sys.stderr,
+            flush=True,
+        )
+    show(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
