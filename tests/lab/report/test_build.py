@@ -17,8 +17,8 @@ from vpac.lab.report import draw
 from vpac.lab.report.build import build, document_of
 from vpac.lab.report.chart import Reference
 from vpac.lab.report.explorer import stored_learner
-from vpac.lab.report.figures import _merged, styles
-from vpac.lab.report.geometry import NAMES
+from vpac.lab.report.figures import _merged
+from vpac.lab.report.geometry import NAMES, styles
 from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, winner
 from vpac.lab.report.results import read_results
 from vpac.lab.store.records import note_key, studies

@@ -36,12 +36,13 @@ from vpac.lab.report.geometry import (
     arrow_strokes,
     covered,
     hatching,
+    legend,
     look,
     outline,
     place_labels,
-    sorted_arrows,
+    strokes,
 )
-from vpac.lab.report.interactive import figures, legend
+from vpac.lab.report.interactive import figures
 from vpac.oracle import evaluate
 
 EVERY = (demo.curves, demo.effect_of_price, demo.plane, demo.maps, demo.ways)
@@ -172,7 +173,7 @@ def test_outline_and_hatching():
 
 def test_arrows_contrast_with_their_cell():
     grid = Grid([[False] * 3], [[0.0, 10.0, np.nan]], arrows=[Arrow(0, k, 0, 1) for k in range(3)])
-    found = {ground: [a.column for a in arrows] for ground, arrows in sorted_arrows(grid, 0.0, 10.0).items()}
+    found = {ground: np.unique(np.round(x[np.isfinite(x)])) for _, ground, x, _ in strokes(grid, 0.0, 10.0)}
     assert found == {"deep": [0], "bright": [1], "bare": [2]}
 
 
@@ -193,7 +194,7 @@ def test_interactive_figures_are_plain_data(make):
     found = figures(make())
     assert len(found) == len(make().panels)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    labels = {label for label, _, _ in legend(make())}
+    labels = {label for label, *_ in legend(make())}
     assert {t["legendgroup"] for figure in found for t in figure["data"] if "legendgroup" in t} == labels
 
 

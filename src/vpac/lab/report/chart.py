@@ -368,16 +368,6 @@ class Chart:
         count = len(self.panels)
         return min(count, self.columns or (2 if count == 4 else min(count, 3)))
 
-    def legend(self) -> dict[str, tuple[Panel, int]]:
-        """The panel and position of each named series, once; empty if there is a single curve."""
-        found: dict[str, tuple[Panel, int]] = {}
-        for panel in self.panels:
-            for position, one in enumerate(series_of(panel)):
-                if one.label:
-                    found.setdefault(one.label, (panel, position))
-        several = len(found) > 1 or any(isinstance(panel, Grid) for panel in self.panels)
-        return found if several else {}
-
     def thinned(self, most: int) -> Chart:
         """Keep at most `most` points of each curve."""
         panels = [
@@ -411,11 +401,6 @@ class Chart:
         same = [p for p in self.panels if isinstance(p, Grid) and p.value_label == grid.value_label]
         values = np.concatenate([p.finite() for p in (same if self.shared_scale else [grid])])
         return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-
-
-def series_of(panel: Panel) -> Sequence[Any]:
-    """What has an entry in the legend: curves, points or trajectories."""
-    return panel.series if isinstance(panel, Axes) else panel.trajectories
 
 
 def _keep_numbers(series: Any, *names: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from vpac.errors import one_of
 from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report import geometry as shapes
-from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Points, Reference, Spots, Trajectory, series_of
+from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Points, Reference, Trajectory
 from vpac.lab.report.geometry import INK, MUTED, Look, look
 
 KINDS = ("pdf", "png", "csv")
@@ -206,11 +206,8 @@ def _size(panel: Any) -> tuple[float, float]:
 
 def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
     """One handle for each entry."""
-    for label, (panel, position) in chart.legend().items():
-        one = series_of(panel)[position]
-        style = look(one.style, position)
-        depth = min(shapes.covered(panel)[position], default=0) if isinstance(panel, Points) else 0
-        line = style.line if not isinstance(one, Spots) or one.joined else ""
+    for label, style, lined, depth in shapes.legend(chart):
+        line = style.line if lined else ""
         yield plt.Line2D(
             [], [], color=style.colour, marker=style.marker, label=plain(label), linestyle=line, **_ring(min(depth, 1))
         )
@@ -396,6 +393,11 @@ def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, floa
 
 
 WALL, FLOOR = "#3b4252", "#f4f5f7"
+STROKES: dict[str, Any] = {
+    "hatching": {"linewidth": 0.7, "alpha": 0.75}, "border": {"linewidth": 2.0},
+    "outline": {"linewidth": 1.2, "linestyle": (0, (3, 1.5))}, "arrows": {"linewidth": 1.1, "solid_capstyle": "round"},
+}  # fmt: skip
+"""How marks upon a map are drawn."""
 
 
 def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float, float]) -> None:
@@ -414,16 +416,8 @@ def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float
     dark = plt.matplotlib.colors.ListedColormap([WALL])  # above the cells, whose edges would overlap the walls
     axis.pcolormesh(*edges, np.ma.masked_where(~grid.walls, np.ones(grid.walls.shape)), cmap=dark, edgecolors="face",
                     linewidth=0.3)  # fmt: skip
-    deep = shapes.backgrounds(grid, low, high)["deep"]
-    for region in grid.regions:
-        for cells, colour in ((region.cells & ~deep, INK), (region.cells & deep, "white")):
-            axis.plot(*shapes.broken(shapes.hatching(cells)), color=colour, linewidth=0.7, alpha=0.75)
-        x, y = shapes.broken(shapes.outline(region.cells))
-        axis.plot(x, y, color="white", linewidth=2.0)
-        axis.plot(x, y, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
-    for background, arrows in shapes.sorted_arrows(grid, low, high).items():
-        x, y = shapes.broken([stroke for arrow in arrows for stroke in shapes.arrow_strokes(arrow)])
-        axis.plot(x, y, color="white" if background == "deep" else INK, linewidth=1.1, solid_capstyle="round")
+    for kind, ground, x, y in shapes.strokes(grid, low, high):
+        axis.plot(x, y, color="white" if ground in ("deep", "dark") else INK, **STROKES[kind])
     for position, path in enumerate(grid.trajectories):
         _draw_path(axis, Trajectory(path.label, [(x, y) for y, x in path.points], path.style), position)
     for letter, cell in (("G", grid.goal), ("S", grid.start)):

@@ -196,7 +196,7 @@ class Solution:
         """Maps of value, variance and visitation; arrows are the most likely actions."""
         moments, mdp = self.moments, self.moments.mdp
         layout = mdp.layout or GridMap.strip(mdp.n_states)
-        goal, start = (_only(layout, letter) for letter in "gs")
+        goal, start = (_only(np.argwhere(layout.letters == letter)) for letter in "gs")
         dark = np.nan_to_num(layout.fill(np.where(mdp.terminal, 1.0, 0.0)), nan=1.0) > 0.0
         if goal:
             dark[goal] = False
@@ -204,23 +204,18 @@ class Solution:
         regions = [Region(name, cells) for name, cells in marked.items() if cells.any()]
         panels = []
         for name, title, colours in MAPS:
-            values = getattr(moments, name)
-            panels.append(
-                Grid(
-                    dark, layout.fill(np.where(mdp.terminal | ~np.isfinite(values), np.nan, values)), "", title, regions,
-                    goal, start, policy_arrows(mdp, moments.policy) if name == "value" else [], colours=colours,
-                )
-            )  # fmt: skip
+            values = layout.fill(np.where(mdp.terminal, np.nan, getattr(moments, name)))
+            arrows = policy_arrows(mdp, moments.policy) if name == "value" else []
+            panels.append(Grid(dark, values, "", title, regions, goal, start, arrows, colours=colours))
         rows, columns = layout.letters.shape
         foot = f"{self._setting}: mean {float(moments.mean):.4g}, variance {float(moments.total_variance):.4g}"
         caption = "Arrows are the most likely actions; walls and terminal states are dark."
         return [Chart("solution", self.env, caption, panels, columns=1 if columns > 2 * rows else 3, foot=foot)]
 
 
-def _only(layout: GridMap, letter: str) -> tuple[int, int] | None:
-    """The row and column of the only cell with this letter."""
-    cells = np.argwhere(layout.letters == letter).tolist()
-    return (cells[0][0], cells[0][1]) if len(cells) == 1 else None
+def _only(cells: Any) -> tuple[int, int] | None:
+    """The row and column of a cell, if there is one only."""
+    return (int(cells[0][0]), int(cells[0][1])) if len(cells) == 1 else None
 
 
 EPISODES = 10_000
@@ -260,15 +255,19 @@ def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[
         mdp, policy, gamma = learner.environment.mdp, results.study.experiment.policy, learner.options.gamma
         if mdp is None or mdp.layout is None:
             raise ValueError(f"{learner.environment.name} cannot be drawn as a map")
+        layout = mdp.layout
+        risky = np.nan_to_num(layout.fill(risky_states(mdp).astype(float))) > 0.0
+        regions = [Region("random reward", risky)] if risky.any() else []
         horizon = results.study.experiment.horizon or learner.environment.limit
         table = _stored_policy(records[0], policy)
+        goal, arrows = _only(layout.position[mdp.goal][:1]), policy_arrows(mdp, table)
         episodes = paths(learner, policy, EPISODES, horizon, np.random.SeedSequence([learner.seed, 3]))
         for shown in figure.shows:
             values: FloatArray | None = None
             walked: list[Trajectory] = []
             if shown == "trajectory":
                 style = arm.label if arm.label in ("AC", "VPAC") else None
-                walked = [Trajectory(arm.label, _longest_way(mdp, mdp.layout, episodes), style)]
+                walked = [Trajectory(arm.label, _longest_way(mdp, layout, episodes), style)]
             elif shown == "variance":
                 values = evaluate(mdp, table, gamma, horizon).variance
             elif shown == "mean variance":
@@ -277,31 +276,30 @@ def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[
             elif shown == "visits":
                 visited = np.concatenate([states[:-1] for states in episodes])
                 values = np.sqrt(np.bincount(visited, minlength=mdp.n_states) / len(episodes))
-            panels.append(_map(mdp, mdp.layout, f"{arm.label}: {shown}", VALUES[shown], values, table, walked))
+            cells = None if values is None else layout.fill(np.where(mdp.terminal, np.nan, values))
+            start = _only(np.round(walked[0].points[:1])) if walked else None
+            panels.append(
+                Grid(
+                    layout.state < 0,
+                    cells,
+                    VALUES[shown],
+                    f"{arm.label}: {shown}",
+                    regions,
+                    goal,
+                    start,
+                    arrows,
+                    walked,
+                )
+            )
     return panels, []
 
 
-def _map(
-    mdp: FiniteMDP, layout: GridMap, title: str, label: str, values: FloatArray | None, policy: FloatArray,
-    walked: list[Trajectory],
-) -> Grid:  # fmt: skip
-    shown = None if values is None else layout.fill(np.where(mdp.terminal, np.nan, values))
-    goal = layout.position[mdp.goal]
-    risky = np.nan_to_num(layout.fill(risky_states(mdp).astype(float))) > 0.0
-    start = (round(walked[0].points[0][0]), round(walked[0].points[0][1])) if walked else None
-    return Grid(
-        layout.state < 0, shown, label, title, [Region("random reward", risky)] if risky.any() else [],
-        (int(goal[0][0]), int(goal[0][1])) if len(goal) else None, start, policy_arrows(mdp, policy), walked,
-    )  # fmt: skip
-
-
-def _longest_way(mdp: FiniteMDP, layout: GridMap, episodes: Any) -> list[tuple[float, float]]:
-    """The first episode from the start that is farthest from the goal."""
+def _longest_way(mdp: FiniteMDP, layout: GridMap, episodes: Any) -> Any:
+    """The first episode from the start that is farthest from the goal, [steps, (row, column)]."""
     goal = layout.position[mdp.goal][0]
     starts = np.flatnonzero(mdp.start > 0.0)
     far = starts[np.argmax(np.abs(layout.position[starts] - goal).sum(axis=1))]
-    states = next((states for states in episodes if states[0] == far), episodes[0])
-    return [(float(row), float(column)) for row, column in layout.position[states]]
+    return layout.position[next((states for states in episodes if states[0] == far), episodes[0])]
 
 
 def plane_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table, spaced
 from vpac.lab.report.document import Failure, why
 from vpac.lab.report.explorer import map_panels, plane_panels
-from vpac.lab.report.geometry import LIGHT, NAMES
+from vpac.lab.report.geometry import styles
 from vpac.lab.report.judge import winner
 from vpac.lab.report.results import Results, label_of, over_runs
 from vpac.lab.report.trade_off import compared, frontier_panels
@@ -130,14 +130,6 @@ def file_name(results: Results, number: int) -> str:
     experiment = results.study.experiment
     stem = experiment.name.replace("/", "-")
     return stem if len(experiment.figures) == 1 else f"{stem}-{number + 1}"
-
-
-def styles(labels: Iterable[str]) -> dict[str, int | str]:
-    """A style for each label: algorithms have the same one in every figure, the others take free ones in order."""
-    names = list(dict.fromkeys(labels))
-    taken = {NAMES[name] for name in names if name in NAMES}
-    free = iter([place for place in range(len(LIGHT)) if place not in taken] + list(range(len(LIGHT), 99)))
-    return {name: name if name in NAMES else next(free) for name in names}
 
 
 Panels = tuple[list[Panel], list[str]]
@@ -261,12 +253,6 @@ def boxes(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     return panels, notes
 
 
-def frontiers(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
-    """Mean against variance along the price."""
-    looks = styles([*(str(arm.at[figure.lines or ""]) for arm in arms), "oracle"])
-    return frontier_panels(results, figure, arms, looks)
-
-
 def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     """Every setting of a search in the mean–variance plane; the best one of each algorithm has a label."""
     series, notes = [], []
@@ -283,5 +269,5 @@ def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
 
 KINDS: dict[str, Callable[[Results, Figure, list[Arm]], Panels]] = {
     "curves": curves, "effect": effect, "maps": map_panels, "paths": plane_panels, "bars": bars, "boxes": boxes,
-    "errors": errors, "best": best, "frontiers": frontiers,
+    "errors": errors, "best": best, "frontiers": frontier_panels,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from vpac.errors import one_of
-from vpac.lab.report.chart import Arrow, Axes, Grid, Lines, Points
+from vpac.lab.report.chart import Arrow, Axes, Chart, Grid, Lines, Points, Spots
 from vpac.typing import BoolArray, FloatArray
 
 INK, MUTED = "#1c2230", "#7a8290"
@@ -131,19 +131,42 @@ def backgrounds(grid: Grid, low: float, high: float) -> dict[str, BoolArray]:
     return {"bare": bare, "bright": bright, "deep": ~bare & ~bright}
 
 
-def sorted_arrows(grid: Grid, low: float, high: float) -> dict[str, list[Arrow]]:
-    """Arrows by their background."""
-    return {
-        name: [arrow for arrow in grid.arrows if cells[arrow.row, arrow.column]]
-        for name, cells in backgrounds(grid, low, high).items()
-    }
+def strokes(grid: Grid, low: float, high: float) -> Iterable[tuple[str, str, FloatArray, FloatArray]]:
+    """Marks upon the cells: kind, background, and x and y of a line with gaps. A border is a lighter line below an outline."""
+    grounds = backgrounds(grid, low, high)
+    found: list[tuple[str, str, list[Stroke]]] = []
+    for region in grid.regions:
+        found += [("hatching", ground, hatching(region.cells & cells)) for ground, cells in grounds.items()]
+        found += [("border", "dark", outline(region.cells)), ("outline", "bright", outline(region.cells))]
+    for ground, cells in grounds.items():
+        here = [arrow for arrow in grid.arrows if cells[arrow.row, arrow.column]]
+        found.append(("arrows", ground, [stroke for arrow in here for stroke in arrow_strokes(arrow)]))
+    for kind, ground, lines in found:
+        points = [(round(x, 3), round(y, 3)) for stroke in lines for x, y in (*stroke, (math.nan, math.nan))]
+        x, y = np.array(points, np.float64).reshape(-1, 2).T
+        yield kind, ground, x, y
 
 
-def broken(strokes: Iterable[Stroke]) -> tuple[FloatArray, FloatArray]:
-    """The strokes as one line with gaps: x and y, NaN between strokes."""
-    points = [(round(x, 3), round(y, 3)) for stroke in strokes for x, y in (*stroke, (math.nan, math.nan))]
-    x, y = np.array(points, np.float64).reshape(-1, 2).T
-    return x, y
+def legend(chart: Chart) -> list[tuple[str, Look, bool, int]]:
+    """Each named series once: label, style, whether a line is drawn, and how many others all its points cover; none of a
+    single curve."""
+    found: dict[str, tuple[str, Look, bool, int]] = {}
+    for panel in chart.panels:
+        for position, one in enumerate(panel.series if isinstance(panel, Axes) else panel.trajectories):
+            lined = not isinstance(one, Spots) or one.joined
+            depth = min(covered(panel)[position], default=0) if isinstance(panel, Points) else 0
+            if one.label:
+                found.setdefault(one.label, (one.label, look(one.style, position), lined, depth))
+    several = len(found) > 1 or any(isinstance(panel, Grid) for panel in chart.panels)
+    return list(found.values()) if several else []
+
+
+def styles(labels: Iterable[str]) -> dict[str, int | str]:
+    """A style for each label: algorithms have the same one in every figure, the others take free ones in order."""
+    names = list(dict.fromkeys(labels))
+    taken = {NAMES[name] for name in names if name in NAMES}
+    free = iter([place for place in range(len(LIGHT)) if place not in taken] + list(range(len(LIGHT), 99)))
+    return {name: name if name in NAMES else next(free) for name in names}
 
 
 def positions(panel: Points, number: int) -> list[float]:

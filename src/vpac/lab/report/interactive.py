@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vpac.lab.report import geometry as shapes
-from vpac.lab.report.chart import Chart, Grid, Line, Lines, Points, Spots, Style, series_of
+from vpac.lab.report.chart import Chart, Grid, Line, Lines, Points, Spots, Style
 from vpac.lab.report.geometry import Look, colour_scale, look
 
 Figure = dict[str, Any]
@@ -47,25 +47,12 @@ def _base_layout() -> Figure:
     }  # fmt: skip
 
 
-def _strokes_trace(strokes: Iterable[shapes.Stroke], ink: str, width: float, dash: str = "solid") -> Figure:
-    """Lines that are part of the drawing, not data."""
-    x, y = map(numbers, shapes.broken(strokes))
-    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
-            "line": {"color": ink, "width": width, "dash": dash}}  # fmt: skip
-
-
 def figures(chart: Chart) -> list[Figure]:
     """A figure for each panel."""
     return [
         _grid_figure(panel, chart.limits(panel)) if isinstance(panel, Grid) else _axes_figure(panel)
         for panel in chart.panels
     ]
-
-
-def legend(chart: Chart) -> list[tuple[str, Look, bool]]:
-    """Label, style and whether a line is drawn, for each entry."""
-    entries = [(label, series_of(panel)[k], k) for label, (panel, k) in chart.legend().items()]
-    return [(label, look(one.style, k), not isinstance(one, Spots) or one.joined) for label, one, k in entries]
 
 
 def _axes_figure(panel: Lines | Points) -> Figure:
@@ -211,8 +198,10 @@ def _add_references(panel: Lines | Points, layout: Figure) -> None:
         )  # fmt: skip
 
 
-INK = {"bare": "var(--ink)", "bright": "#1c2230", "deep": "#ffffff"}
+INK = {"bare": "var(--ink)", "bright": "#1c2230", "deep": "#ffffff", "dark": "#ffffff"}
 """The colour to draw with on each kind of background."""
+STROKES = {"hatching": (1, "solid"), "border": (3.5, "solid"), "outline": (1.8, "5px,3px"), "arrows": (1.6, "solid")}
+"""Width and dashes of marks upon a map."""
 
 
 def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
@@ -221,15 +210,10 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     valued = bool(len(grid.finite()))
     data = [_cells(grid, limits)] if valued else []
     data.append(_walls(grid))
-    for region in grid.regions:
-        for ground, cells in shapes.backgrounds(grid, *limits).items():
-            data.append(_strokes_trace(shapes.hatching(region.cells & cells), INK[ground], 1))
-        data += [
-            _strokes_trace(shapes.outline(region.cells), "#ffffff", 3.5),
-            _strokes_trace(shapes.outline(region.cells), "#1c2230", 1.8, "5px,3px"),
-        ]
-    for ground, arrows in shapes.sorted_arrows(grid, *limits).items():
-        data.append(_strokes_trace([s for arrow in arrows for s in shapes.arrow_strokes(arrow)], INK[ground], 1.6))
+    for kind, ground, x, y in shapes.strokes(grid, *limits):
+        width, dash = STROKES[kind]
+        data.append({"type": "scatter", "mode": "lines", "x": numbers(x), "y": numbers(y), "hoverinfo": "skip",
+                     "showlegend": False, "line": {"color": INK[ground], "width": width, "dash": dash}})  # fmt: skip
     for position, path in enumerate(grid.trajectories):
         data += _path(path.label, [(x, y) for y, x in path.points], path.style, position)
     layout = _base_layout()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def score(claim: Claim, samples: list[FloatArray]) -> Interval:
     return not_negative(Interval(*ends)) if cut else Interval(*ends)
 
 
-def objective_gain(results: Results, claim: Claim) -> Interval | None:
+def objective_gain(results: Results, claim: Claim) -> ClaimEstimate | None:
     """What a lower variance is worth: U = mean − ψ · variance of the arm less that of the arm it is compared with.
 
     ψ is the price that the claim's arm was trained with. None for claims of other kinds, or if there is no such number.
@@ -69,7 +70,8 @@ def objective_gain(results: Results, claim: Claim) -> Interval | None:
         if len(mean) < 2 or len(mean) != len(variance):
             return None
         worth.append(mean - psi * variance)
-    return difference_of_means(*worth)
+    found = difference_of_means(*worth)
+    return ClaimEstimate(found.estimate, found.low, found.high)
 
 
 def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
@@ -77,16 +79,11 @@ def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
 
     Fewer than `ENOUGH` runs decide nothing.
     """
-    if runs < ENOUGH:
-        return "undecided"
     low, high = -np.inf if claim.above is None else claim.above, np.inf if claim.below is None else claim.below
-    if not (np.isfinite(found.low) and np.isfinite(found.high)):
+    if runs < ENOUGH or not (np.isfinite(found.low) and np.isfinite(found.high)):
         return "undecided"
-    if low < found.low and found.high < high:
-        return "holds"
-    if found.high <= low or found.low >= high:
-        return "does not hold"
-    return "undecided"
+    outside = found.high <= low or found.low >= high
+    return "holds" if low < found.low and found.high < high else "does not hold" if outside else "undecided"
 
 
 def anchor(name: str) -> str:
@@ -98,15 +95,17 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     experiment = results.study.experiment
     labels = [claim.arm] + ([claim.against] if claim.against is not None else [])
     samples = [results.final(label, claim.quantity) for label in labels]
-    command, link = results.study.command, anchor(experiment.name)
     compared = f" {'÷' if claim.by == 'ratio' else '−'} ".join(labels)
     ends = ("above", claim.above), ("below", claim.below)
     bounds = [f"{word} {bound:g}" for word, bound in ends if bound is not None]
     expected = " and ".join(bounds).replace("-", "−")
     how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
-    where, group = f"{experiment.title} ({claim.where})", GROUPS[claim.of]
+    row = ClaimRow(
+        f"{experiment.title} ({claim.where})", claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.",
+        results.study.command, anchor(experiment.name), GROUPS[claim.of],
+    )  # fmt: skip
     if any(len(sample) == 0 for sample in samples):
-        return ClaimRow(where, claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.", command, link, group)
+        return row
     found = score(claim, samples)
     fewest = min(len(sample) for sample in samples)
     decided = verdict(claim, found, fewest)
@@ -117,12 +116,11 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     words = f"{how}; {runs} runs{scale}.{small}{few}"
     words += f" {claim.explanation}" if claim.explanation and decided != "holds" else ""
     ours, gain = ClaimEstimate(found.estimate, found.low, found.high), objective_gain(results, claim)
-    worth = None if gain is None else ClaimEstimate(gain.estimate, gain.low, gain.high)
-    if worth is not None:
-        sign = "worth its price" if worth.low > 0.0 else "not worth its price" if worth.high < 0.0 else "undecided"
-        gained = f"{worth.text()} ({worth.interval()}), {sign}"
+    if gain is not None:
+        sign = "worth its price" if gain.low > 0.0 else "not worth its price" if gain.high < 0.0 else "undecided"
+        gained = f"{gain.text()} ({gain.interval()}), {sign}"
         words += f" U = mean − ψ · variance, {claim.arm} less {claim.against}: {gained}."
-    return ClaimRow(where, claim.text, claim.paper, ours, decided, words, command, link, group, worth)
+    return replace(row, ours=ours, verdict=decided, explanation=words, gain=gain)
 
 
 def winner(results: Results, arms: list[Arm]) -> Arm:

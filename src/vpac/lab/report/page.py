@@ -22,8 +22,8 @@ from vpac.files import write_text
 from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Table, shown
 from vpac.lab.report.document import TAKEN, ClaimRow, Document
 from vpac.lab.report.draw import static_svg
-from vpac.lab.report.geometry import DARK, LIGHT
-from vpac.lab.report.interactive import figures, legend
+from vpac.lab.report.geometry import DARK, LIGHT, legend
+from vpac.lab.report.interactive import figures
 
 Paint = Callable[[Chart], str]
 """Renders a chart as SVG."""

@@ -98,25 +98,23 @@ class Theorems:
 
     def as_csv(self) -> str:
         """One line for each policy."""
-        lines = ["world,formula,form,policy,relative_error,cosine"]
-        for v in self.verdicts:
-            for number, (error, angle) in enumerate(zip(v.relative_errors, v.cosines, strict=True)):
-                lines.append(f'"{v.world}",{v.formula},{v.form},{number},{error:.17g},{angle:.17g}')
-        return "\n".join(lines) + "\n"
+        rows = [
+            (v.world, v.formula, v.form, number, *numbers)
+            for v in self.verdicts
+            for number, numbers in enumerate(zip(v.relative_errors, v.cosines, strict=True))
+        ]
+        return Table.of(("world", "formula", "form", "policy", "relative_error", "cosine"), rows).as_csv()
 
     def write(self, folder: Path) -> None:
         """Write `theorems.json`, `.md`, `.csv`, `.png`, `.svg` and `.pdf`, unless they are there for the same verdicts."""
         text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
-        try:
-            known = read_bytes(folder / "theorems.json") == text.encode()
-        except (OSError, ValueError):
-            known = False
-        if known and all((folder / f"theorems.{kind}").is_file() for kind in ("md", "csv", *PICTURES)):
+        texts = {"md": self.as_markdown(), "csv": self.as_csv(), "json": text}
+        files = {kind: folder / f"theorems.{kind}" for kind in (*PICTURES, *texts)}
+        if all(file.is_file() for file in files.values()) and read_bytes(files["json"]) == text.encode():
             return
-        (chart,) = self.charts()
-        write(chart, folder, PICTURES)
-        for kind, content in (("md", self.as_markdown()), ("csv", self.as_csv()), ("json", text)):
-            write_text(folder / f"theorems.{kind}", content)
+        write(self.charts()[0], folder, PICTURES)
+        for kind, content in texts.items():
+            write_text(files[kind], content)
 
 
 def _cell(verdict: Verdict) -> str:

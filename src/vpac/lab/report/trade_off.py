@@ -23,6 +23,7 @@ from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
 from vpac.lab.frontier import Exact, Found, Question
 from vpac.lab.report.chart import Cell, Chart, Panel, Points, Spots, Table, shown
+from vpac.lab.report.geometry import styles
 from vpac.lab.report.results import Results, over_runs
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, hypervolume
 from vpac.risk.intervals import Interval
@@ -269,15 +270,14 @@ def swept(results: Results, figure: Figure, arms: list[Arm]) -> dict[str, Swept]
     return found
 
 
-def frontier_panels(
-    results: Results, figure: Figure, arms: list[Arm], looks: Mapping[str, int | str]
-) -> tuple[list[Panel], list[str]]:
+def frontier_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[Panel], list[str]]:
     """Mean against variance, a point for each price, with 95 % intervals over runs; the oracle's as another line.
 
     Points more than two standard deviations below the best mean are named in a note: the others would be hard to tell apart.
     """
     series, left_out = [], []
     forms = swept(results, figure, arms)
+    looks = styles([*forms, "oracle"])
     best = max((float(form.means[0].mean()), float(form.variances[0].mean())) for form in forms.values())
     for name, form in forms.items():
         shown = [k for k, mean in enumerate(form.means) if mean.mean() >= best[0] - 2.0 * best[1] ** 0.5]

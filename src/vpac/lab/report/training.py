@@ -149,33 +149,29 @@ class DeepTrainingSummary:
 
     def charts(self) -> list[Chart]:
         """Scores, the variance of the return, the calibration of its critic, and the price that holds a budget."""
-        agent, last = self.agent, self.agent.history[-1]
-
-        def column(name: str) -> Any:
-            return np.array([row[name] for row in agent.history])
-
-        def panel(lines: list[Line], y_label: str, title: str, references: tuple[Reference, ...] = ()) -> Lines:
-            return Lines(lines, "steps", y_label, title, references=references)
-
-        steps, score, spread = column("timesteps"), column("score_mean"), np.sqrt(column("score_variance"))
+        agent = self.agent
+        known = [name for name in agent.history[-1] if all(name in row for row in agent.history)]
+        column = {name: np.array([row[name] for row in agent.history]) for name in known}
+        steps, score, spread = column["timesteps"], column["score_mean"], np.sqrt(column["score_variance"])
         # files of earlier versions have one discount only
-        priced = Line("", steps, column("priced_variance" if "priced_variance" in last else "return_variance"))
+        priced = Line("", steps, column.get("priced_variance", column["return_variance"]))
         limit = None if agent.controller is None else agent.controller.budget
         limited = limit is not None and limit.limits_variance
         budget = (Reference(limit.variance, f"budget: {limit.in_words}"),) if limit and limited else ()
         what = "scores" if agent.variance_gamma == 1.0 else "discounted returns"
+        scores = Line("", steps, score, score - spread, score + spread)
         panels: list[Panel] = [
-            panel([Line("", steps, score, score - spread, score + spread)], "score", "score of recent episodes"),
-            panel([priced], "variance", f"variance of recent {what}", budget),
+            Lines([scores], "steps", "score", "score of recent episodes"),
+            Lines([priced], "steps", "variance", f"variance of recent {what}", references=budget),
         ]
-        if "measured_variance" in last:
-            lines = [Line(name, steps, column(f"{name}_variance")) for name in ("predicted", "measured")]
-            panels.append(panel(lines, "variance", "variance of the return: the critic's calibration"))
-        if "penalty_value" in last:
-            name = agent.options.penalty
-            panels.append(panel([Line("", steps, column("penalty_value"))], name, f"{name} of recent {what}"))
+        if "measured_variance" in column:
+            lines = [Line(name, steps, column[f"{name}_variance"]) for name in ("predicted", "measured")]
+            panels.append(Lines(lines, "steps", "variance", "variance of the return: the critic's calibration"))
+        if "penalty_value" in column:
+            name, line = agent.options.penalty, Line("", steps, column["penalty_value"])
+            panels.append(Lines([line], "steps", name, f"{name} of recent {what}"))
         if limit:
             prices = Line("", steps, agent.prices.psi)
-            panels.append(panel([prices], "ψ (1/reward)", "the price that holds the budget"))
+            panels.append(Lines([prices], "steps", "ψ (1/reward)", "the price that holds the budget"))
         foot = "Recent: the last 100 episodes of training. The band is one standard deviation."
         return [Chart("training", f"{type(agent).__name__} on {agent.environments.name}", foot, panels, foot=foot)]
