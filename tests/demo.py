@@ -13,17 +13,21 @@ import numpy as np
 from vpac.envs import FourRooms
 from vpac.lab.report.chart import (
     Chart,
+    ClaimEstimate,
+    ClaimRow,
+    Document,
+    Failure,
     Grid,
     Line,
     Lines,
     Points,
     Reference,
     Region,
+    Section,
     Spots,
     Table,
     Trajectory,
 )
-from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Failure, Section
 from vpac.lab.report.explorer import explore, policy_arrows
 from vpac.oracle import Frontier, evaluate, greedy, optimal_policy
 

@@ -65,7 +65,7 @@ def test_the_wheel_installs_into_an_empty_environment_where_doctor_works(tmp_pat
     typed = subprocess.run([home / "python", "-c", marker], check=True, **run)
     assert typed.stdout.strip() == "True"
     page = (
-        "from vpac.lab.report.document import Document; from vpac.lab.report.page import render\n"
+        "from vpac.lab.report.chart import Document; from vpac.lab.report.page import render\n"
         "print(len(render(Document('title', 'subtitle', 'now'))))"
     )
     written = subprocess.run([home / "python", "-c", page], check=True, **run)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vpac.errors import UserError
+from vpac.risk.budget import KINDS, Limit
 from vpac.risk.compare import compare_paired
-from vpac.risk.limits import KINDS, Limit
 from vpac.risk.sample import ReturnSample
 
 

@@ -10,8 +10,7 @@ from scipy.stats import norm
 
 from vpac.errors import UserError
 from vpac.risk import Budget, BudgetReport, Interval, Multiplier, as_budget
-from vpac.risk.budget import check_limits
-from vpac.risk.limits import Limit, NeutralMean
+from vpac.risk.budget import Limit, NeutralMean, check_limits
 
 Z = norm.ppf((np.arange(1000) + 0.5) / 1000)
 """A normal sample without any luck."""

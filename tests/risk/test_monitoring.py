@@ -9,7 +9,7 @@ import pytest
 
 import vpac
 from vpac.errors import UserError
-from vpac.risk.limits import Limit
+from vpac.risk.budget import Limit
 from vpac.risk.monitoring import SHIFTS, Monitor, evidence_paths, online_ranks
 
 RETURNS = {

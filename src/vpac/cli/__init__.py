@@ -17,14 +17,13 @@ from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.certify import Certify, Stress
 from vpac.cli.check import Check, Solve
-from vpac.cli.evaluate import Evaluate
 from vpac.cli.frontier import Frontier, Tune
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
 from vpac.cli.output import complain, prepare_streams
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
-from vpac.cli.trained import Export, Offline, Watch
+from vpac.cli.trained import Evaluate, Export, Offline, Watch
 from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
 from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
-    from vpac.risk.limits import Limit
+    from vpac.risk.budget import Limit
     from vpac.risk.sample import ReturnSample
 
 Numbers = Annotated[str, tyro.conf.arg(metavar="V,V,…")]
@@ -152,7 +153,7 @@ class Certify(PolicyVerb):
         return 0 if certificate.holds else NOT_HELD
 
     def _limits(self) -> list[Limit]:
-        from vpac.risk.limits import KINDS, Limit
+        from vpac.risk.budget import KINDS, Limit
 
         given = {kind: getattr(self, kind.replace("-", "_")) for kind in KINDS}
         if self.keep_mean is not None and self.baseline is None:
@@ -273,16 +274,8 @@ class Stress(PolicyVerb):
 
 
 def split_values(text: str) -> list[str]:
-    """ "4,5,[1,2]" → ["4", "5", "[1,2]"]: commas inside brackets and quotes belong to the value."""
-    found, depth, quoted = [""], 0, False
-    for letter in text:
-        quoted ^= letter == '"'
-        depth += 0 if quoted else (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0 and not quoted:
-            found.append("")
-        else:
-            found[-1] += letter
-    return found
+    """ "4,5,[1,2]" → ["4", "5", "[1,2]"]: commas inside brackets, also nested ones, and quotes belong to the value."""
+    return re.findall(r'(?:"[^"]*"|\[(?:[^][]|\[[^]]*\])*\]|\{[^}]*\}|[^,])+', text)
 
 
 def _number(name: str, text: str) -> float | int:

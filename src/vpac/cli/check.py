@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from vpac.cli.arguments import EnvName, EnvOptions, Pairs, Verb, as_words, env_arguments, flat
-from vpac.cli.output import next_step, show, show_summary
+from vpac.cli.output import as_rich, next_step, show, show_summary
 from vpac.errors import UserError, suggestion
 from vpac.files import read_input
 from vpac.typing import FloatArray
@@ -43,24 +43,20 @@ class Check(Verb):
 
     def run(self) -> int:
         """Make the environment, test it, report."""
-        from rich.table import Table
-
         from vpac.checks import whole
         from vpac.envs.check import look_over, refuse
+        from vpac.lab.report.chart import Table
 
         env = self.environment.make(self.env)
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
         spaces = {"observations": str(env.observation_space), "actions": str(env.action_space)}
-        table = Table(title=f"{self.env} can be learned from", title_justify="left", show_header=False)
         scales = _scales(found)
-        for name, value in {**spaces, **_summary(found), **_prices(scales)}.items():
-            table.add_row(name, value)
-        for remark in found.remarks:
-            table.add_row("remark", remark)
+        rows = [*spaces.items(), *_summary(found).items(), *_prices(scales).items()]
+        rows += [("remark", remark) for remark in found.remarks]
         if self.json:
             show({"env": self.env, **spaces, **asdict(found), "random_play": scales})
         elif not found.errors:
-            show(None, table)
+            show(None, as_rich(Table.of(("", ""), rows, f"{self.env} can be learned from"), ()))
         refuse(self.env, found.errors)
         given = [word for name, values, _ in flat(self.environment) for word in as_words(f"--{name}", values)]
         next_step(self.json, "frontier", self.env, *given)

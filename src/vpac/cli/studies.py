@@ -15,7 +15,7 @@ from vpac.cli.output import RunProgress, counted, note, plain_table, say, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
-    from vpac.lab.report.document import ClaimRow
+    from vpac.lab.report.chart import ClaimRow
     from vpac.lab.workers.pool import Executor
     from vpac.lab.workers.study import Plan, Tally
 

@@ -21,10 +21,10 @@ from vpac.evaluation.play import agent_name, episode_seeds, evaluate, evaluate_e
 from vpac.evaluation.sources import variance_sources
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
+from vpac.risk.budget import Limit
 from vpac.risk.certificate import FORMAT, PolicyCertificate, episodes_of
 from vpac.risk.compare import compare_paired
 from vpac.risk.intervals import Interval, probability_below, uniform_margin, uniform_probability_below
-from vpac.risk.limits import Limit
 from vpac.risk.monitoring import delay_rows, monitor
 from vpac.risk.sample import ReturnSample
 

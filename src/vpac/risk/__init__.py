@@ -1,6 +1,6 @@
 """Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
 
-from vpac.risk.budget import Budget, BudgetReport, Multiplier, PricePath, as_budget
+from vpac.risk.budget import Budget, BudgetReport, Limit, Multiplier, PricePath, as_budget
 from vpac.risk.certificate import PolicyCertificate
 from vpac.risk.compare import (
     Comparison,
@@ -26,7 +26,6 @@ from vpac.risk.intervals import (
     uniform_probability_below,
     variance_interval,
 )
-from vpac.risk.limits import Limit
 from vpac.risk.metrics import (
     METRICS,
     cvar,

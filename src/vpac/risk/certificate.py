@@ -10,7 +10,7 @@ from typing import Any
 
 from vpac.errors import Newer, UserError
 from vpac.files import CHECKSUM, LARGEST_TEXT, check_seal, parse, read_input, sealed, write_text
-from vpac.risk.limits import Limit
+from vpac.risk.budget import Limit
 from vpac.risk.sample import COLUMNS, ReturnSample
 
 FORMAT = 1

@@ -36,8 +36,8 @@ from numpy.typing import ArrayLike
 from vpac.checks import real
 from vpac.errors import UserError, one_of
 from vpac.files import jsonable
+from vpac.risk.budget import Limit
 from vpac.risk.intervals import Interval, mean_upper_bound, one_sample
-from vpac.risk.limits import Limit
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 

@@ -14,8 +14,7 @@ import pytest
 import demo
 from vpac.errors import UserError
 from vpac.lab.report import page as pages
-from vpac.lab.report.chart import Chart, Line, Lines
-from vpac.lab.report.document import ClaimEstimate, Document, Section
+from vpac.lab.report.chart import Chart, ClaimEstimate, Document, Line, Lines, Section
 from vpac.lab.report.page import as_json, duration, render, write_page
 
 

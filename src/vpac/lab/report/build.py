@@ -12,8 +12,7 @@ from vpac._version import __version__
 from vpac.errors import UserError
 from vpac.files import Unwritable, make_folder, write_text
 from vpac.lab.experiments.catalogue import EXPERIMENTS
-from vpac.lab.report.chart import Cell, Chart, Shown, Table
-from vpac.lab.report.document import ClaimRow, Document, Failure, Section, why
+from vpac.lab.report.chart import Cell, Chart, ClaimRow, Document, Failure, Section, Shown, Table, why
 from vpac.lab.report.draw import Drawings
 from vpac.lab.report.explorer import ExactFrontier, Explorer
 from vpac.lab.report.figures import StudySummary, attempt

@@ -9,8 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.report.chart import Cell, Chart, Line, Lines, Panel, Points, Reference, Spots, Table, spaced
-from vpac.lab.report.document import Failure, why
+from vpac.lab.report.chart import Cell, Chart, Failure, Line, Lines, Panel, Points, Reference, Spots, Table, spaced, why
 from vpac.lab.report.explorer import map_panels, plane_panels
 from vpac.lab.report.geometry import styles
 from vpac.lab.report.judge import winner

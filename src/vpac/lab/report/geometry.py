@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -152,7 +153,8 @@ def legend(chart: Chart) -> list[tuple[str, Look, bool, int]]:
     single curve."""
     found: dict[str, tuple[str, Look, bool, int]] = {}
     for panel in chart.panels:
-        for position, one in enumerate(panel.series if isinstance(panel, Axes) else panel.trajectories):
+        series: Sequence[Any] = panel.series if isinstance(panel, Axes) else panel.trajectories
+        for position, one in enumerate(series):
             lined = not isinstance(one, Spots) or one.joined
             depth = min(covered(panel)[position], default=0) if isinstance(panel, Points) else 0
             if one.label:

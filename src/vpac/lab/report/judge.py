@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Claim
-from vpac.lab.report.chart import Table
-from vpac.lab.report.document import ClaimEstimate, ClaimRow, Document, Verdict
+from vpac.lab.report.chart import ClaimEstimate, ClaimRow, Document, Table, Verdict
 from vpac.lab.report.results import Results, never_negative
 from vpac.risk.compare import difference_of_means, ratio_of_means
 from vpac.risk.intervals import Interval, mean_interval, not_negative

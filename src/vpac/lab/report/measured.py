@@ -16,8 +16,7 @@ import numpy as np
 from vpac.evaluation.sources import PARTS, Sources
 from vpac.evaluation.stressing import arm_name
 from vpac.files import jsonable, write_text
-from vpac.lab.report.chart import Cell, Chart, Line, Lines, Points, Reference, Spots, Table, shown
-from vpac.lab.report.document import Section
+from vpac.lab.report.chart import Cell, Chart, Line, Lines, Points, Reference, Section, Spots, Table, shown
 from vpac.lab.report.draw import figure_style, static_svg
 from vpac.lab.report.page import SIGNS, content_policy, template
 from vpac.risk.certificate import PolicyCertificate, sample_of

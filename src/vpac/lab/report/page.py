@@ -19,8 +19,7 @@ from typing import Any
 
 from vpac.errors import UserError
 from vpac.files import write_text
-from vpac.lab.report.chart import Axes, Chart, Lines, Panel, Table, shown
-from vpac.lab.report.document import TAKEN, ClaimRow, Document
+from vpac.lab.report.chart import TAKEN, Axes, Chart, ClaimRow, Document, Lines, Panel, Table, shown
 from vpac.lab.report.draw import static_svg
 from vpac.lab.report.geometry import DARK, LIGHT, legend
 from vpac.lab.report.interactive import figures

@@ -11,8 +11,7 @@ import numpy as np
 from vpac.envs.make import is_named_by_user
 from vpac.errors import Newer, UserError
 from vpac.lab.experiments.spec import Arm
-from vpac.lab.report.chart import Line, Style
-from vpac.lab.report.document import Failure
+from vpac.lab.report.chart import Failure, Line, Style
 from vpac.lab.store.records import Damaged, Study
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import METRICS, Record, Store, columns_of
