@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from forging import forge
+from vpac.cli import main
 from vpac.errors import Newer, UserError
 from vpac.evaluation.actors import load_agent
 from vpac.files import sealed
+from vpac.lab.kinds.agents import find_agents
 from vpac.lab.store.records import index, read_study, studies
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample
@@ -67,6 +69,39 @@ def test_an_agent_and_a_policy(folder):
     assert (agent.timesteps, agent.seed) == (48, 1)
     np.testing.assert_array_equal(agent.policy().weights[0], policy.weights[0])
     assert load_agent(folder).gamma == policy.gamma
+
+
+@pytest.mark.parametrize("name", ["learner", "learner/run-0", "agent"])
+def test_a_training_is_found_listed_and_checked(tmp_path, name):
+    shutil.copytree(FIXTURES / "trainings", tmp_path / "train")
+    for where in (str(tmp_path / "train" / name), f"train/{name}"):
+        ((agent, env),) = find_agents(where, tmp_path).values()
+        assert agent.act if name == "agent" else agent.episodes == 5
+        env.close()
+    rows = {row["name"]: row["status"] for row in index(Store(tmp_path))}
+    assert rows == {"train/agent": "finished", "train/learner/run-0": "finished"}
+    (one,) = (
+        (tmp_path / "train" / name.partition("/")[0]).rglob("weights.safetensors")
+        if name != "agent"
+        else [tmp_path / "train" / "agent" / "weights.safetensors"]
+    )
+    one.write_bytes(one.read_bytes() + b" ")
+    with pytest.raises(UserError, match=r"weights\.safetensors is not what was written"):
+        find_agents(f"train/{name}", tmp_path)
+
+
+def test_a_training_goes_on(tmp_path):
+    pytest.importorskip("jax")
+    shutil.copytree(FIXTURES / "trainings" / "agent", tmp_path / "agent")
+    words = ["train", "vpac-ppo", "vpac/CatchUp-v0", "--resume", str(tmp_path / "agent"), "--steps", "80", "--json"]
+    assert main(words) == 0
+    record = json.loads((tmp_path / "agent" / "run.json").read_text(encoding="utf-8"))
+    assert record["task"]["steps"] == 80
+    assert set(record["files"]) == {p.name for p in tmp_path.glob("agent/*.*")} - {
+        "run.json",
+        "metrics.jsonl",
+        "training.png",
+    }
 
 
 @pytest.mark.parametrize("folder", formats("policy"))

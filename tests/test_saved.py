@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tiny import little
@@ -13,8 +14,10 @@ from vpac import UserError, saved
 from vpac.cli import main
 from vpac.evaluation import load_agent
 from vpac.lab.kinds.agents import find_agents
+from vpac.lab.store.records import index
 from vpac.lab.store.run import Run, runs_of
-from vpac.lab.store.store import Result, Store
+from vpac.lab.store.store import Result, Store, arrays_of
+from vpac.lab.workers.worker import carry_out
 from vpac.tabular import VPAC
 
 
@@ -99,13 +102,35 @@ def test_a_training_has_the_record_of_a_run(folder, capsys, name, kind, unit):
     run = Run.read(record)
     assert record["name"] == run.name
     assert (run.task["kind"], run.task[unit]) == (kind, {"episodes": 3, "steps": 16}[unit])
-    assert {"agent.json", "weights.safetensors"} <= set(record["files"])
+    assert {"agent.json", "weights.safetensors", "metrics.parquet"} <= set(record["files"])
     assert record["about"]["versions"]["vpac"]
     changed(folder / name / "run.json", b'"kind"', b'"kinc"')
     assert "run.json is not what was written" in refused(folder / name, capsys)
     (folder / name / "run.json").unlink()  # as earlier versions wrote it
     out = str(folder / "out")
     assert main(["evaluate", str(folder / name), "--episodes", "2", "--json", "--out", out]) == 0
+
+
+@pytest.mark.parametrize("name", ["vpac/run-0", "ppo"])
+def test_a_training_is_a_run_like_those_of_a_study(folder, tmp_path, name):
+    """What a study asks of a run has the fields, the numbers and the policy of the training."""
+    store = Store(tmp_path / "store")
+    shutil.copytree(folder, store.root / "train")
+    training = store.read(f"train/{name}")
+    assert carry_out(store, training.run).status == "finished"
+    stored = store.read(training.run.name)
+    assert stored.final == training.final
+    assert stored.metrics().equals(training.metrics(), null_equal=True)
+    learned = arrays_of(training.file("policy.safetensors" if name == "ppo" else "weights.safetensors"))
+    for array, values in stored.policy().items():
+        np.testing.assert_array_equal(values, learned[array])
+    rows = {row["name"]: row for row in index(store)}
+    own = {"name": "", "stamp": 0, "time": "", "seconds": 0.0}
+    assert rows[f"train/{name}"] | own == rows[training.run.name] | own
+    assert {"mean", "variance"} <= set(training.final)
+    experiment = little(runs=1) if name != "ppo" else little(runs=1, kind="deep", algorithm="ppo")
+    (run,) = runs_of(experiment, experiment.arms[0], 1)
+    assert set(run.task) | {"wrappers"} == set(training.run.task)
 
 
 def test_another_agent_in_the_folder_of_a_training(folder, capsys):

@@ -110,8 +110,10 @@ def test_children_may_leave():
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_environment_that_hangs_can_be_terminated(tmp_path, times):
     (tmp_path / "strange.py").write_text(ENVIRONMENT)
-    patience = 1.5 if times == 1 else 300.0
-    start = f"import vpac.cli, vpac.interruption as i; i.MAX_WAIT, i.LAST = {patience}, 1.0; raise SystemExit(vpac.cli.main())"
+    most = 1.5 if times == 1 else 300.0
+    start = (
+        f"import vpac.cli, vpac.interruption as i; i.MAX_WAIT, i.LAST = {most}, 1.0; raise SystemExit(vpac.cli.main())"
+    )
     options = ["steps=512", "hidden=[4]", "checkpoint_every=1000"]
     command = [sys.executable, "-c", start, "train", "ppo", "strange:Hangs", "--envs", "8", "--option", *options]
     env = os.environ | {"PYTHONPATH": SOURCE}

@@ -251,7 +251,7 @@ class Runs(Verb):
         table, hidden = runs_table(rows[: self.limit], f"{counted(len(rows), 'run')} in {self.store}")
         show(rows if self.json else None, table)
         if not found:
-            self.say("vpac reproduce, vpac sweep and vpac frontier put runs here; vpac train writes into a folder")
+            self.say("vpac train, vpac reproduce, vpac sweep and vpac frontier put runs here")
         if hidden and not self.json:
             self.say(f"without {', '.join(hidden)}, for which there is no room here; --json has all")
         if len(rows) > self.limit and not self.json:

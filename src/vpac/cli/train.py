@@ -272,16 +272,15 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
         summary.write(folder)
         if verb.overwrite:
             remove_training(folder, keep=len(result.learners))
-        for number, learner in enumerate(result.learners):
-            made = about(time.monotonic() - begun)
-            record_training(folder / f"run-{number}", number, learner.episodes, result.final_of(number), made)
+        for run, outcome in result.results:
+            record_training(folder / f"run-{run.number}", run, outcome, about(time.monotonic() - begun))
     return summary, result.budgets, result.diverged
 
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.lab.kinds.agents import check_unused, record_training
-    from vpac.lab.kinds.deep import learn, resumed
+    from vpac.lab.kinds.deep import learn, resumed, trained
     from vpac.lab.kinds.tabular import held_budget
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
@@ -300,8 +299,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     length = usual if steps is None else whole(steps, "--steps", 1)
     learn(agent, length, folder, note, quiet=verb.json, overwrite=verb.overwrite, trackers=trackers)
     agent.save(folder)
-    final = agent.history[-1] if agent.history else {}
-    record_training(folder, 0, agent.timesteps, final, about(time.monotonic() - begun))
+    record_training(folder, *trained(agent), about(time.monotonic() - begun))
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None if agent.controller is None else held_budget(agent, env)
     return DeepTrainingSummary(agent, held), [held] if held else [], []

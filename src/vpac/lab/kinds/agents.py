@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from vpac.algorithms import BY_CLASS
 from vpac.envs.make import EnvOverrides, EnvRecipe
 from vpac.envs.observations import arranged
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Newer, UserError, suggestion
 from vpac.evaluation.actors import as_seen, check_fits, restored
-from vpac.files import LARGEST_TEXT, check_seal, jsonable, parse, read_bytes, sealed, write_text
+from vpac.files import read_bytes, write_bytes
 from vpac.lab.kinds.task import learner_of, task_recipe
-from vpac.lab.store.records import Damaged
+from vpac.lab.store.records import TRAIN, Damaged, Folder, trainings
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Record, Store, fingerprint
+from vpac.lab.store.store import METRICS, Record, Result, Store, fingerprint, packed
 from vpac.saved import AGENT, RECORD, WEIGHTS, SavedAgent, reading
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def find_agents(
 
 def find_trained(name: str, store: Path) -> list[Trained]:
     """What is there under this name; of a folder of `vpac train` all of its runs, or the last checkpoint."""
-    folder = Path(name)
+    folder = store / name if name.startswith(f"{TRAIN}/") and not Path(name).is_dir() else Path(name)
     if not folder.is_dir():
         return [_stored(name, Store(store), store)]
     if (folder / AGENT).is_file():
@@ -167,24 +166,11 @@ def short_name(folder: Path) -> str:
     return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
 
 
-def record_training(
-    folder: Path, number: int, length: int, final: Mapping[str, float], about: Mapping[str, Any]
-) -> None:
-    """Write the record of a training beside its agent: the same as that of a stored run, with checksums of the agent's files.
-
-    `length` counts episodes or, of the PPO family, environment steps; `final` are its final numbers.
-    """
-    saved = SavedAgent.read(folder)
-    data, known = saved.data, BY_CLASS.get(saved.data["algorithm"])
-    task = {
-        "kind": "deep" if saved.deep else "training", "env": data["env"], "env_settings": data["arguments"] or {},
-        "wrappers": data["wrappers"], "settings": data["options"], "algorithm": known.name if known else data["algorithm"],
-        "steps" if saved.deep else "episodes": length,
-    }  # fmt: skip
-    run = Run(task, number, data["seed"])
-    record = {**run.content, "name": run.name, "about": dict(about), "final": jsonable(final)}
-    record["files"] = _fingerprints(folder)
-    write_text(folder / RECORD, sealed(record, indent=1, allow_nan=False))
+def record_training(folder: Path, run: Run, result: Result, about: Mapping[str, Any]) -> None:
+    """Write the files of a stored run beside the agent that was saved there; the record, last, has checksums of all."""
+    files = packed(run, result, about, _files(folder))
+    for name in (METRICS, RECORD):
+        write_bytes(folder / name, files[name])
 
 
 def check_unused(folder: Path, overwrite: bool = False) -> None:
@@ -213,33 +199,19 @@ def remove_training(folder: Path, keep: int = 0) -> None:
 
 
 def _remove_agent(folder: Path) -> None:
-    for name in (RECORD, *FILES):
+    for name in (RECORD, METRICS, *FILES):
         (folder / name).unlink(missing_ok=True)
 
 
-def check_training(folder: Path) -> None:
-    """Check the record of a training, and every file that it names; folders of earlier versions have none."""
-    path = folder / RECORD
-    if not path.is_file():
-        return
-    with reading(folder):
-        text = read_bytes(path, LARGEST_TEXT)
-        record = parse(text)
-        try:
-            check_seal(text, record)
-        except ValueError as error:
-            raise UserError(f"{path} is not what was written: {error}") from None
-        for name, expected in record["files"].items():
-            if name in FILES and fingerprint(read_bytes(folder / name)) != expected:
-                raise UserError(f"{folder / name} is not what was written: its checksum differs")
-
-
 def _saved(folder: Path, name: str) -> Trained:
-    check_training(folder)
+    """An agent that was saved; beside the record of a training all that this names is checked first."""
+    if (folder / RECORD).is_file():
+        _checked(lambda: Record.read(Folder(folder)))
     saved = SavedAgent.read(folder)
 
     def facts() -> dict[str, Any]:
-        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": _fingerprints(folder)}
+        files = {name: fingerprint(content) for name, content in _files(folder).items()}
+        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": files}
 
     def ready(made: Any, recipe: EnvRecipe) -> Any:
         return restored(saved, made)
@@ -247,22 +219,27 @@ def _saved(folder: Path, name: str) -> Trained:
     return Trained(name, str(folder), saved.data["env"], saved.recipe, ready, facts=facts)
 
 
-def _fingerprints(folder: Path) -> dict[str, Any]:
-    """Sizes and checksums of an agent's files."""
-    return {name: fingerprint(read_bytes(folder / name)) for name in FILES if (folder / name).is_file()}
+def _files(folder: Path) -> dict[str, bytes]:
+    """The files of an agent, by name."""
+    return {name: read_bytes(folder / name) for name in FILES if (folder / name).is_file()}
+
+
+def _checked(read: Callable[[], Record]) -> Record:
+    """The record of a run whose files are what was written."""
+    try:
+        return read()
+    except Damaged as damage:
+        raise UserError(f"the run is damaged: {damage}") from None
 
 
 def _stored(name: str, store: Store, root: Path) -> Trained:
-    names = store.names()
+    names = [*store.names(), *trainings(store.backend)]
     if name not in names:
         raise UserError(
             f"there is no agent {name!r}: expected a folder with agent.json, one that `vpac train` wrote, or a run in {root} "
             f"(`vpac runs --store {root}` lists them){suggestion(name, names)}"
         )
-    try:
-        record = store.read(name)
-    except Damaged as damage:
-        raise UserError(f"the run is damaged: {damage}") from None
+    record = _checked(lambda: store.read(name))
     with reading(Path(name)):
         task = record.run.task
         if task["kind"] not in ("training", "deep"):

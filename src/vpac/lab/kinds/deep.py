@@ -14,12 +14,12 @@ from vpac import algorithms
 from vpac.envs.check import skip_checks
 from vpac.errors import UserError
 from vpac.evaluation.play import Played, play_policy
-from vpac.files import hold
+from vpac.files import hold, jsonable
 from vpac.interruption import stop_if_asked, until_checkpoint
 from vpac.lab.kinds.agents import CHECKPOINTS, check_unused, remove_training
-from vpac.lab.kinds.task import task_recipe
+from vpac.lab.kinds.task import task_recipe, training_run
 from vpac.lab.store.backend import Scratch
-from vpac.lab.store.run import Run, canonical
+from vpac.lab.store.run import LEARNER, Run, canonical
 from vpac.lab.store.store import Result
 from vpac.risk import metrics as risk
 from vpac.typing import FloatArray
@@ -38,15 +38,21 @@ PLAYERS = 64
 def perform(run: Run, scratch: Scratch) -> Result:
     """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed."""
     agent, damaged = _agent(run.task, run.seed, scratch.folder)
+    _learn(agent, run.task["steps"], scratch)
+    agent.environments.close()
+    return _measured(agent, run.task, damaged)
+
+
+def _learn(agent: PPO, steps: int, scratch: Scratch, message: str = "", callback: Any = None) -> None:
+    """Learn, with checkpoints; after a signal, which prints `message`, to the next one."""
 
     def kept() -> None:
         scratch.keep()
         stop_if_asked()
 
-    with until_checkpoint():
-        agent.learn(run.task["steps"], checkpoints=scratch.folder, resuming=agent.timesteps > 0, kept=kept)
-    agent.environments.close()
-    return _measured(agent, run.task, damaged)
+    with until_checkpoint(message):
+        resuming = agent.timesteps > agent.span[0]
+        agent.learn(steps, callback=callback, checkpoints=scratch.folder, resuming=resuming, kept=kept)
 
 
 def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> Iterator[Callable[[], Result]]:
@@ -84,12 +90,24 @@ def _after_training(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) 
 
 def _measured(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Result:
     """The result of an agent that has learned."""
-    final, samples = measure(agent, task)
+    final, samples = measure(agent, task) if task["episodes"] else (_recent(agent), {})
     policy = agent.policy()
     arrays: dict[str, Any] = dict(policy.arrays())
     arrays |= {"strides": np.array(policy.strides)} if policy.kernels else {}
     arrays |= {"masked": np.array(1)} if policy.interface.masked else {}
     return Result(curve(agent), arrays | samples, final, damaged)
+
+
+def trained(agent: PPO) -> tuple[Run, Result]:
+    """What `vpac train` did, as a run whose policy is not measured after training, and its result."""
+    run = training_run(agent, agent.environments, 0, learner=LEARNER, steps=agent.timesteps, episodes=0, fixed_start={})
+    return run, _measured(agent, run.task, ())
+
+
+def _recent(agent: PPO) -> dict[str, float | None]:
+    """The numbers of the last iteration; mean and variance are those of the scores of recent episodes."""
+    last: dict[str, float | None] = jsonable(agent.history[-1])
+    return {"mean": last["score_mean"], "variance": last["score_variance"], **last}
 
 
 def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[str, ...]]:
@@ -225,10 +243,8 @@ def learn(
 
         display = write if quiet else stack.enter_context(ProgressDisplay(agent, steps, write, already))
         try:
-            with until_checkpoint("vpac: stopping at the next checkpoint; Ctrl-C stops at once"):
-                agent.learn(
-                    steps, callback=display, checkpoints=folder / CHECKPOINTS, resuming=already > 0, kept=stop_if_asked
-                )  # fmt: skip
+            words = "vpac: stopping at the next checkpoint; Ctrl-C stops at once"
+            _learn(agent, steps, Scratch(folder / CHECKPOINTS), words, display)
         except KeyboardInterrupt:
             advice = "There is no checkpoint yet: the same command begins anew"
             if has_checkpoint(folder / CHECKPOINTS):

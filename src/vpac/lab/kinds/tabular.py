@@ -14,7 +14,7 @@ from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import one_of
 from vpac.evaluation.play import budget_report, discounted, measure
-from vpac.lab.kinds.task import learner_of, task_recipe
+from vpac.lab.kinds.task import learner_of, task_recipe, training_run
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
@@ -62,10 +62,14 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
 
 def perform(run: Run, _: Scratch) -> Result:
     """Train a tabular or linear learner and measure its policies along the way."""
-    task = run.task
-    kept, learner = Snapshots(), learner_of(task, run.seed)
-    learner.learn(task["episodes"], callback=kept, every=task["every"])
-    episodes = np.array(kept.episodes)
+    kept, learner = Snapshots(), learner_of(run.task, run.seed)
+    learner.learn(run.task["episodes"], callback=kept, every=run.task["every"])
+    return _measured(run, learner, kept)
+
+
+def _measured(run: Run, learner: Learner, kept: Snapshots) -> Result:
+    """The result of a learner that has learned; `kept` are its policies along the way."""
+    task, episodes = run.task, np.array(kept.episodes)
     metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes, np.mean)}
     metrics["length"] = _windows(learner.history.lengths, episodes, np.mean)
     samples: dict[str, Any] = {}
@@ -141,12 +145,12 @@ def late_returns(learner: Learner) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Training:
-    """What came of it."""
+    """What came of `vpac train`."""
 
     learners: Sequence[Learner]
     """The trained learners, one a run."""
-    curves: Sequence[Curve] | None
-    """Mean and variance of the measured policy along each run; None where policies cannot be measured."""
+    results: Sequence[tuple[Run, Result]]
+    """Each as a run like those of a study, and its result."""
     policy: str
     """Which policy was measured: greedy or softmax."""
     diverged: Sequence[Diverged] = ()
@@ -154,18 +158,18 @@ class Training:
     budgets: Sequence[BudgetReport] = ()
     """What came of the budget, one a run; empty without one."""
 
-    def final(self) -> dict[str, Interval]:
-        """Mean and variance of the final policies, over runs."""
-        finals = [self.final_of(number).values() for number in range(len(self.curves or self.learners))]
-        means, variances = zip(*finals, strict=True)
-        return {"mean": mean_interval(means), "variance": not_negative(mean_interval(variances))}
+    @property
+    def curves(self) -> Sequence[Curve] | None:
+        """Mean and variance of the measured policy along each run; None where policies cannot be measured."""
+        if self.results[0][0].task["evaluate"] == "returns":
+            return None
+        found = [result.metrics for _, result in self.results]
+        return [Curve(columns["episode"], columns["mean"], columns["variance"]) for columns in found]
 
-    def final_of(self, number: int) -> dict[str, float]:
-        """Mean and variance of a run's final policy; without curves those of the last tenth of its returns."""
-        if self.curves:
-            return {"mean": float(self.curves[number].mean[-1]), "variance": float(self.curves[number].variance[-1])}
-        mean, variance = late_returns(self.learners[number])
-        return {"mean": mean, "variance": variance}
+    def final(self) -> dict[str, Interval]:
+        """Mean and variance of the final policies, over runs; without curves those of the last tenth of the returns."""
+        mean, variance = (np.array([r.final[k] for _, r in self.results], np.float64) for k in ("mean", "variance"))
+        return {"mean": mean_interval(mean), "variance": not_negative(mean_interval(variance))}
 
 
 def train(
@@ -193,11 +197,14 @@ def train(
     learners = learn_many(kind, env, seeds, episodes, **how, **settings)
     if not learners:
         raise diverged[0]
-    curves = None
-    if learners[0].environment.world is not None:
-        curves = [kept[x.seed].curve(x, policy) for x in learners]  # type: ignore[arg-type]
+    results = []
+    for number, learner in enumerate(learners):
+        evaluate = "returns" if learner.environment.world is None else "exact"
+        how = {"episodes": episodes, "every": every, "policy": policy, "horizon": None, "evaluate": evaluate}
+        run = training_run(learner, learner.environment, number, **how)
+        results.append((run, _measured(run, learner, kept[learner.seed])))
     budgets = [held_budget(learner, env) for learner in learners if learner.options.budget is not None]
-    return Training(learners, curves, policy, diverged, budgets)
+    return Training(learners, results, policy, diverged, budgets)
 
 
 def held_budget(agent: Any, env: Any) -> BudgetReport:

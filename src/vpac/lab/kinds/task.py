@@ -12,7 +12,7 @@ import numpy as np
 from vpac import algorithms
 from vpac.envs.check import skip_checks
 from vpac.envs.finite_mdp import FiniteMDP
-from vpac.envs.make import EnvRecipe, spec_of
+from vpac.envs.make import EnvRecipe, env_to_record, spec_of
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.lab.store.backend import Scratch
@@ -45,6 +45,17 @@ def task_recipe(task: dict[str, Any]) -> EnvRecipe:
         dict(task.get("env_settings") or {}),
         tuple((path, given) for path, given in task.get("wrappers", ())),
     )
+
+
+def training_run(agent: Any, environment: Any, number: int, **how: Any) -> Run:
+    """What `vpac train` did, as a run like those of a study; `how` is what a task of its kind says besides."""
+    name, known = type(agent).__name__, algorithms.BY_CLASS.get(type(agent).__name__)
+    there = env_to_record(environment.name, environment.recipe)
+    task = {
+        "kind": "deep" if "steps" in how else "training", "env": there["env"], "env_settings": there["arguments"] or {},
+        "wrappers": there["wrappers"], "settings": agent.options.as_dict(), "algorithm": known.name if known else name,
+    }  # fmt: skip
+    return Run(task | how, number, agent.seed)
 
 
 def program_of(task: dict[str, Any]) -> str | None:

@@ -5,23 +5,25 @@ Anybody may have written these files: a pydantic model refuses what vpac would n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from vpac.errors import Newer
-from vpac.files import check_seal, parse
+from vpac.errors import Newer, UserError
+from vpac.files import LARGEST, check_seal, parse, read_bytes
 from vpac.lab.experiments.spec import Experiment
-from vpac.lab.store.backend import RECORD, Backend, Unreadable
+from vpac.lab.store.backend import RECORD, Backend, Unreadable, retry
 from vpac.lab.store.run import FORMAT, Run
 
 if TYPE_CHECKING:
     from vpac.lab.store.store import Store
 
-RUNS, FAILED, STUDIES = "runs", "failed", "studies"
+RUNS, FAILED, STUDIES, TRAIN = "runs", "failed", "studies", "train"
 NOTE_FORMAT = 2
 """Of the notes of studies; those of the first had no checksum."""
 LARGEST_RECORD = 2**24
@@ -87,7 +89,7 @@ def check_version(path: str, found: Any, newest: int) -> None:
         )
 
 
-def read_sealed(backend: Backend, key: str, required: bool = True) -> dict[str, Any]:
+def read_sealed(backend: Backend | Folder, key: str, required: bool = True) -> dict[str, Any]:
     """A JSON object with its checksum verified; `Damaged` if it is not what was written. Old notes have no checksum."""
     path = f"{backend.address}/{key}"
     try:
@@ -104,9 +106,35 @@ def read_sealed(backend: Backend, key: str, required: bool = True) -> dict[str, 
     return dict(data)
 
 
-def read_record(backend: Backend, name: str) -> tuple[dict[str, Any], Run]:
-    """The record of a finished run, and the run."""
-    key = f"{RUNS}/{name}/{RECORD}"
+class Folder:
+    """The folder of one training, anywhere: what `read_record` and `Record` need of a `Backend`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.address = folder, os.fspath(folder)
+
+    def read(self, key: str, most: int = LARGEST) -> bytes:
+        """A file's content, with retries."""
+        return retry(lambda: read_bytes(self.folder / key, most), f"{self.address}/{key}")
+
+
+def key_of(name: str, file: str) -> str:
+    """The key of a file of a run: of a training its name in a store is its folder, `train/…`; none: the folder itself."""
+    return f"{name}/{file}" if "/" in name else f"{RUNS}/{name}/{file}" if name else file
+
+
+def trainings(backend: Backend) -> dict[str, int]:
+    """Names of what `vpac train` wrote into a store, as `Backend.folders`."""
+    found: dict[str, int] = {}
+    with suppress(UserError):  # a link, which a store does not follow
+        for name, stamp in backend.folders(TRAIN).items():
+            runs = backend.folders(f"{TRAIN}/{name}") if stamp < 0 else {}
+            found |= {f"{TRAIN}/{name}": stamp} | {f"{TRAIN}/{name}/{run}": when for run, when in runs.items()}
+    return {name: stamp for name, stamp in found.items() if stamp >= 0}
+
+
+def read_record(backend: Backend | Folder, name: str) -> tuple[dict[str, Any], Run]:
+    """The record of a finished run, and the run; a name with a slash, or none, is that of a training."""
+    key = key_of(name, RECORD)
     path = f"{backend.address}/{key}"
     record = read_sealed(backend, key)
     check_version(path, record.get("format"), FORMAT)
@@ -118,11 +146,11 @@ def read_record(backend: Backend, name: str) -> tuple[dict[str, Any], Run]:
         raise Damaged(f"{path} is not a record of a run that vpac wrote") from None
     run = Run.read(record)
     try:
-        same = record["name"] == name == run.name
+        same = record["name"] == run.name and (record["name"] == name or "/" in name or not name)
     except (ValueError, TypeError, RecursionError):  # content that has no canonical text
         same = False
     if not same:
-        raise Damaged(f"{backend.address}/{RUNS}/{name}: the folder's name is not that of the run in it")
+        raise Damaged(f"{path.removesuffix(f'/{RECORD}')}: the folder's name is not that of the run in it")
     return record, run
 
 
@@ -209,7 +237,7 @@ def _noted(store: Store) -> list[str]:
 
 
 def index(store: Store) -> list[dict[str, Any]]:
-    """One row for each run, sorted by name; failed runs at the end."""
+    """One row for each run, sorted by name, then what `vpac train` wrote; failed runs at the end."""
 
     def finished(name: str, stamp: int) -> dict[str, Any]:
         try:
@@ -224,8 +252,9 @@ def index(store: Store) -> list[dict[str, Any]]:
             return _row(name, f"damaged: {damage}", {})
         return _row(name, note.get("about", {}).get("status", "failed"), note | {"about": {}})
 
+    names = store.backend.folders(RUNS) | trainings(store.backend)
     with ThreadPoolExecutor(store.backend.parallel_reads) as threads:
-        rows = list(threads.map(lambda item: finished(*item), store.backend.folders(RUNS).items()))
+        rows = list(threads.map(lambda item: finished(*item), names.items()))
     return rows + [failed(name) for name in store.failures()]
 
 

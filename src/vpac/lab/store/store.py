@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from vpac.files import LARGEST, as_parquet, sealed
 from vpac.interruption import stop_if_asked
 from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
-from vpac.lab.store.records import FAILED, RUNS, Damaged, read_failure, read_record
+from vpac.lab.store.records import FAILED, RUNS, Damaged, Folder, key_of, read_failure, read_record
 from vpac.lab.store.run import Run
 from vpac.typing import FloatArray
 
@@ -109,6 +109,14 @@ class Result:
     """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
 
+def packed(run: Run, result: Result, about: Mapping[str, Any], learned: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of a run, as bytes: what was measured, what was learned, and the record of them."""
+    files = {METRICS: as_parquet(result.metrics, compression="zstd"), **learned}
+    record = {**run.content, "name": run.name, "final": result.final, "about": dict(about)}
+    record["files"] = {name: fingerprint(content) for name, content in files.items()}
+    return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A stored run."""
@@ -120,7 +128,18 @@ class Record:
     """Seconds, time, versions, machine, commit."""
     files: dict[str, Any]
     """Size and checksum of each file."""
-    backend: Backend
+    backend: Backend | Folder
+    name: str
+    """In the store; none: a training anywhere."""
+
+    @classmethod
+    def read(cls, backend: Backend | Folder, name: str = "") -> Self:
+        """A finished run; all its bytes are checked."""
+        record, run = read_record(backend, name)
+        found = cls(run, record["final"], record["about"], record["files"], backend, name)
+        for file in dict.fromkeys(((METRICS, POLICY) if name == run.name else ()) + tuple(found.files)):
+            found.file(file)
+        return found
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
@@ -132,7 +151,7 @@ class Record:
 
     def file(self, name: str) -> bytes:
         """The content of one of its files; `Damaged` if it is not what the record says."""
-        key = f"{RUNS}/{self.run.name}/{name}"
+        key = key_of(self.name, Path(name).name)
         path, expected = f"{self.backend.address}/{key}", self.files.get(name)
         try:
             content = self.backend.read(key, _size(expected))
@@ -198,10 +217,7 @@ class Store:
 
     def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
         """The files of a run, as bytes."""
-        files = {METRICS: as_parquet(result.metrics, compression="zstd"), POLICY: as_safetensors(result.policy)}
-        record = {**run.content, "name": run.name, "final": result.final, "about": about}
-        record["files"] = {name: fingerprint(content) for name, content in files.items()}
-        return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
+        return packed(run, result, about, {POLICY: as_safetensors(result.policy)})
 
     def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
         """Store runs, by name; they are durable when this returns. The caller holds their locks."""
@@ -212,11 +228,7 @@ class Store:
     def read(self, name: str) -> Record:
         """A finished run; all its bytes are checked, once for each `Store`."""
         if name not in self._checked:
-            record, run = read_record(self.backend, name)
-            found = Record(run, record["final"], record["about"], record["files"], self.backend)
-            for file in (METRICS, POLICY):
-                found.file(file)
-            self._checked[name] = found
+            self._checked[name] = Record.read(self.backend, name)
         return self._checked[name]
 
     def prefetch(self, names: Iterable[str]) -> None:
