@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
-from vpac.portable import show_stderr
+from vpac.portable import at_native_exit, show_stderr
 
 
 class Terminated(KeyboardInterrupt):
@@ -147,19 +147,20 @@ def _write(text: str) -> None:
 
 @contextmanager
 def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
-    """Let `os._exit` and `sys.exit` of other people's code be failures of the command: nothing of what it was to do is done."""
+    """Let `os._exit`, `sys.exit` and C's `exit` in other people's code be failures of the command: its work is not done."""
     mine = os.getpid()
 
-    def leave(status: int) -> NoReturn:
+    def leave(status: int, called: str = "os._exit({})") -> NoReturn:
         if os.getpid() == mine:
             show_stderr()
-            complain(f"something in this process, perhaps the environment, has called os._exit({status!r})")
+            complain(f"something in this process, perhaps the environment, has called {called.format(repr(status))}")
             status = status or 1
         EXIT(status)
 
     os._exit = leave
     try:
-        yield
+        with at_native_exit(lambda: leave(1, "exit of the C library")):
+            yield
     except SystemExit as error:
         complain(f"something in this process, perhaps the environment, has called sys.exit({error.code!r})")
         raise SystemExit(error.code if isinstance(error.code, int) and error.code else 1) from None

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,33 @@ def without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def at_native_exit(call: Callable[[], object]) -> Iterator[None]:
+    """Call something if native code ends this process within this context with C's `exit`, which Python does not see.
+
+    Only with glibc: other C libraries may not take back a function that they were given, and call it when Python has gone.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        register, take_back, _ = (library[name] for name in ("__cxa_atexit", "__cxa_finalize", "gnu_get_libc_version"))
+    except (TypeError, OSError, AttributeError):
+        yield
+        return
+    within, mine = True, os.getpid()
+
+    def at_exit(_: object) -> None:
+        if within and os.getpid() == mine:
+            call()
+
+    owner, function = ctypes.c_char(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at_exit)
+    register(function, None, ctypes.byref(owner))
+    try:
+        yield
+    finally:
+        within = False
+        take_back(ctypes.byref(owner))  # which also calls it
 
 
 class _Kept:

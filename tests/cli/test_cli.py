@@ -248,6 +248,20 @@ def test_doctor_names_versions_that_are_out_of_bounds(capsys, monkeypatch):
     assert 'pip install --upgrade "vpac[deep]"' in out
 
 
+def test_doctor_compares_each_extra_with_its_own_bounds(capsys, monkeypatch):
+    import importlib.metadata
+
+    version = importlib.metadata.version
+    lines = ['jax>=99; extra == "bench"', 'jax>=0.1; extra == "deep"']
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.6" if "pygame" in name else version(name))
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, error = run(capsys, "doctor")
+    states = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in out.splitlines() if "jax" in line}
+    assert (code, states) == (0, {"bench": "other versions", "deep": "present"})
+    assert "pygame and pygame-ce are both installed" in error
+
+
 def test_doctor_tells_what_is_there(capsys):
     code, out, _ = run(capsys, "doctor")
     assert code == 0

@@ -21,7 +21,7 @@ from vpac.interruption import no_silent_exit
 
 COMMAND = [sys.executable, "-m", "vpac"]
 ENVIRONMENT = """
-import os, sys, time
+import ctypes, os, sys, time
 import gymnasium
 from gymnasium import spaces
 
@@ -40,6 +40,12 @@ class Quits(gymnasium.Env):
 
 class Leaves(Quits):
     def end(self): sys.exit(0)
+
+class Ends(Quits):
+    def end(self): ctypes.CDLL(None).exit(0)
+
+class EndsWithLock(Quits):
+    def end(self): ctypes.PyDLL(None).exit(0)  # as an extension module does
 
 class Hangs(Quits):
     later = 45_000
@@ -91,12 +97,27 @@ def test_names_that_are_not_utf8(tmp_path):
     assert json.loads(found.stdout)["experiments"]["s"]["done"] == 1
 
 
-@pytest.mark.parametrize(("name", "said"), [("Quits", b"os._exit(0)"), ("Leaves", b"sys.exit(0)")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Quits", b"os._exit(0)"),
+        ("Leaves", b"sys.exit(0)"),
+        ("Ends", b"exit of the C"),
+        ("EndsWithLock", b"exit of the C"),
+    ],
+)
 def test_an_environment_that_ends_the_process(tmp_path, name, said):
     (tmp_path / "strange.py").write_text(ENVIRONMENT)
     found = call("check", f"strange:{name}", folder=tmp_path)
     assert found.returncode == 1
     assert said in found.stderr
+
+
+def test_what_a_program_does_after_a_command_is_its_own_affair(tmp_path):
+    code = "import ctypes; from vpac.cli import main; main(['--version']); main(['list', 'penalties']); "
+    for end in ("ctypes.CDLL(None).exit(7)", "raise SystemExit(7)"):
+        found = subprocess.run([sys.executable, "-c", code + end], capture_output=True, timeout=60, check=False)
+        assert (found.returncode, found.stderr) == (7, b"")
 
 
 def test_children_may_leave():

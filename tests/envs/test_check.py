@@ -97,7 +97,8 @@ DICT = spaces.Dict(a=spaces.Discrete(2), b=BOX)
         (Right(reward=np.ones(1)), r"an array: return a number, for example float\(reward\[0\]\)"),
         (Right(reward=float("nan")), "the reward nan: return a finite number"),
         (Right(reward=float("inf")), "the reward inf: return a finite number"),
-        (Right(terminated=0), "terminated = 0: return True or False"),
+        (Right(terminated=2), "terminated = 2: return True or False"),
+        (Right(terminated=0.0), r"terminated = 0.0: return True or False"),
         (Right(truncated=None), "truncated = None: return True or False"),
         (Right(info=None), "the info None: return a dictionary"),
         (Right(observation=np.zeros(3)), r"reset returned an array of shape \[3\], observation_space has \[2\]"),
@@ -112,7 +113,7 @@ DICT = spaces.Dict(a=spaces.Discrete(2), b=BOX)
         (Right(seen=DICT, observation={"a": 1, "b": np.ones(3)}), r"observation\['b'\], returned an array of shape \[3\]"),
         (Right(seen=spaces.Tuple((BOX,)), observation=(1, 2)), "return a tuple of 1 like observation_space"),
         (Right(terminated=False), "no episode ended within 2000 random steps, and there is no step limit"),
-        (Unseeded(), "reset ignores its seed"),
+        (Unseeded(), "reset ignores its seed.*--wrap SeedGlobals"),
         (SeededStartOnly(), "step 1 differs though seed and actions were the same: draw everything random from"),
         (Forgetful(), "let reset set every attribute that step changes"),
         (Crashing(), "step with action .* raised ZeroDivisionError: division by zero .*test_check.py, line"),
@@ -146,6 +147,24 @@ def test_a_remark_does_not_stop_anything():
     assert check_env(OneBuffer()).remarks == [
         "step returns the same array every time and changes it: return a copy, observation.copy()"
     ]
+
+
+class Integers(Right):
+    """Says with 0 and 1 what should be False and True, as many do."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, int(terminated), np.int64(truncated), info
+
+
+def test_ends_that_are_integers():
+    found = check_env(Integers())
+    assert found.lengths == [10] * 20
+    assert found.remarks[0].startswith("step returns terminated = 0, taken as False")
+    agent = vpac.PPO(Integers, envs=2, steps=8, hidden=(4,), epochs=1, gamma=1.0).learn(64)
+    assert agent.history[-1]["length_mean"] == 10
+    assert vpac.evaluate(agent, Integers, episodes=3).returns.tolist() == [10.0] * 3
+    assert vpac.AC(Integers, tilings=2, gamma=1.0).learn(3).history.lengths.tolist() == [10] * 3
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def ours(tmp_path, monkeypatch):
     (tmp_path / "ours_for_tests.py").write_text(textwrap.dedent(MODULE))
     (tmp_path / "broken_for_tests.py").write_text("import does_not_exist_at_all\n")
     (tmp_path / "crash_for_tests.py").write_text("1 / 0\n")
+    (tmp_path / "later_for_tests.py").write_text("def register_all():\n    pass\ndef made():\n    1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     gymnasium.registry.pop("OurParts-v0", None)
@@ -220,6 +221,8 @@ def test_a_flattened_environment_with_an_id_is_found_again(tmp_path):
         ("ours_for_tests:Prts", (), {}, "ours_for_tests has no environment 'Prts', .*; did you mean 'Parts'"),
         ("ours_for_tests:OurParts-v3", (), {}, "did you mean 'OurParts-v0'"),
         ("ours_for_tests:zzz", (), {}, "it has OurParts-v0, Parts"),
+        ("later_for_tests:X-v0", (), {}, r"if later_for_tests.register_all\(\) registers it.*name it mine:X-v0"),
+        ("later_for_tests:made", (), {}, "ZeroDivisionError: division by zero .*later_for_tests.py, line 4"),
         ("no_such_module:X", (), {}, "there is no module 'no_such_module' where Python looks"),
         ("broken_for_tests:X", (), {}, "it needs 'does_not_exist_at_all', which is not installed"),
         ("crash_for_tests:X", (), {}, "cannot import 'crash_for_tests' of 'crash_for_tests:X': ZeroDivisionError"),

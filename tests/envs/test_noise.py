@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
@@ -11,7 +12,15 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from vpac.envs import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise, check_env
+from vpac.envs import (
+    ActionNoise,
+    RandomFirstSteps,
+    RandomStart,
+    RegionalRewardNoise,
+    RewardNoise,
+    SeedGlobals,
+    check_env,
+)
 from vpac.envs.registration import NOISY_TASKS
 from vpac.errors import UserError
 
@@ -182,3 +191,35 @@ def test_random_start_spreads_joints():
     assert np.all(np.abs(starts.std(axis=0) - 0.3) < 5 * 0.3 / 600**0.5)
     with pytest.raises(UserError, match="put RandomStart around the task first"):
         RandomStart(FlattenObservation(gymnasium.make("Hopper-v5")), 0.3)
+
+
+class Global(Walk):
+    """Draws from the generators that all share, as packages on PyPI do."""
+
+    def reset(self, *, seed=None, options=None):
+        self.x = np.array([np.random.randint(50)], np.float32)  # noqa: NPY002
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = np.array([np.random.randint(50)], np.float32)  # noqa: NPY002
+        return self.x.copy(), random.random(), random.random() < 0.1, False, {}
+
+
+def test_global_generators_are_seeded_by_reset():
+    with pytest.raises(UserError, match="--wrap SeedGlobals"):
+        check_env(Global())
+    assert check_env(SeedGlobals(Global())).errors == []
+
+
+def test_each_environment_has_its_own_stream_of_the_global_generators():
+    alone = rewards(SeedGlobals(Global()), np.zeros(9), seed=3)
+    one, two = SeedGlobals(Global()), SeedGlobals(Global())
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    one.reset(seed=3)
+    two.reset(seed=4)
+    both = [(one.step([0.0])[1], two.step([0.0])[1]) for _ in range(9)]
+    assert [x for x, _ in both] == alone.tolist()
+    assert [x for _, x in both] != alone.tolist()
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+    one.reset()  # without a seed the stream goes on
+    assert one.step([0.0])[1] not in alone

@@ -49,9 +49,10 @@ class Check(Verb):
 
         env = self.environment.make(self.env)
         found = look_over(env, whole(self.steps, "steps", 1), seed=whole(self.seed, "seed"))
-        spaces = {"observations": str(env.observation_space), "actions": str(env.action_space)}
+        seen, acts = (getattr(env, f"{what}_space", None) for what in ("observation", "action"))
+        spaces = {"observations": str(seen), "actions": str(acts)}
         scales = _scales(found)
-        rows = [*spaces.items(), *_summary(found).items(), *_prices(scales).items()]
+        rows = [*spaces.items(), *_summary(found).items(), *_prices(scales, found.returns).items()]
         rows += [("remark", remark) for remark in found.remarks]
         if self.json:
             show({"env": self.env, **spaces, **asdict(found), "random_play": scales})
@@ -86,8 +87,13 @@ def _scales(found: Findings) -> list[dict[str, Any]]:
     return scales
 
 
-def _prices(scales: list[dict[str, Any]]) -> dict[str, str]:
+def _prices(scales: list[dict[str, Any]], returns: list[float]) -> dict[str, str]:
     """Rows of the scales; the discounted one only if its standard deviation differs by more than a tenth."""
+    if len(returns) == 1:
+        advice = (
+            "of one episode, which does not show how returns vary; vpac frontier --risk-aversion 0.1,0.5,3 needs no ψ"
+        )
+        return {"return": f"{returns[0]:.4g}, {advice}"}
     shown = {f"return, γ = {scale['gamma']:g}": scale for scale in scales}
     if scales and abs(scales[-1]["std"] - scales[0]["std"]) <= 0.1 * scales[0]["std"]:
         shown = {"return": scales[0]}

@@ -116,21 +116,25 @@ class Doctor(Verb):
         machine = {
             "vpac": found["vpac"], "Python": found["python"], "system": found["system"], "cores": found["cores"],
             "memory": f"{found['memory_gib']:.1f} GiB" if found["memory_gib"] else "unknown",
-            **{name: _fit(name, version or "missing", found) for name, version in found["packages"].items()},
+            **{name: _fit(name, version or "missing", found["unfit"]) for name, version in found["packages"].items()},
         }  # fmt: skip
         rows = [{"what": name, "found": value} for name, value in machine.items()]
         extras = []
         for extra in found["extras"]:
             missing, packages = None in extra["packages"].values(), extra["packages"].items()
-            words = ", ".join(f"{name} {_fit(name, version or '–', found)}" for name, version in packages)
-            unfit = found["unfit"].keys() & extra["packages"]
-            state = "missing" if missing else "other versions" if unfit else "present"
+            words = ", ".join(f"{name} {_fit(name, version or '–', extra['unfit'])}" for name, version in packages)
+            state = "missing" if missing else "other versions" if extra["unfit"] else "present"
             advice = "" if state == "present" else extra["install"]
             extras.append({"extra": extra["name"], "state": state, "packages": words, "install with": advice})
         show(found if self.json else None, plain_table("vpac doctor", rows), plain_table("extras", extras))
         wrong = [name for name, version in found["packages"].items() if version is None or name in found["unfit"]]
         if wrong:
             note(f"vpac needs {', '.join(wrong)}: {_install('vpac')}")
+        if all(map(_version, ("pygame", "pygame-ce"))):
+            again = _install("--force-reinstall --no-deps pygame-ce")
+            note(
+                f"pygame and pygame-ce are both installed, and one writes over the other: uninstall pygame, then {again}"
+            )
         return 1 if wrong else 0
 
 
@@ -141,27 +145,34 @@ def _install(what: str) -> str:
     return f"{sys.executable} -m pip install --upgrade {what}"
 
 
-def _fit(name: str, version: str, found: dict[str, Any]) -> str:
+def _fit(name: str, version: str, unfit: dict[str, str]) -> str:
     """A version and, if it is not within them, the bounds that vpac was tested with."""
-    return f"{version} (needs {found['unfit'][name]})" if name in found["unfit"] else version
+    return f"{version} (needs {unfit[name]})" if name in unfit else version
+
+
+def _version(package: str) -> str | None:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
 
 
 def examine() -> dict[str, Any]:
     """Python, the machine, the required packages and the extras, as the installed metadata name them; None: missing."""
     required: dict[str, str | None] = {}
     extras: dict[str, dict[str, str | None]] = {}
-    unfit: dict[str, str] = {}
+    unfit: dict[str, dict[str, str]] = {}
+    """By extra; "" is what is required."""
     from packaging.requirements import Requirement
 
     for line in importlib.metadata.requires("vpac") or ():
         (package,) = re.findall(r"^[\w.-]+", line)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-        packages = extras.setdefault(extra.group(1), {}) if extra else required
-        packages[package] = None
-        with suppress(importlib.metadata.PackageNotFoundError):
-            packages[package] = version = importlib.metadata.version(package)
-            if not (bounds := Requirement(line).specifier).contains(version, prereleases=True):
-                unfit[package] = str(bounds)
+        name = extra.group(1) if extra else ""
+        packages = extras.setdefault(name, {}) if extra else required
+        packages[package] = version = _version(package)
+        bounds = Requirement(line).specifier
+        if version is not None and not bounds.contains(version, prereleases=True):
+            unfit.setdefault(name, {})[package] = str(bounds)
     return {
         "vpac": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -169,9 +180,9 @@ def examine() -> dict[str, Any]:
         "cores": cores(),
         "memory_gib": _memory_gib(),
         "packages": required,
-        "unfit": unfit,
+        "unfit": {package: bounds for each in reversed(unfit.values()) for package, bounds in each.items()},
         "extras": [
-            {"name": name, "packages": packages, "install": _install(f'"vpac[{name}]"')}
+            {"name": name, "packages": packages, "unfit": unfit.get(name, {}), "install": _install(f'"vpac[{name}]"')}
             for name, packages in sorted(extras.items())
         ],
     }

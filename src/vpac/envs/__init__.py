@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from vpac.envs.functional import FiniteEnv, FunctionalEnv, GymnaxEnv
     from vpac.envs.make import make_env, spec_of
     from vpac.envs.maps import GridMap, enlarge, grid_world
-    from vpac.envs.noise import ActionNoise, RandomFirstSteps, RandomStart, RegionalRewardNoise, RewardNoise
+    from vpac.envs.noise import (
+        ActionNoise,
+        RandomFirstSteps,
+        RandomStart,
+        RegionalRewardNoise,
+        RewardNoise,
+        SeedGlobals,
+    )
     from vpac.envs.observations import arranged, flattened
     from vpac.envs.registration import register
     from vpac.envs.remember import RememberReturn, remembering
@@ -24,7 +31,7 @@ MODULES = {
     "functional": ("FiniteEnv", "FunctionalEnv", "GymnaxEnv"),
     "make": ("make_env", "spec_of"),
     "maps": ("GridMap", "enlarge", "grid_world"),
-    "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise"),
+    "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise", "SeedGlobals"),
     "observations": ("arranged", "flattened"),
     "registration": ("register",),
     "remember": ("RememberReturn", "remembering"),
@@ -36,8 +43,8 @@ __all__ = [
     "ActionNoise", "BothDirections", "CarFollowing", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteEnv",
     "FiniteMDP", "FiniteMDPEnv", "FourRooms", "FunctionalEnv", "GridMap", "GuardedMaze", "GymnaxEnv", "NoisyLanding",
     "PuddleWorld", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RememberReturn", "RewardNoise",
-    "RiskyShortcut", "ServerAllocation", "arranged", "check_env", "enlarge", "flattened", "grid_world", "look_over",
-    "make_env", "register", "remembering", "spec_of",
+    "RiskyShortcut", "SeedGlobals", "ServerAllocation", "arranged", "check_env", "enlarge", "flattened", "grid_world",
+    "look_over", "make_env", "register", "remembering", "spec_of",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(

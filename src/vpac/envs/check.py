@@ -59,6 +59,7 @@ SCALES = 0.05, 20.0
 """Half the range of an action; beyond these a policy begins with nearly none of its actions, or with the extreme ones."""
 DRAWN = 0.1
 """The share of an image's values that may differ though the seed is the same: a background that goes on, for example."""
+OTHERS = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
 LARGE = 1000
 """Observations of more numbers, images for example, are not searched for the time."""
 
@@ -261,8 +262,11 @@ class _Trial:
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
         observation, reward, terminated, truncated, info = _five_parts(_call(self.env.step, "step", action))
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(flag, bool | np.bool_):
+            if isinstance(flag, bool | np.bool_):
+                continue
+            if not isinstance(flag, int | np.integer) or flag not in (0, 1):
                 raise InvalidAnswer(f"step returned {name} = {flag!r}: return True or False, for example bool(…)")
+            self.found.remark(f"step returns {name} = {flag!r}, taken as {bool(flag)}: return True or False")
         if not isinstance(info, dict):
             raise InvalidAnswer(
                 f"step returned the info {info!r}: return a dictionary, {{}} if there is nothing to say"
@@ -300,7 +304,7 @@ class _Trial:
         if apart > DRAWN:
             errors.append(
                 "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
-                "super().reset(seed=seed) and draw from self.np_random, not from random or np.random"
+                f"super().reset(seed=seed) and draw from self.np_random, not from random or np.random{OTHERS}"
             )
             return
         steps = (zip_longest(x.seen[1:], x.rewards) for x in (one, two))
@@ -315,7 +319,7 @@ class _Trial:
                     break
                 errors.append(
                     f"step {k} differs though seed and actions were the same: draw everything random from self.np_random, "
-                    "and let reset set every attribute that step changes"
+                    f"and let reset set every attribute that step changes{OTHERS}"
                 )
                 return
         if 0.0 < apart <= DRAWN:

@@ -14,6 +14,7 @@ import json
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -60,7 +61,7 @@ def is_wrapper_named(path: str) -> bool:
     return inspect.isclass(found) and issubclass(found, gymnasium.Wrapper) and found.__module__ == module
 
 
-NOISES = ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise")
+NOISES = ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise", "SeedGlobals")
 OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
     "RememberReturn": "vpac.envs.remember:RememberReturn"
 }
@@ -172,6 +173,9 @@ def _spec_by_name(name: str) -> EnvSpec:
     own = [spec.id for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(f"{module}:")]
     classes = [key for key, value in vars(home).items() if inspect.isclass(value) and issubclass(value, gymnasium.Env)]
     near = suggestion(rest, [*own, *classes]) or (f"; it has {', '.join([*own, *classes])}" if own or classes else "")
+    makers = [key for key, value in vars(home).items() if key.startswith("register") and callable(value)]
+    if makers and not near:
+        near = f"; if {module}.{makers[0]}() registers it, call that in a module of yours, mine.py, and name it mine:{rest}"
     raise UserError(f"{module} has no environment {rest!r}, neither registered nor as a class or function{near}")
 
 
@@ -231,6 +235,8 @@ def _make(spec: EnvSpec, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any
         unknown = _unknown_argument(spec.id, creator, arguments)
         said = "does not take these arguments" if arguments else "cannot be made"
         missing = _missing_argument(spec.id, creator, spec.kwargs)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason += f" ({place.filename}, line {place.lineno})" if "gymnasium" not in place.filename else ""
         raise UserError(unknown or missing or f"{spec.id} {said} ({reason})") from None
 
 

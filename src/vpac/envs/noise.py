@@ -1,4 +1,4 @@
-"""Wrappers that add noise to actions, rewards, rewards in a region of the state, and starts.
+"""Wrappers that add noise to actions, rewards, rewards in a region of the state, and starts; and one that seeds noise.
 
 The noise is drawn from the environment's own generator, so `reset(seed=…)` decides it. The wrappers record their arguments, so
 an environment with them can be made again from its specification.
@@ -6,6 +6,9 @@ an environment with them can be made again from its specification.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -184,3 +187,46 @@ class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
             if terminated or truncated:
                 observation, info = self.env.reset(options=options)
         return observation, info
+
+
+class SeedGlobals(AnyWrapper, RecordConstructorArgs):
+    """Lets `reset(seed=…)` decide what an environment draws from the global generators of Python (`random`) and NumPy.
+
+    For environments of other people that ignore the seed of reset. Each has streams of its own: other code that draws from the
+    global generators, other copies of the environment for example, changes nothing here, and this changes nothing there.
+
+    Args:
+        env: any environment.
+    """
+
+    def __init__(self, env: AnyEnv) -> None:
+        RecordConstructorArgs.__init__(self)
+        gymnasium.Wrapper.__init__(self, env)
+        self._states: tuple[Any, Any] | None = None
+
+    @contextmanager
+    def _own_streams(self) -> Iterator[None]:
+        outside = random.getstate(), np.random.get_state()  # noqa: NPY002
+        self._set(self._states or outside)
+        try:
+            yield
+        finally:
+            self._states = random.getstate(), np.random.get_state()  # noqa: NPY002
+            self._set(outside)
+
+    @staticmethod
+    def _set(states: tuple[Any, Any]) -> None:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start; a seed begins the streams anew."""
+        if seed is not None:
+            self._states = random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
+        with self._own_streams():
+            return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Step:
+        """Take an action."""
+        with self._own_streams():
+            return self.env.step(action)
