@@ -14,7 +14,9 @@ from probes import Probe
 from seeds import bounds, seeds
 from vpac import FiniteMDP, UserError, oracle
 from vpac.envs import arranged, check_env
+from vpac.envs.observations import allowed_action, choices
 from vpac.evaluation.actors import load_agent
+from vpac.evaluation.stressing import Axis, stress
 
 jax = pytest.importorskip("jax")
 
@@ -172,6 +174,33 @@ def test_masks_are_found_in_three_places_and_nothing_forbidden_is_done(tmp_path,
         assert ALLOWED[state, drawn].all()
     seen, _ = arranged(make(), masked=True).reset(seed=0)
     assert policy(seen) == agent.predict(seen)[0]
+
+
+@pytest.mark.parametrize("place", ["info", "method", "dict"])
+def test_nothing_forbidden_is_done_by_a_random_baseline_or_under_stress(place):
+    """The environment stops at a forbidden action. Late and lost observations come with the mask of now."""
+
+    def make(given=None):
+        return Forbidding(place)
+
+    agent = VPACPPO(make, psi=0.01, **SMALL).learn(64)
+    found = vpac.certify(agent, make, 20, baseline="random", sources=0).data
+    assert np.std(found["baseline"]["episodes"]["return"]) > 0.0
+    axes = [Axis("action-noise", (1.0,)), Axis("delay", (2,)), Axis("drop", (0.5,)), Axis("first-steps", (3,))]
+    axes += [Axis("noise", (0.5,))] if place != "dict" else []  # noise on a Dict is refused
+    arms = dict(zip(("control", "action-noise"), stress(agent, make, axes, 20).samples, strict=False))
+    assert not np.array_equal(arms["control"].returns, arms["action-noise"].returns)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3, start=2), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary((1, 2))], ids=type
+)
+def test_drawn_actions_are_all_that_are_allowed(space, rng):
+    row = np.array([True, False, True, True, False])[: sum(choices(space))]
+    drawn = [allowed_action(space, row, rng) for _ in range(200)]
+    assert all(space.contains(one) for one in drawn)
+    expected = {"Discrete": {(2,), (4,)}, "MultiDiscrete": {(0, 0), (0, 1)}, "MultiBinary": {(0, 0), (0, 1)}}
+    assert {tuple(np.ravel(one).tolist()) for one in drawn} == expected[type(space).__name__]
 
 
 def test_masks_matter():

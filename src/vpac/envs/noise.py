@@ -18,6 +18,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from vpac.checks import not_negative, whole
+from vpac.envs.observations import allowed_action, read_mask
 from vpac.errors import UserError
 
 AnyEnv = gymnasium.Env[Any, Any]
@@ -161,7 +162,7 @@ class RandomStart(_Noise):
 
 
 class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
-    """Takes 0 to `most` random actions before an episode begins: a spread of first states for any environment.
+    """Takes 0 to `most` random actions, of those that masks allow, before an episode begins: other first states.
 
     Their rewards are not part of the episode, though a step limit inside this wrapper counts them. If the environment ends
     during them it is reset again.
@@ -183,7 +184,10 @@ class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
         count = int(self.np_random.integers(self.most + 1))
         self._actions.seed(int(self.np_random.integers(2**31)))
         for _ in range(count):
-            observation, _, terminated, truncated, info = self.env.step(self._actions.sample())
+            mask = read_mask(self.env, observation, info, f"{self.env}:")
+            space = self._actions
+            action = space.sample() if mask is None else allowed_action(space, mask, space.np_random)
+            observation, _, terminated, truncated, info = self.env.step(action)
             if terminated or truncated:
                 observation, info = self.env.reset(options=options)
         return observation, info

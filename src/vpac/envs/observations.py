@@ -213,6 +213,13 @@ def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = Fals
     return row
 
 
+def allowed_action(space: Any, row: BoolArray, rng: np.random.Generator) -> Any:
+    """An action whose parts are drawn from what a row of `mask_row` allows, all alike."""
+    each = np.split(row, np.cumsum(choices(space))[:-1])
+    drawn = np.array([rng.choice(np.flatnonzero(part)) for part in each]).reshape(space.shape)
+    return (drawn + getattr(space, "start", 0)).astype(space.dtype)[()]
+
+
 def parts(space: spaces.Space[Any], name: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
     """The spaces that a Dict or Tuple consists of, with the way to each."""
     if isinstance(space, spaces.Dict):

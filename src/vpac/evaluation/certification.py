@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from vpac.checks import whole
+from vpac.deep.spaces import Interface
 from vpac.envs.make import name_of
+from vpac.envs.observations import MASK, allowed_action, arranged, has_masks
 from vpac.errors import UserError, one_of
 from vpac.evaluation.actors import gamma_of
 from vpac.evaluation.play import agent_name, episode_seeds, evaluate, evaluate_each, is_users, one_environment
@@ -117,7 +119,7 @@ def certify(
 
 
 class RandomActions:
-    """Acts at random, all actions alike.
+    """Acts at random, all actions alike, or all that masks allow.
 
     Args:
         env: whose actions it takes, as for `evaluate`.
@@ -126,11 +128,15 @@ class RandomActions:
     def __init__(self, env: Any) -> None:
         made = one_environment(env, True)
         self._space = deepcopy(made.action_space)
+        if has_masks(made, reset=True):
+            self.interface = Interface.of(arranged(made, True).observation_space, self._space, name_of(env))
         if not is_users(made, env):
             made.close()
 
     def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> Any:
         """An action for each observation."""
+        if isinstance(observations, dict) and MASK in observations:
+            return np.stack([allowed_action(self._space, row.astype(bool), generator) for row in observations[MASK]])
         self._space.seed(int(generator.integers(2**31)))
         return np.stack([np.asarray(self._space.sample()) for _ in observations])
 

@@ -20,11 +20,12 @@ from gymnasium.utils import RecordConstructorArgs
 
 from vpac.checks import not_negative, whole
 from vpac.envs.noise import AnyEnv, AnyWrapper, RandomFirstSteps, Step
+from vpac.envs.observations import MASK, read_mask
 from vpac.errors import UserError
 from vpac.evaluation.play import episode_seeds, evaluate_each
 from vpac.risk.compare import PairedComparison, compare_paired
 from vpac.risk.sample import ReturnSample
-from vpac.typing import FloatArray
+from vpac.typing import BoolArray, FloatArray
 
 KINDS = {
     "noise": "observation noise", "action-noise": "action noise", "delay": "observations delayed, steps",
@@ -38,7 +39,8 @@ WATCHED = 20
 
 
 class Disturbed(AnyWrapper, RecordConstructorArgs):
-    """Disturbs what the policy sees and does.
+    """Disturbs what the policy sees and does. Masks of actions stay right: they are neither late nor lost, and noise does
+    only what they allow.
 
     Args:
         env: any environment.
@@ -62,6 +64,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         self.delay, self.drop = whole(delay, "delay"), not_negative(drop, "drop")
         self.scale = np.asarray(scale, np.float64)
         self._own, self._seen = np.random.default_rng(0), deque[Any](maxlen=self.delay + 1)
+        self._mask: BoolArray | None = None
         for name, space, share in (
             ("noise", env.observation_space, self.noise), ("action noise", env.action_space, self.action_noise),
         ):  # fmt: skip
@@ -79,14 +82,21 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
             self._own = np.random.default_rng([STREAM, seed])
         self._seen.clear()
         self._seen.append(self._noisy(observation))
-        return self._seen[0], info
+        return self._shown(observation, info), info
 
     def step(self, action: Any) -> Step:
         """Take the action that noise makes of this one; see what gets through."""
         observation, reward, terminated, truncated, info = self.env.step(self._moved(action))
         lost = self._own.random() < self.drop
         self._seen.append(self._seen[-1] if lost else self._noisy(observation))
-        return self._seen[0], reward, terminated, truncated, info
+        return self._shown(observation, info, terminated or truncated), reward, terminated, truncated, info
+
+    def _shown(self, observation: Any, info: dict[str, Any], over: bool = False) -> Any:
+        """What gets through, with the mask of now."""
+        if self.action_noise:
+            self._mask = read_mask(self.env, observation, info, f"{self.env}:", over)
+        late = self._seen[0]
+        return late | {MASK: observation[MASK]} if isinstance(late, dict) and MASK in late else late
 
     def _noisy(self, observation: Any) -> Any:
         space = self.env.observation_space
@@ -102,17 +112,20 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         if not self.action_noise:
             return action
         if isinstance(space, spaces.Discrete):
-            return self._other(action, space, self.action_noise)
+            return self._other(action, space, self.action_noise, self._mask)
         assert isinstance(space, spaces.Box)
         width = 0.5 * (space.high.astype(np.float64) - space.low)
         width = np.where(np.isfinite(width), width, 1.0)
         moved = np.asarray(action) + self.action_noise * width * self._own.standard_normal(space.shape)
         return np.clip(moved, space.low, space.high).astype(space.dtype)
 
-    def _other(self, value: Any, space: spaces.Discrete[Any], chance: float) -> Any:
-        """Any other value of a Discrete space, by chance."""
-        hit, step = self._own.random() < chance, int(self._own.integers(1, max(int(space.n), 2)))
-        return value if not hit else type(value)(space.start + (int(value) - space.start + step) % space.n)
+    def _other(self, value: Any, space: spaces.Discrete[Any], chance: float, allowed: BoolArray | None = None) -> Any:
+        """Any other value of a Discrete space, or of those that are allowed, by chance."""
+        which, now = np.arange(space.n) if allowed is None else np.flatnonzero(allowed), int(value) - int(space.start)
+        hit, step = self._own.random() < chance, int(self._own.integers(1, max(len(which), 2)))
+        if not hit or now not in which:
+            return value
+        return type(value)(space.start + which[(int(np.searchsorted(which, now)) + step) % len(which)])
 
 
 @dataclass(frozen=True)

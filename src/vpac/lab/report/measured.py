@@ -453,7 +453,8 @@ def write_certificate(certificate: PolicyCertificate, folder: Path) -> list[Path
     path = certificate.save(folder / "certificate.json")
     how, metrics = data["measurement"], data["metrics"][data["measurement"]["kind"]]
     mean, std = (_estimate(metrics[name]) for name in ("mean", "standard deviation"))
-    where = data["environment"]["env"]
+    where, given = data["environment"]["env"], data["environment"].get("arguments")
+    where += f" ({', '.join(f'{name} = {value}' for name, value in given.items())})" if given else ""
     lead = f"{how['episodes']:,} episodes in {where}: mean {mean}, standard deviation {std}"
     text = template("certificate.html.j2", static_svg).render(
         title=f"Certificate of {certificate.name}", policy=content_policy(), lead=lead, limits=data["limits"],
@@ -566,8 +567,9 @@ def _estimate(one: Mapping[str, Any]) -> str:
 
 
 def _of_limit(one: Mapping[str, Any]) -> str:
-    """What was measured; a probability in percent."""
-    return (_percents if one["limit"]["kind"] == "max-ruin" else _estimate)(one["measured"])
+    """What was measured; a probability in percent, a mean to keep by how much it is above the share."""
+    kind, found = one["limit"]["kind"], one["measured"]
+    return _percents(found) if kind == "max-ruin" else _estimate(found) + (" above it" if kind == "keep-mean" else "")
 
 
 def _percents(one: Mapping[str, Any]) -> str:
