@@ -34,9 +34,9 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@touch $@
 
 .venv/.functional: .venv/.installed
-	@echo "Installing gymnax, which needs an older Gymnasium, and rejax, which needs an older gymnax (once) ..."
+	@echo "Installing Minari, gymnax, which needs an older Gymnasium, and rejax, which needs an older gymnax (once) ..."
 	@$(PYTHON) -m venv .venv/gymnax
-	@.venv/gymnax/bin/python -m pip --disable-pip-version-check install --quiet --editable ".[deep,functional]" pytest hypothesis
+	@.venv/gymnax/bin/python -m pip --disable-pip-version-check install --quiet --editable ".[deep,functional]" "minari[hdf5]" pytest hypothesis
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --target .venv/rejax rejax
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --target .venv/rejax --upgrade --no-deps gymnax==0.0.9
 	@touch $@
@@ -66,7 +66,7 @@ lint: setup  ## Set up, then check style and types
 
 bench: .venv/.bench .venv/.functional  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
 	@$(BIN)/pytest -q tests/deep/test_sb3.py tests/examples tests/evaluation/test_stable_baselines.py -k "sb3 or one_file or stable"
-	@.venv/gymnax/bin/python -m pytest -q -p no:cacheprovider tests/envs/test_gymnax.py
+	@.venv/gymnax/bin/python -m pytest -q -p no:cacheprovider tests/envs/test_gymnax.py tests/evaluation/test_minari.py
 	@$(BIN)/python benchmarks/compiled.py --rejax .venv/rejax --gymnax $$(echo .venv/gymnax/lib/python*/site-packages) || \
 		echo "benchmarks/compiled.py: not every claim was kept, see above"
 	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \

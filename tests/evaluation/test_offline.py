@@ -332,7 +332,7 @@ def test_densities_of_clipped_actions_weigh_as_they_should(tmp_path):
 
 
 def minari_of(monkeypatch, log: Log, **infos):
-    """A stand-in for Minari with a data set of this log's episodes."""
+    """A stand-in for Minari with a data set of this log's episodes; as there, infos begin with that of the reset."""
 
     def episodes():
         for first, last in zip(log.first, log.last, strict=True):
@@ -341,7 +341,7 @@ def minari_of(monkeypatch, log: Log, **infos):
             ends = np.arange(first, last + 1) == last
             yield SimpleNamespace(
                 observations=states, actions=log.action[here], rewards=log.reward[here], terminations=ends,
-                truncations=np.zeros_like(ends), infos={name: value[here] for name, value in infos.items()},
+                truncations=np.zeros_like(ends), infos={name: np.append(0.0, value[here]) for name, value in infos.items()},
             )  # fmt: skip
 
     data = SimpleNamespace(iterate_episodes=episodes)
