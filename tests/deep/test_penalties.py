@@ -11,6 +11,7 @@ from seeds import bounds, seeds
 from vpac import AC, MVPI, MVPIPPO, PPO, VAAC, VAACPPO, VPAC, VPACPPO, FiniteMDP, OffPolicyVPAC, UserError
 from vpac.deep import estimators
 from vpac.deep.improve import quantile_loss
+from vpac.envs.functional import FiniteEnv
 from vpac.risk.measures import PENALTIES
 
 WORLD = "vpac/RiskyShortcut-v0"
@@ -28,6 +29,17 @@ def same(one, two):
 
 def test_without_a_price_it_is_ppo_bit_for_bit():
     same(VPACPPO(WORLD, psi=0.0, penalty="cvar:0.2", **SMALL).learn(200), PPO(WORLD, **SMALL).learn(200))
+
+
+def test_the_variance_is_the_default_bit_for_bit():
+    """In trainings step by step and compiled ones, of tables and of linear features."""
+    for env in (WORLD, FiniteEnv(FiniteMDP.from_gymnasium(WORLD))):
+        one, two = (VPACPPO(env, psi=0.5, **SMALL, **given).learn(400) for given in ({}, {"penalty": "variance"}))
+        same(one, two)
+        assert one.history[-1]["penalty_share"] > 0.0
+    for env in (WORLD, "CartPole-v1"):
+        tables = [VPAC(env, psi=0.1, **given).learn(30).weights for given in ({}, {"penalty": "variance"})]
+        assert all(np.array_equal(x, y) for x, y in zip(*tables, strict=True))
 
 
 def test_volatility_is_mvpi_bit_for_bit():
