@@ -178,7 +178,7 @@ def test_thirteen_of_fifteen_budgets_are_enough(monkeypatch, capsys, met, status
 def test_limits_are_measured_as_the_oracle_would(monkeypatch):
     """Mean and variance of the uniform policy, within four standard errors; limits that too few meet are a failure."""
     limits = script("limits", monkeypatch)
-    for name in ("arms", "portfolio"):
+    for name in ("arms", "portfolio", "inventory", "battery"):
         mdp, features, _ = limits.world(name)
         rng = np.random.default_rng(0)
         returns = limits.play(
