@@ -378,12 +378,16 @@ MUTANTS = tuple(
 
 
 def run(tests: Tests, source: Path, scratch: Path, timeout: float) -> tuple[int | None, str]:
-    """Pytest's exit code and output for the tests against a copy of src; None if it takes too long."""
+    """Pytest's exit code and output for the tests against a copy of src; None if it takes too long.
+
+    JAX finds compiled programs by what they compute, so all mutants share its cache; Numba by file, so each has its own.
+    """
     env = os.environ | {
         "PYTHONPATH": str(source),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": str(scratch),
-        "JAX_COMPILATION_CACHE_DIR": str(scratch),
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-mutants"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "NUMBA_DISABLE_JIT": "0" if tests.compiled else "1",
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests.arguments]

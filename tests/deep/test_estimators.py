@@ -79,6 +79,14 @@ def test_traces_by_hand_begin_anew_with_each_episode():
         "start_value": 9.0, "begun": 1.0,
     }  # fmt: skip
     assert {name: float(x[0]) for name, x in last._asdict().items()} == expected
+    # the next episode begins within the step that ends the one before: without the idle step all is the same
+    acting = jnp.asarray(acting)
+    same, end = estimators.traces(
+        Trace.first(1), delta[acting], reward[acting], value[acting], running[acting], valid[acting], gamma
+    )
+    for name in Trace._fields:
+        np.testing.assert_array_equal(getattr(same, name), getattr(rows, name)[acting])
+    assert {name: float(x[0]) for name, x in end._asdict().items()} == expected
 
 
 def test_other_units_of_reward():

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import probes
 from deep.test_agent import SMALL, stopped_and_resumed
-from seeds import seeds
+from seeds import bounds, seeds
 from vpac import FiniteMDP, UserError, budget_report
 
 pytest.importorskip("jax")
@@ -39,11 +39,11 @@ def shares(agent):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "least_mean"),
-    [("keep-mean:0.95", 4.7), ("ruin:0.05:0", 4.4), ("cvar:0.1:2", 3.8), ("ruin:0.05:0,std:2", 3.9)],
+    [("keep-mean:0.95", 4.6), ("ruin:0.05:0", 4.4), ("cvar:0.1:2", 3.8), ("ruin:0.05:0,std:2", 3.9)],
 )
 def test_limits_are_met_without_giving_up_more_mean_than_they_cost(budget, least_mean):
     """The arms alone have P(G < 0) of 20, 5, 0 and 0 %, and 10 % tails of −5.5, −0.4, 2.2 and 1.8. Averages over seeds of exact
-    values keep the limits within four standard errors; every report agrees with the exact values."""
+    values keep the limits, and the mean is above what is named by four standard errors; reports agree with the exact values."""
     agents = VPACPPO.learn_many(FiniteEnv(arms()), 40_000, seeds=seeds(), budget=budget, **QUICK)
     means, ruins, metrics = [], [], []
     for agent in agents:
@@ -52,11 +52,12 @@ def test_limits_are_met_without_giving_up_more_mean_than_they_cost(budget, least
         ruins.append(p @ norm.cdf(-MEANS / STDS))
         metrics.append(report.met)
         assert abs(report.mean.estimate - means[-1]) < report.mean.high - report.mean.low
-    errors = [4.0 * np.std(found, ddof=1) / np.sqrt(len(found)) for found in (means, ruins)]
     assert sum(metrics) >= len(agents) - 1
-    assert np.mean(means) + errors[0] > least_mean
+    assert bounds(means)[0] > least_mean
     if "ruin" in budget:
-        assert np.mean(ruins) < 0.05 + errors[1]
+        low, high = bounds(ruins)
+        assert low < 0.05
+        assert high < 0.06
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_both_forms_leave_the_risky_way_for_a_high_price():
     """ψ = 1/2: neither takes the risky way any more. The corrected form takes the safe one; the published form, which
     does not see that its own randomness is a source of variance, stands still."""
     settings = {
-        "gamma": 0.95, "max_episode_steps": 200, "variance_of": "return", "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2,
+        "gamma": 0.95, "max_episode_steps": 200, "variance_of": "return", "alpha_theta": 0.003, "alpha_w": 0.1, "alpha_z": 0.1,
     }  # fmt: skip
     found = {}
     for form, psi in (("corrected", 0.0), ("corrected", 0.5), ("published", 0.5)):
@@ -82,14 +82,14 @@ def test_both_forms_leave_the_risky_way_for_a_high_price():
 
 
 def test_only_the_corrected_form_hedges_in_catch_up():
-    """ψ = 1, 60 000 episodes, ten seeds: below the risk-neutral variance, and a far better objective than the published."""
+    """ψ = 1, 60 000 episodes: below the risk-neutral variance, and a far better objective than the published."""
     settings = {"gamma": 0.95, "max_episode_steps": 200, "alpha_theta": 0.01, "alpha_w": 0.05, "alpha_z": 0.05}
     found = {}
-    for form in ("published", "corrected"):
-        learners = learn_many(VPAC, CatchUp(), seeds(10), 60_000, psi=1.0, form=form, **settings)
+    for form, runs in (("published", 10), ("corrected", 40)):
+        learners = learn_many(VPAC, CatchUp(), seeds(runs), 60_000, psi=1.0, form=form, **settings)
         exact = oracle.evaluate(learners[0].environment.mdp, np.stack([x.policy() for x in learners]), 0.95)
         found[form] = exact.total_variance, exact.mean - exact.total_variance
     mdp = CatchUp().mdp
     neutral = float(oracle.evaluate(mdp, oracle.optimal_policy(mdp, 0.95), 0.95).total_variance)
-    assert found["corrected"][0].mean() < neutral < bounds(found["published"][0])[0]
-    assert bounds(found["corrected"][1] - found["published"][1])[0] > 10.0
+    assert bounds(found["corrected"][0])[1] < neutral < bounds(found["published"][0])[0]
+    assert bounds(found["corrected"][1][:10] - found["published"][1])[0] > 10.0
