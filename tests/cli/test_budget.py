@@ -90,6 +90,8 @@ def test_limits_of_the_ppo_family(capsys, tmp_path):
     [
         (["vpac-ppo", "--max-ruin", "1.05:0"], "max_ruin of a budget must be above 0 and below 1"),
         (["vpac-ppo", "--max-ruin", "0.05"], "max_ruin of a budget must be a probability and a return"),
+        (["vpac-ppo", "--max-ruin", "0.05:0", "--max-ruin=0.1:2"], "--max-ruin is given 2 times: give each limit once"),
+        (["vpac-ppo", "--max-std", "3", "--max-variance", "4"], "max_variance or max_std: give one of them"),
         (["vpac-ppo", "--keep-mean", 95], "keep_mean of a budget must be above 0 and below 1"),
         (["vpac-ppo", "--keep-mean", 0.9, "--max-std", 1, "--max-variance", 4], "give one of them"),
         (["vpac", "--min-cvar", "0.1:3"], "VPAC holds max_std or max_variance only"),

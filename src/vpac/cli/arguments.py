@@ -32,6 +32,8 @@ StoreAddress = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
 
 REPEATABLE = ("--set", "--option", "--where", "--wrap")
 """Options that may be given several times: `gather` joins their values."""
+LIMITS = ("--keep-mean", "--min-mean", "--max-std", "--max-variance", "--min-cvar", "--max-ruin")
+"""Options that may be given once: of two the last would silently count."""
 EXECUTORS = ("processes", "serial", "ray")
 
 
@@ -220,6 +222,10 @@ def gather(arguments: Sequence[str]) -> list[str]:
     values: dict[str, list[str]] = {option: [] for option in REPEATABLE}
     others: list[str] = []
     left, current = list(arguments), ""
+    names = [word.partition("=")[0] for word in arguments]
+    for limit in LIMITS:
+        if names.count(limit) > 1:
+            raise UserError(f"{limit} is given {names.count(limit)} times: give each limit once")
     while left:
         word = left.pop(0)
         name, equals, value = word.partition("=")
