@@ -16,6 +16,7 @@ from vpac import FiniteMDP, UserError, oracle
 from vpac.envs import arranged, check_env
 from vpac.envs.observations import allowed_action, choices
 from vpac.evaluation.actors import load_agent
+from vpac.evaluation.log import Log
 from vpac.evaluation.stressing import Axis, stress
 
 jax = pytest.importorskip("jax")
@@ -186,6 +187,11 @@ def test_nothing_forbidden_is_done_by_a_random_baseline_or_under_stress(place):
     agent = VPACPPO(make, psi=0.01, **SMALL).learn(64)
     found = vpac.certify(agent, make, 20, baseline="random", sources=0).data
     assert np.std(found["baseline"]["episodes"]["return"]) > 0.0
+    with pytest.raises(UserError, match="has masks of actions, for which a log has no column"):
+        vpac.evaluate(agent, make, 4, log="log.parquet")
+    log = Log(np.zeros((4, 1)), np.zeros(4, int), np.zeros(4), np.ones(4), np.arange(4), np.ones(4, bool))
+    with pytest.raises(UserError, match="has masks of actions, for which a log has no column"):
+        vpac.offline(log, agent)
     axes = [Axis("action-noise", (1.0,)), Axis("delay", (2,)), Axis("drop", (0.5,)), Axis("first-steps", (3,))]
     axes += [Axis("noise", (0.5,))] if place != "dict" else []  # noise on a Dict is refused
     arms = dict(zip(("control", "action-noise"), stress(agent, make, axes, 20).samples, strict=False))

@@ -238,6 +238,7 @@ class Recorder:
             raise UserError("a log is of actions that were drawn: leave deterministic out")
         if not callable(getattr(agent, "act", None)):
             raise UserError(f"{type(agent).__name__} does not say how probable its actions are: only agents of vpac do")
+        check_loggable(agent)
         self._rows: list[tuple[Any, ...]] = []
 
     def record(self, counted: BoolArray, *columns: Any) -> None:
@@ -264,6 +265,14 @@ class Recorder:
             schema_overrides={"observation": pl.List(pl.Float64)},
         ).sort("episode", "step")  # fmt: skip
         return write_bytes(self.path, as_parquet(frame))
+
+
+def check_loggable(policy: Any) -> None:
+    """Refuse a policy whose probabilities depend on more than the columns of a log hold."""
+    about = getattr(policy, "interface", None)
+    for has, what in (("masked", "masks of actions"), ("image", "images"), ("choices", "actions of several parts")):
+        if getattr(about, has, None):
+            raise UserError(f"this policy has {what}, for which a log has no column")
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,6 +325,7 @@ class Chances:
     @classmethod
     def _of_network(cls, policy: Any, observations: FloatArray, actions: Any) -> Chances:
         about = policy.interface
+        check_loggable(policy)
         if about.discrete_observations:
             _whole(observations, about.first_observation, about.inputs)
             seen: Any = observations[:, 0].astype(np.int64)
