@@ -149,6 +149,17 @@ def test_a_remark_does_not_stop_anything():
     ]
 
 
+@pytest.mark.parametrize("shape", [(210, 160, 3), (160, 100), (84, 84, 3), (4, 210, 160)])
+def test_large_images_are_remarked_upon(shape):
+    """What is suggested makes them small; channels that come first are not a small image."""
+    pixels = spaces.Box(0, 255, shape, np.uint8)
+    found = look_over(Right(seen=pixels, observation=np.zeros(shape, np.uint8)), 300).remarks
+    said = [remark for remark in found if remark.startswith("images of ")]
+    assert len(said) == (min(shape[:2]) > 84)
+    if said:
+        assert ("GrayscaleObservation" in said[0]) == (shape[-1] == 3)
+
+
 class Integers(Right):
     """Says with 0 and 1 what should be False and True, as many do."""
 

@@ -60,6 +60,8 @@ SCALES = 0.05, 20.0
 DRAWN = 0.1
 """The share of an image's values that may differ though the seed is the same: a background that goes on, for example."""
 OTHERS = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
+WIDEST, GREY = 96, " --wrap gymnasium.wrappers:GrayscaleObservation"
+"""Pixels of an image that networks learn from in minutes on a processor; and without colours."""
 LARGE = 1000
 """Observations of more numbers, images for example, are not searched for the time."""
 
@@ -199,6 +201,12 @@ class _Trial:
                     "actions around 0, about 0.4 apart; scale them: "
                     "--wrap gymnasium.wrappers:RescaleAction min_action=-1 max_action=1"
                 )
+        seen: Any = self.env.observation_space
+        if self.learning and is_image(seen) and min(seen.shape[:2]) > WIDEST:
+            found.remark(
+                f"images of {seen.shape[0]} by {seen.shape[1]} take long to learn from; make them smaller: --wrap "
+                f"gymnasium.wrappers:ResizeObservation shape=[84,84]{GREY if seen.shape[2:] == (3,) else ''}"
+            )
         rng = np.random.default_rng(seed)
         limit = self.env.spec.max_episode_steps if self.env.spec else None
         played = self.play(*EPISODES[0], steps, rng)
