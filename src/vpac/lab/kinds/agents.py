@@ -144,7 +144,7 @@ def find_trained(name: str, store: Path) -> list[Trained]:
         return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
-        return [_saved(run, short_name(run) if len(runs) > 1 else folder.resolve().name) for run in runs]
+        return [_saved(run, short_name(run if len(runs) > 1 else folder)) for run in runs]
     damaged: list[str] = []
     for place in sorted((folder / CHECKPOINTS).glob(f"[0-9]*/{AGENT}"), reverse=True):
         after = f"{int(place.parent.name):,} iterations"
@@ -161,9 +161,10 @@ def find_trained(name: str, store: Path) -> list[Trained]:
 
 
 def short_name(folder: Path) -> str:
-    """`vpac-FourRooms/run-0`: the folder and the one above it."""
+    """`vpac-FourRooms/run-0`: the folder and the one above it; bytes that are not UTF-8 are shown as �."""
     whole = folder.resolve()
-    return f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
+    name = f"{whole.parent.name}/{whole.name}" if whole.name.startswith("run-") else whole.name
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def record_training(folder: Path, run: Run, result: Result, about: Mapping[str, Any]) -> None:
