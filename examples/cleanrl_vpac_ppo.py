@@ -35,7 +35,7 @@ class Args:
     """the environment"""
     psi: float = 0.01  # VPAC
     """price of variance, in units of 1/reward"""
-    psi_warm_up: float = 0.05  # VPAC
+    psi_warm_up: float = 0.0  # VPAC
     """share of training in which psi rises from 0"""
     total_timesteps: int = 100_000
     """environment steps"""

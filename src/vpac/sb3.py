@@ -167,7 +167,7 @@ class VPACPPO(PPO):
     """
 
     def __init__(
-        self, policy: Any, env: Any, *, psi: float | None = None, psi_warm_up: float = 0.05,
+        self, policy: Any, env: Any, *, psi: float | None = None, psi_warm_up: float = 0.0,
         spread_net: tuple[int, ...] = (64, 64), **settings: Any,
     ) -> None:  # fmt: skip
         loading = settings.get("_init_setup_model", True) is False  # `load` fills in what was saved

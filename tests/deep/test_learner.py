@@ -191,7 +191,7 @@ def expected_updates(agent, updates):
 
 
 VARIANTS = {
-    "default": (VPACPPO, Telling, {"psi": 0.2}),
+    "default": (VPACPPO, Telling, {"psi": 0.2, "psi_warm_up": 0.05}),
     "uniform": (
         VPACPPO, Dice,
         {"psi": 0.4, "weighting": "uniform", "luck_critic": False, "variance_gamma": 1.0, "target_lambda": 0.5,
@@ -203,7 +203,7 @@ VARIANTS = {
     ),
     "blind": (VPACPPO, Dice, {"psi": 0.3, "luck_critic": False, "time_aware": False}),
     "published": (VPACPPO, Dice, {"psi": 0.2, "form": "published", "target_lambda": 0.5}),
-    "conditioned": (VPACPPO, Dice, {"psi": "conditioned", "psi_range": (0.1, 0.9), "luck_critic": False}),
+    "conditioned": (VPACPPO, Dice, {"psi": "conditioned", "psi_range": (0.1, 0.9), "luck_critic": False, "psi_warm_up": 0.05}),
 }  # fmt: skip
 
 

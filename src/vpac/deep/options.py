@@ -43,9 +43,9 @@ class Options:
     psi: float | str | Schedule = 0.0
     """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
     "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
-    psi_warm_up: Share = 0.05
-    """Share of `learn` in which a ψ that is a number rises from 0 in a straight line: a high price put on a poor policy at once
-    is best paid by standing still. 0: the whole price at once. A schedule or a budget is taken as it is."""
+    psi_warm_up: Share = 0.0
+    """Share of `learn` in which a ψ that is a number rises from 0 in a straight line; 0: the whole price at once. A schedule or
+    a budget is taken as it is."""
     budget: Budget | str | Mapping[str, Any] | None = None
     """Limits of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2), "std:2" or
     "ruin:0.05:0,cvar:0.1:100": ψ is then found and not given."""
