@@ -19,7 +19,7 @@ from vpac.files import Unwritable, hold
 from vpac.lab.store import folder as store_folder
 from vpac.lab.store.records import read_study
 from vpac.lab.store.run import runs_of
-from vpac.lab.store.store import Result, Store
+from vpac.lab.store.store import Result, Store, packed
 from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.risk.sample import ReturnSample
@@ -189,7 +189,7 @@ def test_of_a_group_what_has_its_name_is_whole(tmp_path, monkeypatch):
                 store.set_aside(run.name)
 
     def write():
-        store.keep({run.name: store.pack(run, result, {}) for run in others})
+        store.keep({run.name: packed(run, result, {}) for run in others})
 
     assert every_failure(monkeypatch, write, check) >= 24
     assert store.finished(others[-1])

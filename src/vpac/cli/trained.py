@@ -57,20 +57,17 @@ class Policy:
 
     @classmethod
     def find(
-        cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, make: Callable[[Any], Any] | None = None
-    ) -> Policy:  # fmt: skip
-        """The one policy under this name, in an environment that `make` makes of its recipe."""
+        cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, **how: Callable[[Any], Any]
+    ) -> Policy:
+        """The one policy under this name; `how` may be `make`, which makes the environment of its recipe."""
         from vpac.lab.kinds.agents import find_trained
 
         found = find_trained(run, store)
         if len(found) > 1 and verb != "watch":  # which shows the first
             some = ", ".join(one.where for one in found[:3])
             raise UserError(f"{run} holds {len(found)} policies: name one, {some} …")
-        recipe, remark = found[0].settle(place.wanted(verb, run))
-        if remark:
-            note(remark)
-        made = recipe.make() if make is None else make(recipe)
-        return cls(found[0], at_price(found[0].load(made, recipe), psi, found[0].name), made, recipe, psi)
+        agent, made, recipe = found[0].load(place.wanted(verb, run), note, **how)
+        return cls(found[0], at_price(agent, psi, found[0].name), made, recipe, psi)
 
     def identity(self) -> dict[str, Any]:
         """What the policy is, as plain data."""
@@ -121,7 +118,7 @@ class Watch(PolicyVerb):
         whole(self.episodes, "--episodes", 1)
         whole(self.seed, "--seed")
         kind = film_kind(self.out or Path("film.gif"))
-        policy = Policy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make_watched)
+        policy = Policy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make=make_watched)
         made, agent, name = policy.env, policy.agent, policy.trained.name
         path = self.out or self.store / "videos" / f"{Path(name).parts[0]}.gif"
         every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)

@@ -101,17 +101,18 @@ class Trained:
     facts: Callable[[], dict[str, Any]] = dict
     """What it is: the algorithm, its seed and options, and checksums of its files."""
 
-    def settle(self, wanted: EnvOverrides) -> tuple[EnvRecipe, str]:
-        """Where it is to act, and remarks: on it, and on what of that came from its file."""
+    def load(
+        self, wanted: EnvOverrides, say: Callable[[str], object], make: Callable[[EnvRecipe], Any] = EnvRecipe.make
+    ) -> tuple[Any, Any, EnvRecipe]:
+        """The agent, the environment it is to act in, which it must fit, and the recipe of that; remarks go to `say`."""
         recipe, words = wanted.apply(self.recipe, self.where, self.env)
-        return recipe, "; ".join(filter(None, (self.remark, words)))
-
-    def load(self, made: gymnasium.Env[Any, Any], recipe: EnvRecipe) -> Any:
-        """The agent; one that does not fit the environment is refused."""
+        if self.remark or words:
+            say("; ".join(filter(None, (self.remark, words))))
+        made = make(recipe)
         agent = self.ready(made, recipe)
         acts_in = as_seen(made, agent)
         check_fits(agent, acts_in.observation_space, acts_in.action_space, recipe.env)
-        return agent
+        return agent, made, recipe
 
 
 def find_agents(
@@ -122,14 +123,7 @@ def find_agents(
     `name` is a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store; `wanted` says
     where they are to act, by default where they learned; `remark` is called with what is worth saying of the environment.
     """
-    found: dict[str, tuple[Any, Any]] = {}
-    for one in find_trained(name, store):
-        recipe, words = one.settle(wanted or EnvOverrides())
-        if words:
-            remark(words)
-        made = recipe.make()
-        found[one.name] = one.load(made, recipe), made
-    return found
+    return {one.name: one.load(wanted or EnvOverrides(), remark)[:2] for one in find_trained(name, store)}
 
 
 def find_trained(name: str, store: Path) -> list[Trained]:

@@ -109,8 +109,11 @@ class Result:
     """Checkpoints that could not be read, and why; an earlier one, or none, was used."""
 
 
-def packed(run: Run, result: Result, about: Mapping[str, Any], learned: dict[str, bytes]) -> dict[str, bytes]:
-    """The files of a run, as bytes: what was measured, what was learned, and the record of them."""
+def packed(
+    run: Run, result: Result, about: Mapping[str, Any], agent: dict[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """The files of a run, as bytes: what was measured, the policy or a whole agent, and the record of them."""
+    learned = {POLICY: as_safetensors(result.policy)} if agent is None else agent
     files = {METRICS: as_parquet(result.metrics, compression="zstd"), **learned}
     record = {**run.content, "name": run.name, "final": result.final, "about": dict(about)}
     record["files"] = {name: fingerprint(content) for name, content in files.items()}
@@ -213,11 +216,7 @@ class Store:
 
     def write(self, run: Run, result: Result, about: dict[str, Any]) -> None:
         """Store a run; the caller holds its lock."""
-        self.keep({run.name: self.pack(run, result, about)})
-
-    def pack(self, run: Run, result: Result, about: dict[str, Any]) -> dict[str, bytes]:
-        """The files of a run, as bytes."""
-        return packed(run, result, about, {POLICY: as_safetensors(result.policy)})
+        self.keep({run.name: packed(run, result, about)})
 
     def keep(self, packed: Mapping[str, dict[str, bytes]]) -> None:
         """Store runs, by name; they are durable when this returns. The caller holds their locks."""

@@ -25,7 +25,7 @@ from vpac.interruption import is_asked, stop_if_asked, until_checkpoint
 from vpac.lab.kinds.task import perform
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import Result, Store
+from vpac.lab.store.store import Result, Store, packed
 
 Status = Literal["finished", "found", "failed", "diverged", "elsewhere", "unwritable", "refused"]
 
@@ -187,7 +187,7 @@ def _perform(
     begun = time.perf_counter() - before
     try:
         result = _finite(perform(run, scratch) if made is None else made())
-        files = store.pack(run, result, about(time.perf_counter() - begun))
+        files = packed(run, result, about(time.perf_counter() - begun))
     except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
         raise
     except Exception as error:
