@@ -37,6 +37,11 @@ def test_a_sample_is_the_luck_after_k_steps_or_at_an_earlier_end():
     for place in range(4, 16):  # the first ends after 9 steps; what is longer than all is in none
         expected[:, place] += 1, 50.5, 50.5**2
     np.testing.assert_allclose(drift.sums, expected)
+    drift.add(before[:1], after[:1], np.array([[3.0, 2.0**40]]), valid[:1], np.zeros((1, 2)))  # ends after k = 4 steps
+    expected *= 0.9
+    for place in range(2, 16):
+        expected[:, place] += 1, 50.5, 50.5**2
+    np.testing.assert_allclose(drift.sums, expected)
     drift.add(before * np.nan, after, elapsed, valid, running)
     np.testing.assert_allclose(drift.sums, expected)
 
@@ -143,7 +148,8 @@ def test_the_warning_waits_for_the_second_half():
     assert len(found) == LEARNED
     agent = with_exact_critics(time_aware=False, form="published")
     agent.drift.warn = lambda psi: found.append("published")
-    agent.learn(576 * 2)
+    agent.iteration, agent.timesteps, agent.span = LEARNED, 100, (0, 100)
+    agent.warn_of_drift(0.1)
     assert "published" not in found
 
 
