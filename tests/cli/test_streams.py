@@ -90,8 +90,9 @@ def test_names_that_are_not_utf8(tmp_path):
     found = call(*words, folder, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert (Path(os.fsdecode(folder)) / "agent.json").is_file()
-    found = call("evaluate", folder, "--episodes", "3", folder=tmp_path)
-    assert found.returncode == 0, found.stderr
+    for verb in ("evaluate", "certify"):
+        found = call(verb, folder, "--episodes", "10", folder=tmp_path)
+        assert found.returncode == 0, found.stderr
     assert len(list(tmp_path.glob("results/evaluate/*/*.png"))) == 1
     study = 'name = "s"\nenv = "CliffWalking-v1"\nalgorithm = "vpac"\nepisodes = 4\nruns = 1\n[[arms]]\nlabel = "a"\n'
     (tmp_path / "s.toml").write_text(study)

@@ -311,7 +311,7 @@ class ReturnSample:
         if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
             data = head | {name: column.tolist() for name, column in columns.items()}
             return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-        metadata = {KEY: json.dumps(head, ensure_ascii=False, allow_nan=False)}
+        metadata = {KEY: json.dumps(head, allow_nan=False)}  # in ASCII: the name of a folder may be no UTF-8
         return write_bytes(path, as_parquet(columns, metadata=metadata))
 
     @classmethod
