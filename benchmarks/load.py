@@ -103,7 +103,7 @@ def fill(folder: Path, count: int) -> Path:
     try:
         for begin in range(0, len(runs), GROUP):
             store.keep({
-                run.name: store.pack(run, replace(result, final=shifted(result.final, i)), about)
+                run.name: storing.packed(run, replace(result, final=shifted(result.final, i)), about)
                 for i, run in enumerate(runs[begin : begin + GROUP], begin)
             })  # fmt: skip
     finally:
