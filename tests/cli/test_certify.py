@@ -10,6 +10,7 @@ import pytest
 import vpac
 from cli.test_cli import run
 from vpac.cli.certify import split_values
+from vpac.evaluation.play import evaluate_each
 from vpac.files import sealed
 from vpac.risk import PolicyCertificate, ReturnSample
 
@@ -95,6 +96,26 @@ def test_what_was_measured_is_not_measured_again(capsys, trained, tmp_path, monk
     assert ReturnSample.load(kept).returns.tolist() == sample.returns.tolist()
 
 
+def test_a_stopped_stress_test_says_what_it_kept(capsys, trained, tmp_path, monkeypatch):
+    command = ("stress", trained / "calm", "--drop", "0.1,0.3", "--episodes", 20)
+    _, straight, _ = run(capsys, *command, "--out", tmp_path / "straight", "--json")
+    played = []
+
+    def stops_in_the_last(*how, **options):
+        played.append(how)
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        return evaluate_each(*how, **options)
+
+    monkeypatch.setattr("vpac.evaluation.stressing.evaluate_each", stops_in_the_last)
+    code, _, err = run(capsys, *command, "--out", tmp_path / "stopped", "--json")
+    assert code == 130
+    assert "measured before: 2 of the samples" in err
+    code, again, _ = run(capsys, *command, "--out", tmp_path / "stopped", "--json")
+    assert (code, len(played)) == (0, 4)
+    assert json.loads(again)["arms"] == json.loads(straight)["arms"]
+
+
 def test_a_random_baseline_and_the_most_preferred_actions(capsys, trained, tmp_path):
     command = (
         "certify",
@@ -130,6 +151,7 @@ def test_a_random_baseline_and_the_most_preferred_actions(capsys, trained, tmp_p
         (("stress", "RUN", "--drop", "1.5"), "probability"),
         (("stress", "RUN", "--set", "lucky"), "KEY=VALUE,VALUE"),
         (("stress", "RUN", "--set", "lukcy=1,2"), "did you mean 'lucky'"),
+        (("stress", "RUN", "--set", "nothere=1"), "; it has length, lucky, "),
     ],
     ids=" ".join,
 )

@@ -240,8 +240,10 @@ def test_the_name_is_kept_and_the_next_command_is_said(capsys, folder, unnamed, 
         code, _, error = run(capsys, verb, "q")
         assert code == 2
         assert error.endswith(f"name it yourself, vpac {verb} q --env {env}\n")
-    assert run(capsys, "evaluate", "q", "--env", env, "--episodes", 5)[0] == 0
+    assert run(capsys, "evaluate", "q", "--env", env, "--episodes", 5, "--log", "a log.parquet")[0] == 0
     unnamed()
+    _, _, error = run(capsys, "offline", "a log.parquet", "--policy", "q")
+    assert error.endswith(f"name it yourself, vpac offline 'a log.parquet' --policy q --env {env}\n")
     with pytest.raises(UserError, match=rf"AC\.load\('q/run-0', '{env}'\)"):
         vpac.AC.load("q/run-0")
     assert vpac.AC.load("q/run-0", env).episodes == 3

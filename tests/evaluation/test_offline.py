@@ -197,12 +197,25 @@ def test_weights_one_give_the_sample_itself():
     assert found.effective("weighted") == pytest.approx(300)
 
 
+def test_no_variance_is_negative():
+    cut = 0
+    for k in range(10):
+        log = sampled(12, k)
+        for one in vpac.offline(log, TARGET, gamma=GAMMA, least=1.0, methods=METHODS[:3]).estimates:
+            assert 0.0 <= one.variance.low <= one.variance.estimate <= one.variance.high
+            cut += one.variance.low == 0.0
+    assert cut > 0
+
+
 def test_too_few_effective_episodes_are_refused_with_their_number():
     target = np.array([[0.999, 0.001], [0.001, 0.999], [0.5, 0.5]])
     with pytest.raises(
         vpac.UserError, match=r"weighted: the 40 episodes of the log count as \d+\.\d of this policy, expected at "
     ):
         vpac.offline(sampled(40, 0), target, gamma=GAMMA, methods=["weighted"])
+    with pytest.raises(vpac.UserError, match="per-decision, doubly-robust, weighted: the 40 episodes") as caught:
+        vpac.offline(sampled(40, 0), target, gamma=GAMMA, methods=METHODS[:3])
+    assert str(caught.value).count("the two policies differ") == 1
     assert (
         vpac.offline(sampled(40, 0), target, gamma=GAMMA, methods=["weighted"], least=1.0)["weighted"].mean is not None
     )

@@ -43,7 +43,12 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[]
             else:
                 if dict(found.about) == wanted:
                     return found
-        found = replace(play(), about=wanted)
+        try:
+            found = replace(play(), about=wanted)
+        except KeyboardInterrupt:
+            if kept := len(list(folder.glob("*.parquet"))):
+                note(f"stopped; measured before: {kept} of the samples, in {folder}. To go on: the same command")
+            raise
         found.save(path)
         return found
 

@@ -64,7 +64,7 @@ class PPOTraining:
 
 @dataclass(frozen=True)
 class VarianceBudget:
-    """Limits of the return, one or two: ψ is then found and not given, and the limits are checked at the end.
+    """Limits of the return, one or more: ψ is then found and not given, and the limits are checked at the end.
 
     Examples: --keep-mean 0.95 · --max-ruin 0.05:0 · --min-cvar 0.1:100 --max-std 50
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -215,8 +216,9 @@ class Offline(Verb):
         from vpac.evaluation.log import load_log
 
         log = load_log(self.log)
+        asked = shlex.join(["offline", self.log, "--policy"])
         report = offline(
-            log, Policy.find(self.policy, self.store, self.elsewhere, "offline", self.psi).agent, gamma=self.gamma,
+            log, Policy.find(self.policy, self.store, self.elsewhere, asked, self.psi).agent, gamma=self.gamma,
             methods=self.methods or METHODS, alphas=self.levels, least=self.least, lowest=self.lowest, seed=self.seed,
             progress=not self.json,
         )  # fmt: skip

@@ -260,7 +260,8 @@ def _unknown_argument(name: str, creator: Any, arguments: Mapping[str, Any]) -> 
     unknown = [key for key in arguments if key not in (*known, "max_episode_steps")]
     if not unknown or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return ""
-    return f"{name} has no argument {unknown[0]!r}{suggestion(unknown[0], known)}"
+    has = f"; it has {', '.join(known)}" if known else ""
+    return f"{name} has no argument {unknown[0]!r}{suggestion(unknown[0], known) or has}"
 
 
 def _nearest_stem(name: str) -> str:

@@ -46,7 +46,7 @@ from vpac.evaluation.log import Chances, Log, load_log
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.intervals import Interval, normal_quantile, studentised_interval
+from vpac.risk.intervals import Interval, normal_quantile, not_negative, studentised_interval
 from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
@@ -178,7 +178,10 @@ def offline(
             for done, method in enumerate(chosen)
         ]
     if all(one.refused for one in estimates):
-        raise UserError("; ".join(dict.fromkeys(one.refused for one in estimates)))
+        reasons: dict[str, list[str]] = {}
+        for one in estimates:
+            reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
+        raise UserError("; ".join(f"{', '.join(methods)}: {why}" for why, methods in reasons.items()))
     lower = lower_bound(study.weight * (study.returns - floor), 1.0 - level, split) + floor
     behaviour = float(study.returns.mean()), float(study.returns.var(ddof=1))
     return OfflineReport(
@@ -216,7 +219,8 @@ def _estimate(
     parts = study.weighted(alphas) if method == "weighted" else study.averaged(folds)
     found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES, unseen=True) for part in parts]
     tell(REFITS)
-    return OfflineEstimate(method, effective, "", found[0], found[1], dict(zip(alphas, found[2:], strict=False)))
+    cvar = dict(zip(alphas, found[2:], strict=False))
+    return OfflineEstimate(method, effective, "", found[0], not_negative(found[1]), cvar)
 
 
 def _refitted_interval(estimate: float, values: FloatArray, level: float) -> Interval:

@@ -700,7 +700,7 @@ class BudgetReport:
                 return "The mean at ψ = 0 was not measured yet: train longer than the risk-neutral part (`wait`)."
             return "Train longer, so that the price can settle, or with a longer risk-neutral part (`wait`)."
         if self.budget.keep_mean is not None:
-            return "The mean that is to be kept may exclude the other limit: ask for one of the two only, or for less."
+            return "The mean that is to be kept may exclude the rest: ask for one without the other, or for less."
         if not checks:
             return "Train longer, or ask for less: the closest look says what was within reach."
         level = max(check.limit.level for name, check in checks.items() if name != "mean")

@@ -36,7 +36,7 @@ capital grows with m, so the rest is found by bisection.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 import numpy as np
@@ -76,8 +76,7 @@ def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
 
 def not_negative(interval: Interval) -> Interval:
     """The same, cut at 0: for what cannot be less. The truth is not there, so the interval covers it as often as before."""
-    low, high = (0.0 if end < 0.0 else end for end in (interval.low, interval.high))  # unknown ends stay unknown
-    return Interval(interval.estimate, low, high)
+    return Interval(*(0.0 if x < 0.0 else x for x in astuple(interval)))  # unknown ends stay unknown
 
 
 def variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
