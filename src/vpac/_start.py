@@ -7,6 +7,7 @@ import atexit
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -28,12 +29,17 @@ def _leave(number: int, frame: Any) -> None:
 _codes: list[int] = []
 
 
-def end_with(code: int) -> int:
+def end_with(code: int, within: float | None = None) -> int:
     """Let the process end with this exit code, whatever happens while Python shuts down; returns the code.
 
     Python restores the default handlers before that, and kills itself with SIGINT if it ever saw one while it compiled text.
+    It also waits for threads, which may compute for hours: `within` is how many seconds it may.
     """
     _codes.append(code)
+    if within is not None and is_command(sys.orig_argv):
+        timer = threading.Timer(within, _end)
+        timer.daemon = True
+        timer.start()
     return code
 
 

@@ -1,14 +1,18 @@
 """Signals that ask a process to stop: Ctrl-C (SIGINT), and SIGTERM, which schedulers send before they take a machine away.
 
 Both raise in the main thread, so that everything is cleaned up on the way out. Within `until_checkpoint` the first one only
-sets a flag: work that leaves checkpoints continues to the next one and stops there, at `stop_if_asked`. A second Ctrl-C stops
+sets a flag: work that leaves checkpoints continues to the next one and stops there, at `stop_if_asked`. A second one stops
 at once.
+
+The main thread may compute for long, where Python calls no handler, or an environment may swallow what is raised: a thread
+hears of signals too, says what happens, and ends the process if nothing else does.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -32,6 +36,8 @@ class _State:
     """The first signal that has arrived."""
     message: str | None = None
     """Printed for the first signal instead of raising it; None: raise."""
+    said: bool = False
+    """Whether that has been printed."""
     when: float = 0.0
     """When it arrived."""
     checkpoint: float = 0.0
@@ -43,11 +49,18 @@ class _State:
 
 
 STATE = _State()
+LOCK = threading.Lock()
 EXIT = os._exit
 MAX_WAIT = 300.0
 """Seconds that the work may take to its next checkpoint after SIGTERM, or twice its longest time so far if that is more."""
 LAST = 10.0
 """Seconds after which a process that neither comes to a checkpoint nor can be interrupted is ended."""
+TWICE = 1.0
+"""Seconds within which a second SIGTERM is the first again: a scheduler sends it to the group and from its leader."""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # its signals are not ours
 
 
 @contextmanager
@@ -56,13 +69,19 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    STATE.asked = STATE.message = None
+    STATE.asked, STATE.message, STATE.said = None, None, False
     before = {number: signal.signal(number, _handle) for number in signals}
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    threading.Thread(target=_listen, args=(heard, signals), daemon=True).start()
+    listener = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     hook, sys.unraisablehook = sys.unraisablehook, partial(_unraisable, sys.unraisablehook)
     try:
         yield
     finally:
         sys.unraisablehook = hook
+        signal.set_wakeup_fd(listener)
+        told.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         STATE.asked = None
@@ -81,9 +100,12 @@ def until_checkpoint(message: str = "") -> Iterator[None]:
     try:
         yield
     finally:
-        STATE.message = None
-        if STATE.timer is not None:
-            STATE.timer.cancel()
+        if STATE.asked is not None:
+            _say(message)  # the checkpoint may have come before the thread that listens
+        with LOCK:  # no timer is started after this
+            STATE.message = None
+            if STATE.timer is not None:
+                STATE.timer.cancel()
 
 
 def stop_if_asked() -> None:
@@ -112,31 +134,52 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if first:
         STATE.asked, STATE.when = number, now
     if first and STATE.message is not None:
-        threading.Thread(target=_write, args=(STATE.message,), daemon=True).start()  # who draws a bar may hold its lock
-        if number == signal.SIGTERM:
-            _after(max(MAX_WAIT, 2.0 * STATE.longest), _hurry)
-    elif number == signal.SIGINT:
+        return
+    if number == signal.SIGINT:
         raise KeyboardInterrupt
-    elif first or now - STATE.when > 1.0:  # a scheduler's SIGTERM may arrive twice, to the group and from its leader
-        if STATE.message is not None:
-            _after(LAST, lambda: EXIT(128 + signal.SIGTERM))  # an environment may swallow what is raised
+    if first or now - STATE.when > TWICE:
         raise Terminated
 
 
+def _listen(heard: socket.socket, signals: Sequence[int]) -> None:
+    """Say what happens after a signal, and bound how long it takes, whatever the main thread does."""
+    first = None
+    with heard:
+        while byte := heard.recv(1):
+            number, now, message = byte[0], time.monotonic(), STATE.message
+            if number not in signals or message is None:
+                continue
+            if first is None:
+                first = now
+                _say(message)
+                if number == signal.SIGTERM:
+                    _after(max(MAX_WAIT, 2.0 * STATE.longest), _hurry)
+            elif number == signal.SIGINT or now - first > TWICE:
+                _after(LAST, partial(EXIT, 128 + number))
+
+
 def _after(seconds: float, what: Callable[[], None]) -> None:
-    if STATE.timer is not None:
-        STATE.timer.cancel()
-    STATE.timer = threading.Timer(seconds, what)
-    STATE.timer.daemon = True
-    STATE.timer.start()
+    with LOCK:
+        if STATE.timer is not None:
+            STATE.timer.cancel()
+        if STATE.message is not None:
+            STATE.timer = threading.Timer(seconds, what)
+            STATE.timer.daemon = True
+            STATE.timer.start()
 
 
 def _hurry() -> None:
     """The next checkpoint does not come, perhaps because an environment hangs: interrupt the main thread."""
     if STATE.message is not None:
         _write("vpac: no checkpoint was reached in time: stopping at once" if STATE.message else "")
-        _after(LAST, lambda: EXIT(128 + signal.SIGTERM))
+        _after(LAST, partial(EXIT, 128 + signal.SIGTERM))
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _say(message: str) -> None:
+    if not STATE.said:
+        STATE.said = True
+        _write(message)
 
 
 def _write(text: str) -> None:

@@ -155,6 +155,61 @@ def test_an_environment_that_hangs_can_be_terminated(tmp_path, times):
     assert (b"no checkpoint was reached in time" in error) == (times == 1)
 
 
+LONG = """import sys, time, hashlib
+from pathlib import Path
+import vpac.interruption as interruption
+interruption.MAX_WAIT, interruption.LAST = {most}, 1.0
+import vpac.cli
+import vpac.deep.improve as improve
+original = improve.{name}
+
+def long(*given, **named):
+    if list(Path("run").glob("checkpoints/0*")):
+        Path("busy").touch()
+        {wait}
+    return original(*given, **named)
+
+improve.{name} = long
+sys.exit(vpac.cli.main())
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "wait"),
+    [
+        ("fit_critic", "time.sleep(3600)"),  # in a thread, for which Python waits when it ends
+        ("improve_policy", "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"),  # in C, where no handler is called
+    ],
+)
+def test_a_long_computation_can_be_terminated(tmp_path, name, wait, times):
+    """The checkpoint before it is kept."""
+    pytest.importorskip("jax")
+    from vpac.deep.checkpoint import latest_checkpoint
+
+    (tmp_path / "vpac").write_text(LONG.format(most=1.5 if times == 1 else 300.0, name=name, wait=wait))
+    options = ["steps=8", "hidden=[4]", "checkpoint_every=1", "epochs=1", "minibatch=8"]
+    command = [sys.executable, "vpac", "train", "vpac-ppo", "CartPole-v1", "--psi", "0.1", "--envs", "1"]
+    command += ["--out", "run", "--option", *options]
+    env = os.environ | {"PYTHONPATH": SOURCE}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 100
+        while not (tmp_path / "busy").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        try:
+            for _ in range(times):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(1.2)
+            _, error = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 143
+    assert b"stopping at the next checkpoint" in error
+    assert (b"no checkpoint was reached in time" in error) == (times == 1)
+    agent, damaged = latest_checkpoint(vpac.VPACPPO, tmp_path / "run" / "checkpoints")
+    assert (agent.timesteps, damaged) == (8, [])
+
+
 def test_a_folder_that_cannot_be_read(capsys, tmp_path, monkeypatch):
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied", str(tmp_path))

@@ -26,7 +26,7 @@ from vpac.cli.train import Train, with_learner_options
 from vpac.cli.trained import Evaluate, Export, Offline, Watch
 from vpac.errors import UserError, suggestion
 from vpac.files import MISTAKES, Unwritable
-from vpac.interruption import Terminated, handled, no_silent_exit, stopped_by
+from vpac.interruption import LAST, Terminated, handled, no_silent_exit, stopped_by
 from vpac.lab.store.backend import Unreadable
 from vpac.portable import deduplicate_stderr
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return end_with(_main(arguments))
         except KeyboardInterrupt as stop:
             print("vpac: stopped", file=sys.stderr)
-            return end_with(143 if isinstance(stop, Terminated) else 130)
+            return end_with(143 if isinstance(stop, Terminated) else 130, LAST)
 
 
 def _run(verb: Any) -> int:
