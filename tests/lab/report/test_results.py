@@ -118,8 +118,8 @@ def test_bands_of_variances_end_at_zero():
 
 
 def test_a_training_shows_no_variance_below_zero():
-    curves = [SimpleNamespace(mean=np.array([v]), variance=np.array([v])) for v in APART]
-    final = Training([], curves, "greedy").final()
+    results = [(None, SimpleNamespace(final={"mean": v, "variance": v})) for v in APART]
+    final = Training([], results, "greedy").final()
     assert final["mean"].low < 0.0 == final["variance"].low
     assert final["variance"].high == final["mean"].high
     drawn = {name: band(np.arange(1), APART[:, None], name) for name in ("mean", "variance")}
