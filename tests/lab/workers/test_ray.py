@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -391,11 +392,24 @@ print(ray.nodes()[0]["NodeManagerAddress"], *sorted(heard))
 def test_a_cluster_that_is_started_here_listens_on_the_loopback_interface_alone():
     """0100007F is 127.0.0.1, and the other is ::1 or 127.0.0.1 as IPv6 writes it."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, env=env, timeout=200)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # else Ray finds the cluster of another test in its file
+        env["RAY_TMPDIR"] = folder
+        done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, env=env, timeout=200)
     node, *heard = done.stdout.split()
     assert node == "127.0.0.1", done.stderr
     assert "0100007F" in heard
     assert set(heard) <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def test_a_cluster_that_is_gone_but_still_in_rays_file_is_not_waited_for(closed, tmp_path):
+    """Ray itself tries for minutes."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{closed}", encoding="utf-8")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {"RAY_TMPDIR": str(tmp_path)}
+    code = "from vpac.lab.workers.ray import _connect; _connect(None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    assert f"port {closed}). Start one there" in done.stderr
+    assert "`--address local` for a new one" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def check_address(address: str | None) -> None:
         timeout = f"no answer in {CONNECT_TIMEOUT:g} s" if isinstance(error, TimeoutError) else None
         raise UserError(
             f"cannot reach a Ray cluster at {given}: {timeout or getattr(error, 'strerror', None) or error} ({host}, port "
-            f"{port}). Start one there with `ray start --head --port {port}`, mend --address or $RAY_ADDRESS, or leave both "
-            "out for one on this machine"
+            f"{port}). Start one there with `ray start --head --port {port}`, mend --address or $RAY_ADDRESS, or take "
+            "`--address local` for a new one on this machine"
         ) from None
 
 
@@ -226,7 +226,9 @@ def _stay_local(ray: Any, address: str | None) -> None:
     `LOOPBACK=1` in the environment is Ray's own way to say otherwise; or start one with `ray start --head`.
     """
     constants = ray._private.ray_constants
-    if ray._private.services.canonicalize_bootstrap_address(address) is None and LOOPBACK not in os.environ:
+    if (found := ray._private.services.canonicalize_bootstrap_address(address)) is not None:
+        check_address(found)  # `ray start` leaves the address of the last cluster in a file; it may be dead
+    elif LOOPBACK not in os.environ:
         os.environ[LOOPBACK], constants.ENABLE_RAY_CLUSTER = "0", False  # for its processes, and in this one
 
 
