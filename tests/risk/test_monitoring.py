@@ -136,7 +136,26 @@ def test_what_can_be_watched():
             vpac.monitor(range(20), **wrong)
     with pytest.raises(UserError, match="ten"):
         vpac.monitor([1.0, 2.0])
-    with pytest.raises(UserError, match="finite"):
-        vpac.monitor(range(20)).update(float("nan"))
+    watch = vpac.monitor(range(20))
+    for returns in (
+        float("nan"),
+        float("inf"),
+        "abc",
+        "1",
+        None,
+        True,
+        [1.0, None],
+        [[1.0]],
+        [[1.0], [1.0, 2.0]],
+        [1.0, "a"],
+    ):
+        with pytest.raises(UserError, match="a return must be a finite number"):
+            watch.update(returns)
+    assert watch.episodes == 0  # all of them, or none
+    for returns in (3, np.float32(3.0), np.array(3.0), [1, 2.5], (y for y in (1.0, 2.0)), []):
+        assert watch.update(returns) is None
+    assert watch.episodes == 7
+    with pytest.raises(UserError, match="a list of numbers"):
+        vpac.monitor(["a"] * 20)
     with pytest.raises(UserError, match="no return"):
         vpac.monitor(range(20)).interval()

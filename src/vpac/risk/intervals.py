@@ -190,7 +190,10 @@ def studentised_interval(
 
 def one_sample(sample: ArrayLike) -> FloatArray:
     """The sample as an array of one dimension that is not empty."""
-    x = np.asarray(sample, np.float64)
+    try:
+        x = np.asarray(sample, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"expected a list of numbers, got {sample!r:.60}") from None
     if x.ndim != 1 or len(x) == 0:
         raise UserError(f"expected a list of numbers, got an array of shape {x.shape}")
     return x

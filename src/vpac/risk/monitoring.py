@@ -25,7 +25,7 @@ capitals follows S ← (S + share of k) · bet (Shiryaev and Roberts): waiting f
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,9 +152,15 @@ class Monitor:
 
     def update(self, returns: float | Iterable[float]) -> Alarm | None:
         """Take the return of an episode, or several in their order; the first alarm that they raise, or None."""
-        raised = None
-        for one in np.atleast_1d(np.asarray(returns, np.float64)).tolist():
-            found = self._take(real(one, "a return", "a finite number"))
+        raised, given = None, list(returns) if isinstance(returns, Iterator) else returns
+        try:
+            x = np.atleast_1d(np.asarray(given))
+        except (TypeError, ValueError):  # lists of several lengths
+            x = np.zeros((0, 0))
+        if x.ndim > 1 or x.dtype.kind not in "iuf" or not np.isfinite(x).all():
+            raise UserError(f"a return must be a finite number, got {given!r:.60}")
+        for one in x.tolist():
+            found = self._take(float(one))
             raised = raised or found
         return raised
 
