@@ -95,8 +95,8 @@ def shown(progress: bool | Callable[[int, int], object], total: int, what: str) 
 @contextmanager
 def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
     """A function to call at the beginning of each of so many steps, with what the step is about if that changes."""
-    count = itertools.count(1)
-    with ProgressBar(total, title, quiet=quiet or not sys.stderr.isatty(), delay=1e-9) as bar:
+    count = itertools.count()
+    with ProgressBar(total, title, quiet=quiet, delay=1e-9) as bar:
         yield lambda what="": bar.tell(next(count), title=f"{title}: {what}" if what else "")
 
 
