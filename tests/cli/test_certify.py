@@ -10,7 +10,7 @@ import pytest
 import vpac
 from cli.test_cli import run
 from vpac.cli.certify import split_values
-from vpac.evaluation.play import evaluate_each
+from vpac.evaluation.play import play
 from vpac.files import sealed
 from vpac.risk import PolicyCertificate, ReturnSample
 
@@ -96,6 +96,31 @@ def test_what_was_measured_is_not_measured_again(capsys, trained, tmp_path, monk
     assert ReturnSample.load(kept).returns.tolist() == sample.returns.tolist()
 
 
+def test_a_stopped_certificate_goes_on_where_it_was(capsys, trained, tmp_path, monkeypatch):
+    """Episodes that were played are not played again, also those of a smaller number, and the sample is the same one."""
+    command = ("certify", trained / "calm", "--baseline", trained / "bold", "--sources", 0, "--json")
+    assert run(capsys, *command, "--episodes", 40, "--out", tmp_path / "straight")[0] == 0
+    played = []
+
+    def stops_in_the_55th(*how, **options):
+        played.append(how)
+        if len(played) == 55:
+            raise KeyboardInterrupt
+        return play(*how, **options)
+
+    stopped = (*command, "--out", tmp_path / "stopped")
+    assert run(capsys, *stopped, "--episodes", 10)[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("vpac.evaluation.play.play", stops_in_the_55th)
+        code, _, err = run(capsys, *stopped, "--episodes", 40)  # 30 more of the policy, 24 of the baseline
+        assert code == 130
+        assert "74 episodes are kept in" in err
+        code = run(capsys, *stopped, "--episodes", 40)[0]
+    assert (code, len(played)) == (0, 55 + 6 + 5)  # the five worst are played again
+    both = [PolicyCertificate.load(tmp_path / name / "certificate.json").data for name in ("stopped", "straight")]
+    assert all(both[0][part] == both[1][part] for part in ("episodes", "baseline", "metrics"))
+
+
 def test_a_stopped_stress_test_says_what_it_kept(capsys, trained, tmp_path, monkeypatch):
     command = ("stress", trained / "calm", "--drop", "0.1,0.3", "--episodes", 20)
     _, straight, _ = run(capsys, *command, "--out", tmp_path / "straight", "--json")
@@ -103,16 +128,16 @@ def test_a_stopped_stress_test_says_what_it_kept(capsys, trained, tmp_path, monk
 
     def stops_in_the_last(*how, **options):
         played.append(how)
-        if len(played) == 3:
+        if len(played) == 48:
             raise KeyboardInterrupt
-        return evaluate_each(*how, **options)
+        return play(*how, **options)
 
-    monkeypatch.setattr("vpac.evaluation.stressing.evaluate_each", stops_in_the_last)
+    monkeypatch.setattr("vpac.evaluation.play.play", stops_in_the_last)
     code, _, err = run(capsys, *command, "--out", tmp_path / "stopped", "--json")
     assert code == 130
-    assert "measured before: 2 of the samples" in err
+    assert "47 episodes are kept in" in err
     code, again, _ = run(capsys, *command, "--out", tmp_path / "stopped", "--json")
-    assert (code, len(played)) == (0, 4)
+    assert (code, len(played)) == (0, 48 + 13)
     assert json.loads(again)["arms"] == json.loads(straight)["arms"]
 
 

@@ -29,28 +29,32 @@ NOT_HELD = 3
 Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 
-def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[[], ReturnSample]], ReturnSample]:
-    """Keeps samples in a folder and finds them again if they were measured in the same way: a stopped command goes on."""
+def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
+    """Keeps episodes in a folder and finds them again if they were played in the same way: a stopped command goes on."""
     from vpac.risk.sample import ReturnSample
 
-    def measured(name: str, play: Callable[[], ReturnSample]) -> ReturnSample:
-        path, wanted = folder / f"{file_name(name)}.parquet", {**about, "of": name}
+    kept: dict[str, int] = {}
+
+    def measured(name: str, play: Callable[..., ReturnSample]) -> ReturnSample:
+        path, wanted, before = folder / f"{file_name(name)}.parquet", {**about, "of": name}, None
         if path.is_file():
             try:
-                found = ReturnSample.load(path)
+                before = ReturnSample.load(path)
             except UserError as error:
                 note(f"measured again: {error}")
-            else:
-                if dict(found.about) == wanted:
-                    return found
+        if before is not None and dict(before.about) != wanted:
+            before = None
+        kept[name] = 0 if before is None else len(before)
+
+        def keep(sample: ReturnSample) -> None:
+            replace(sample, about=wanted).save(path)
+            kept[name] = len(sample)
+
         try:
-            found = replace(play(), about=wanted)
+            return replace(play(before=before, keep=keep), about=wanted)
         except KeyboardInterrupt:
-            if kept := len(list(folder.glob("*.parquet"))):
-                note(f"stopped; measured before: {kept} of the samples, in {folder}. To go on: the same command")
+            note(f"stopped; {sum(kept.values())} episodes are kept in {folder}. To go on: the same command")
             raise
-        found.save(path)
-        return found
 
     return measured
 
@@ -140,7 +144,7 @@ class Certify(PolicyVerb):
         policy, folder, how, measured = self.measuring.open(self, "certify", self.elsewhere)
         identity, world = policy.identity(), policy.world()
         baseline, facts = self._baseline(policy)
-        about = {"policy": identity, "environment": world, "baseline": facts, **how, "episodes": self.episodes}
+        about = {"policy": identity, "environment": world, "baseline": facts, **how}
         certificate = certify(
             policy.agent, policy.env, self.episodes, **how, **measured, alphas=self.levels, below=self.below,
             limits=limits, baseline=baseline,
@@ -234,7 +238,7 @@ class Stress(PolicyVerb):
 
     def run(self) -> int:
         """Load, measure every arm, write, show."""
-        from vpac.evaluation.stressing import arms_of, stress
+        from vpac.evaluation.stressing import WATCHED, arms_of, stress
         from vpac.files import jsonable, sealed, write_bytes, write_text
         from vpac.lab.report import draw
         from vpac.lab.report.measured import STRESS_FORMAT, StressSummary, heat_map
@@ -243,13 +247,14 @@ class Stress(PolicyVerb):
         axes = self._axes()
         policy, folder, played, measured = self.measuring.open(self, "stress", Elsewhere(self.env, (), self.wrap))
         identity, world, how = policy.identity(), policy.world(), {**played, "episodes": self.episodes}
-        kept = keeper(folder / "episodes", {"policy": identity, "environment": world, **how})
+        about = {"policy": identity, "environment": world, "watched": min(self.episodes, WATCHED)}
+        kept = keeper(folder / "episodes", {**about, **played})
         with steps("arms", len(arms_of(axes)), self.json) as tell:
             found = stress(
                 policy.agent, lambda given: policy.recipe.make(**given), axes, **how, **measured, measured=kept, tell=tell
             )  # fmt: skip
-        about = {"policy": identity, "environment": world, "measurement": how}
-        data = {"format": STRESS_FORMAT, **jsonable(replace(found, about=about).as_dict())}
+        found = replace(found, about={"policy": identity, "environment": world, "measurement": how})
+        data = {"format": STRESS_FORMAT, **jsonable(found.as_dict())}
         path = write_text(folder / "stress.json", sealed(data, indent=1, allow_nan=False) + "\n")
         summary = StressSummary(data)
         draw.write(summary.charts()[0], folder)

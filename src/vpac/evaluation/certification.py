@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def certify(
     stress: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None, about: Mapping[str, Any] | None = None,
     commands: Callable[[int], Mapping[str, str]] = lambda seed: {},
-    measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
+    measured: Callable[[str, Callable[..., ReturnSample]], ReturnSample] = lambda name, play: play(),
     progress: Progress = False,
 ) -> PolicyCertificate:  # fmt: skip
     """Measure a policy and write down what can be relied on.
@@ -69,7 +70,8 @@ def certify(
         environment: what it is, for readers: its arguments and wrappers.
         about: versions, machine, time.
         commands: how to repeat the episode with a seed on the command line, by what they do.
-        measured: called with the name of a sample and what measures it, to keep or to find it.
+        measured: called with the name of a sample and what measures it (`evaluate_each`, which takes `before` and `keep`), to
+            keep or to find it.
         progress: as for `evaluate`.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
@@ -77,7 +79,7 @@ def certify(
     seeds, sources = episode_seeds(seed, whole(episodes, "episodes", 10)), whole(sources, "sources")
 
     def sample_of(name: str, who: Any) -> ReturnSample:
-        found = measured(name, lambda: evaluate_each(who, env, seeds, progress=progress, **how))
+        found = measured(name, partial(evaluate_each, who, env, seeds, progress=progress, **how))
         return found.undiscounted if undiscounted else found
 
     sample = sample_of("policy", agent)

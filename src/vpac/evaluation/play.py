@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport, LimitCheck, check_limits
 from vpac.risk.intervals import Interval
-from vpac.risk.sample import ReturnSample
+from vpac.risk.sample import COLUMNS, ReturnSample
 from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 LONGEST = 1_000_000
 """An episode of more steps than this is taken for one that never ends."""
+KEEP_EVERY = 5.0
+"""Seconds between two times that the episodes so far are kept."""
 LONG = 20_000
 """If the first episodes are longer than this, a warning says that they may never end."""
 ENDLESS = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
@@ -393,29 +396,43 @@ def _acting(agent: Any, made: Vector, env: Any, deterministic: bool) -> Iterator
 
 def evaluate_each(
     agent: Any, env: Any, seeds: Sequence[int], *, gamma: float | None = None, deterministic: bool = False,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: bool | Callable[[int, int], object] = False, before: ReturnSample | None = None,
+    keep: Callable[[ReturnSample], object] | None = None,
 ) -> ReturnSample:  # fmt: skip
     """One episode for each seed: the one that `evaluate(agent, env, 1, seed=seed)` plays, so that any of them can be repeated.
 
-    Two policies that are given the same seeds meet the same random numbers.
+    Two policies that are given the same seeds meet the same random numbers. `before` are episodes of the first seeds that were
+    played earlier; `keep` is given what there is every few seconds, at the end, and if something stops it.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(env, 1, agent)
-    found = []
-    with _acting(agent, made, env, deterministic) as actor, shown(progress, len(seeds), name_of(env)) as tell:
-        for number, seed in enumerate(seeds, 1):
-            noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
-            made.seed(world, 1)
-            actor.begin(noise)
-            (returns, scores), lengths, terminated = play(made, actor.actions, 1, gamma, (discounted, plain))
-            found.append((returns, scores, lengths, terminated))
-            tell(number)
-    returns, scores, lengths, terminated = (np.concatenate(column) for column in zip(*found, strict=True))
-    about = {
-        "agent": agent_name(agent), "env": name_of(env), "episodes": len(seeds), "deterministic": bool(deterministic)
-    }  # fmt: skip
-    return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
+    found = [] if before is None else [tuple(getattr(before, name)[: len(seeds)] for name in COLUMNS.values())]
+    done, due = len(found[0][0]) if found else 0, time.monotonic() + KEEP_EVERY
+
+    def so_far() -> ReturnSample:
+        returns, scores, lengths, terminated = (np.concatenate(column) for column in zip(*found, strict=True))
+        about = {
+            "agent": agent_name(agent), "env": name_of(env), "episodes": len(returns), "deterministic": bool(deterministic)
+        }  # fmt: skip
+        return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
+
+    try:
+        with _acting(agent, made, env, deterministic) as actor, shown(progress, len(seeds), name_of(env)) as tell:
+            for number, seed in enumerate(seeds[done:], done + 1):
+                noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
+                made.seed(world, 1)
+                actor.begin(noise)
+                (returns, scores), lengths, terminated = play(made, actor.actions, 1, gamma, (discounted, plain))
+                found.append((returns, scores, lengths, terminated))
+                tell(number)
+                if keep is not None and time.monotonic() > due:
+                    keep(so_far())
+                    due = time.monotonic() + KEEP_EVERY
+    finally:
+        if keep is not None and len(found) > (before is not None):
+            keep(so_far())
+    return so_far()
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -192,7 +193,7 @@ class StressTest:
 def stress(
     agent: Any, make: Callable[[Mapping[str, Any]], gymnasium.Env[Any, Any]], axes: Sequence[Axis], episodes: int = 200,
     *, seed: int = 0, gamma: float | None = None, deterministic: bool = False, undiscounted: bool = False,
-    level: float = 0.95, measured: Callable[[str, Callable[[], ReturnSample]], ReturnSample] = lambda name, play: play(),
+    level: float = 0.95, measured: Callable[[str, Callable[..., ReturnSample]], ReturnSample] = lambda name, play: play(),
     tell: Callable[..., object] = lambda what: None,
 ) -> StressTest:  # fmt: skip
     """Measure a policy in every arm, on common random numbers.
@@ -223,10 +224,8 @@ def stress(
         tell(arm_name(arm))
         env = changed(make, arm, scale)
         try:
-            sample = measured(
-                arm_name(arm),
-                lambda env=env: evaluate_each(agent, env, seeds, gamma=gamma, deterministic=deterministic),  # type: ignore[misc]
-            )
+            play = partial(evaluate_each, agent, env, seeds, gamma=gamma, deterministic=deterministic)
+            sample = measured(arm_name(arm), play)
         finally:
             env.close()
         samples.append(sample.undiscounted if undiscounted else sample)
