@@ -320,6 +320,15 @@ def test_all_mistakes_that_can_be_seen_at_once_are_listed():
         check_env(Right(seen=spaces.Text(3), acts=spaces.Text(2)))
 
 
+class ZeroIsNone(Right):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed or None)
+
+
+def test_a_package_that_takes_a_seed_of_0_for_none_can_be_learned_from():
+    assert look_over(ZeroIsNone()).errors == []
+
+
 class AlwaysTheSame(Right):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=7)

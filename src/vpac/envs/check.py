@@ -215,7 +215,7 @@ class _Trial:
                 f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
                 "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
             )
-        self.play_again(seed)
+        self.play_again(seed + 1)  # packages take a seed of 0 for none
         if not found.errors:
             self.look_at_time(played + self.play(*EPISODES[1], steps, rng), limit)
 
@@ -353,7 +353,9 @@ class _Trial:
         if rows[0][0] is None or tells_time(np.array(rows)):
             return
         ended = f"reached the time limit of {length}" if all(one.cut for one in played) else f"ended after {length}"
-        words = f"{'' if limit else f'--set max_episode_steps={length} '}--wrap gymnasium.wrappers:TimeAwareObservation"
+        words = "--wrap gymnasium.wrappers:TimeAwareObservation"
+        if not limit:
+            words = f"--set max_episode_steps={length} {words}; if a better policy lasts longer, set its length"
         self.found.remark(
             f"all {len(played)} random episodes {ended} steps, and the observation does not show the time: a policy cannot "
             "plan for the end. The critics of vpac-ppo see the elapsed time by default; to show it to the policy, add it to "
