@@ -85,7 +85,8 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
         wrap: wrappers, the innermost first; each an import path, or a pair of it and its arguments.
         arguments: of the environment; `max_episode_steps` is Gymnasium's limit. An existing environment takes none.
 
-    Observations that are dictionaries, tuples or matrices are flattened; images are refused.
+    Observations that are dictionaries, tuples or matrices are flattened, and so is a mask in one; images are refused. What
+    `gymnasium.make(spec_of(env, wrap, **arguments))` makes has both, and the PPO family takes it.
     """
     return flattened(make_unflattened(env, wrap, **arguments))
 

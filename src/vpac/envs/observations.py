@@ -55,9 +55,10 @@ def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
                 return f"{where} is a second image ({part}): put images of one size together as the channels of one"
             if not spare:
                 return (
-                    f"{where} is an image ({part}), and only the PPO family has networks for images: let the environment "
-                    "give the numbers that matter (positions, speeds, counts), or compute them from the image in a wrapper; "
-                    "if it is no image, give its numbers as a vector, a Box of one dimension"
+                    f"{where} is an image ({part}), and only the PPO family has networks for images (give it "
+                    "vpac.envs.spec_of(name, wrap, …), not make_env): let the environment give the numbers that matter "
+                    "(positions, speeds, counts), or compute them from the image in a wrapper; if it is no image, give its "
+                    "numbers as a vector, a Box of one dimension"
                 )
             spare = False
         elif isinstance(part, spaces.Text) or (part.dtype is not None and part.dtype.kind == "U"):

@@ -405,7 +405,9 @@ def test_a_cluster_that_is_gone_but_still_in_rays_file_is_not_waited_for(closed,
     """Ray itself tries for minutes."""
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{closed}", encoding="utf-8")
-    env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {"RAY_TMPDIR": str(tmp_path)}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
+        "RAY_TMPDIR": str(tmp_path)
+    }
     code = "from vpac.lab.workers.ray import _connect; _connect(None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
     assert f"port {closed}). Start one there" in done.stderr
