@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import gymnasium
@@ -16,7 +17,7 @@ from vpac import FiniteMDP, UserError, oracle
 from vpac.envs import arranged, check_env
 from vpac.envs.observations import allowed_action, choices
 from vpac.evaluation.actors import load_agent
-from vpac.evaluation.log import Log
+from vpac.evaluation.log import Chances, Log, load_log
 from vpac.evaluation.stressing import Axis, stress
 
 jax = pytest.importorskip("jax")
@@ -187,15 +188,42 @@ def test_nothing_forbidden_is_done_by_a_random_baseline_or_under_stress(place):
     agent = VPACPPO(make, psi=0.01, **SMALL).learn(64)
     found = vpac.certify(agent, make, 20, baseline="random", sources=0).data
     assert np.std(found["baseline"]["episodes"]["return"]) > 0.0
-    with pytest.raises(UserError, match="has masks of actions, for which a log has no column"):
-        vpac.evaluate(agent, make, 4, log="log.parquet")
     log = Log(np.zeros((4, 1)), np.zeros(4, int), np.zeros(4), np.ones(4), np.arange(4), np.ones(4, bool))
-    with pytest.raises(UserError, match="has masks of actions, for which a log has no column"):
-        vpac.offline(log, agent)
+    for mask, said in ((None, "no column of that name"), (np.ones((4, 2), bool), "2")):
+        with pytest.raises(UserError, match=f"expected 3 numbers of 'action_mask' in the log, which has {said}"):
+            vpac.offline(replace(log, mask=mask), agent)
     axes = [Axis("action-noise", (1.0,)), Axis("delay", (2,)), Axis("drop", (0.5,)), Axis("first-steps", (3,))]
     axes += [Axis("noise", (0.5,))] if place != "dict" else []  # noise on a Dict is refused
     arms = dict(zip(("control", "action-noise"), stress(agent, make, axes, 20).samples, strict=False))
     assert not np.array_equal(arms["control"].returns, arms["action-noise"].returns)
+
+
+@pytest.mark.parametrize("place", ["info", "dict"])
+def test_a_log_with_masks_judges_another_policy(tmp_path, place):
+    """Every method is within four errors of what the policy returns when it acts; its errors are those of its interval."""
+
+    def make():
+        return Forbidding(place)
+
+    acted, asked = (VPACPPO(make, psi=0.01, seed=seed, learning_rate=0.01, **SMALL).learn(320) for seed in (1, 2))
+    sample = vpac.evaluate(acted, make, 600, gamma=0.9, log=tmp_path / "log.parquet")
+    log = load_log(tmp_path / "log.parquet")
+    np.testing.assert_array_equal(log.mask, ALLOWED[log.observation[:, 0].astype(int)])
+    assert (log.probability <= 1.0).all()
+    own = vpac.offline(log, acted, gamma=0.9, methods=("per-decision",)).estimates[0]
+    assert own.mean.estimate == pytest.approx(sample.mean)
+    told = vpac.evaluate(asked, make, 600, gamma=0.9, seed=1).interval("mean")
+    assert not told.low < sample.mean < told.high
+    found = vpac.offline(log, asked, gamma=0.9, methods=("per-decision", "doubly-robust", "weighted"))
+    for one in found.estimates:
+        error = np.hypot(one.mean.high - one.mean.low, told.high - told.low) / (2 * 1.96)
+        assert abs(one.mean.estimate - told.estimate) < 4.0 * error
+    every = Chances.of(asked, log.observation, log.action, log.mask)
+    assert (every.every[~log.mask] == 0.0).all()
+    assert every.finite
+    other = log.mask.copy()
+    other[0] = [True, False, False]
+    assert not Chances.of(asked, log.observation, log.action, other).finite  # a state with two masks is not one state
 
 
 @pytest.mark.parametrize(

@@ -281,8 +281,10 @@ def changed(**columns):
         (changed(observation=pl.lit([7.5])), "observations do not fit"),
         (changed(action=pl.lit(9)), "the log has action 9; this policy's are the whole numbers from 0 to"),
         (lambda frame: frame.head(0), "holds no episode"),
+        (changed(action_mask=pl.lit([0.0, 2.0])), "action_mask must be a list of true or false, one for each action"),
+        (changed(action_mask=pl.lit([False, False])), "with one true or more, in every row"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_nonsense_is_refused_with_code_2(files, tmp_path, capsys, change, words):
     folder, *_ = files

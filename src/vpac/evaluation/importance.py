@@ -167,7 +167,7 @@ def offline(
     chosen = [method for method in METHODS if method in {one_of(name, METHODS, "method") for name in methods}]
     if not chosen or len(found) < 2:
         raise UserError(f"expected at least one method and two episodes, got {len(chosen)} and {len(found)}")
-    study = LogStudy(found, Chances.of(policy, found.observation, found.action), gamma)
+    study = LogStudy(found, Chances.of(policy, found.observation, found.action, found.mask), gamma)
     floor = float(study.returns.min()) if lowest is None else float(lowest)
     if floor > (least_seen := study.returns.min()):
         raise UserError(f"the log has a return of {least_seen:g}, below the lowest possible one, {floor:g}")

@@ -9,6 +9,7 @@
 | `reward` | number | what it paid |
 | `terminated`, `truncated` | true or false | whether the episode ended with this step, by itself or cut off |
 | `probability` | number | of the action under the policy that acted; of a Box action its density |
+| `action_mask` | list of true or false | if there are masks: which actions were allowed |
 
 A Box action is clipped to its space. A number of it that lies on a bound has the probability of all that lies beyond.
 """
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from vpac.envs.observations import MASK
 from vpac.errors import UserError, suggestion
 from vpac.files import as_parquet, read_input, write_bytes
 from vpac.oracle.policies import softmax
@@ -54,6 +56,8 @@ class Log:
     """The first step of each episode, [episodes]."""
     terminated: BoolArray
     """Whether each episode ended by itself; otherwise it was cut off."""
+    mask: BoolArray | None = None
+    """Which actions were allowed in each step, [steps, actions]; None: the log does not say."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -116,7 +120,7 @@ def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     """A log from columns by name, as Polars or NumPy hold them; a `UserError` says what is wrong with them."""
     expected = f"expected the columns {', '.join(COLUMNS)}"
     for found in columns:
-        if found not in COLUMNS:
+        if found not in (*COLUMNS, MASK):
             raise UserError(f"{name} has an unknown column {found!r}: {expected}{suggestion(found, COLUMNS)}")
     if "probability" not in columns:
         raise UserError(
@@ -126,9 +130,10 @@ def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     if missing := [column for column in COLUMNS if column not in columns]:
         raise UserError(f"{name} has no column {missing[0]!r}: {expected}")
     parts = {column: _numbers(columns[column], column, name) for column in COLUMNS}
+    mask = _numbers(columns[MASK], MASK, name) if MASK in columns else None
     if not len(parts["reward"]):
         raise UserError(f"{name} holds no episode")
-    if len({len(part) for part in parts.values()}) > 1:
+    if len({len(part) for part in (*parts.values(), *(() if mask is None else (mask,)))}) > 1:
         raise UserError(f"the columns of {name} differ in length")
     for column in ("episode", "step", *(() if parts["action"].ndim > 1 else ("action",))):
         if (parts[column] != np.floor(parts[column])).any():
@@ -141,7 +146,8 @@ def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     _check_probabilities(probability, action.ndim == 1, name)
     last = np.append(first[1:], len(reward)) - 1
     rows, action = observation.reshape(len(reward), -1), action.astype(np.int64) if action.ndim == 1 else action
-    return Log(rows, action, reward, probability, first, ended[last] != 0.0)
+    allowed = None if mask is None else _allowed(mask[order], name)
+    return Log(rows, action, reward, probability, first, ended[last] != 0.0, allowed)
 
 
 def _numbers(column: Any, what: str, name: str) -> FloatArray:
@@ -151,11 +157,19 @@ def _numbers(column: Any, what: str, name: str) -> FloatArray:
         found = np.asarray(column.to_list() if nested else column, np.float64)
     except (TypeError, ValueError):
         raise UserError(f"{name}: {what} must be a number, or a list of as many numbers, in every row") from None
-    if found.ndim > (2 if what in ("observation", "action") else 1):
+    if found.ndim > (2 if what in ("observation", "action", MASK) else 1):
         raise UserError(f"{name}: {what} has {found.ndim - 1} dimensions: expected a number or a flat list of numbers")
     if not np.isfinite(found).all():
         raise UserError(f"{name}: {what} is missing or not finite in row {int(np.argwhere(~np.isfinite(found))[0][0])}")
     return found
+
+
+def _allowed(mask: FloatArray, name: str) -> BoolArray:
+    if mask.ndim != 2 or not np.isin(mask, (0.0, 1.0)).all() or not mask.any(axis=1).all():
+        raise UserError(
+            f"{name}: {MASK} must be a list of true or false, one for each action, with one true or more, in every row"
+        )
+    return np.asarray(mask != 0.0)
 
 
 def _check_steps(
@@ -243,24 +257,27 @@ class Recorder:
 
     def record(self, counted: BoolArray, *columns: Any) -> None:
         """Keep a step of each environment that counts: episode, step, observation, action, reward, terminated, truncated."""
-        self._rows.append(tuple(np.array(column)[counted] for column in columns))
+        episode, step, seen, *rest = columns
+        rows, mask = (seen["vector"], seen[MASK]) if isinstance(seen, Mapping) else (seen, np.ones((len(counted), 0)))
+        self._rows.append(tuple(np.array(column)[counted] for column in (episode, step, rows, mask, *rest)))
 
     def write(self) -> Path:
         """Write the log, whole or not at all."""
         import polars as pl
 
         columns = (np.concatenate(x) for x in zip(*self._rows, strict=True))
-        episode, step, observation, action, reward, ended, cut = columns
+        episode, step, observation, mask, action, reward, ended, cut = columns
         rows = np.asarray(observation, np.float64).reshape(len(reward), -1)
         actions = np.asarray(action, np.int64 if action.ndim == 1 and action.dtype.kind in "iu" else np.float64)
         actions = actions if actions.ndim == 1 and actions.dtype == np.int64 else actions.reshape(len(reward), -1)
-        chances = Chances.of(self.agent, rows, actions)
+        masked = {MASK: mask.astype(bool)} if mask.size else {}
+        chances = Chances.of(self.agent, rows, actions, masked.get(MASK))
         frame = pl.DataFrame(
             {
                 "episode": episode, "step": step, "observation": rows.tolist(),
                 "action": actions if actions.ndim == 1 else actions.tolist(), "reward": reward,
                 "terminated": ended.astype(bool), "truncated": cut.astype(bool) & ~ended.astype(bool),
-                "probability": chances.taken,
+                "probability": chances.taken, **{name: x.tolist() for name, x in masked.items()},
             },
             schema_overrides={"observation": pl.List(pl.Float64)},
         ).sort("episode", "step")  # fmt: skip
@@ -270,7 +287,7 @@ class Recorder:
 def check_loggable(policy: Any) -> None:
     """Refuse a policy whose probabilities depend on more than the columns of a log hold."""
     about = getattr(policy, "interface", None)
-    for has, what in (("masked", "masks of actions"), ("image", "images"), ("choices", "actions of several parts")):
+    for has, what in (("image", "images"), ("choices", "actions of several parts")):
         if getattr(about, has, None):
             raise UserError(f"this policy has {what}, for which a log has no column")
 
@@ -289,14 +306,17 @@ class Chances:
     """Whether observations are Discrete."""
 
     @classmethod
-    def of(cls, policy: Any, observations: FloatArray, actions: Any) -> Chances:
-        """Ask a policy: an agent of ours, a table π[s, a], or a function from observations [n, numbers] to π [n, actions]."""
+    def of(cls, policy: Any, observations: FloatArray, actions: Any, mask: BoolArray | None = None) -> Chances:
+        """Ask a policy: an agent of ours, a table π[s, a], or a function from observations [n, numbers] to π [n, actions].
+
+        `mask` is for policies that learned with masks.
+        """
         from vpac.deep.policy import NumpyPolicy
         from vpac.deep.spaces import Interface
 
         if isinstance(getattr(policy, "interface", None), Interface):
             found = policy if isinstance(policy, NumpyPolicy) else policy.policy()
-            return cls._of_network(found, observations, actions)
+            return cls._of_network(found, observations, actions, mask)
         if hasattr(policy, "environment") and hasattr(policy, "weights"):
             return cls._of_learner(policy, observations, actions)
         if isinstance(policy, np.ndarray | list | tuple):
@@ -323,9 +343,18 @@ class Chances:
         return cls._discrete(softmax(preferences, learner.options.temperature), actions, env.first_action, False)
 
     @classmethod
-    def _of_network(cls, policy: Any, observations: FloatArray, actions: Any) -> Chances:
+    def _of_network(cls, policy: Any, observations: FloatArray, actions: Any, mask: BoolArray | None) -> Chances:
         about = policy.interface
         check_loggable(policy)
+        finite = about.discrete_observations
+        if about.masked:
+            if mask is None or mask.shape[1] != about.actions:
+                has = "no column of that name" if mask is None else f"{mask.shape[1]}"
+                raise UserError(
+                    f"this policy has masks: expected {about.actions} numbers of {MASK!r} in the log, which has {has}"
+                )
+            several = len(np.unique(np.hstack([observations, mask]), axis=0)) > len(np.unique(observations, axis=0))
+            finite &= not several  # a state with several masks is not one state
         if about.discrete_observations:
             _whole(observations, about.first_observation, about.inputs)
             seen: Any = observations[:, 0].astype(np.int64)
@@ -333,9 +362,10 @@ class Chances:
             raise UserError(f"the log's observations have {n} numbers; this policy takes {about.inputs}")
         else:
             seen = observations
-        outputs = policy.outputs(policy.view(about.rows(seen))).astype(np.float64)
+        rows = about.rows({"vector": seen, MASK: mask} if about.masked else seen)
+        outputs = policy.outputs(policy.view(rows)).astype(np.float64)
         if about.discrete_actions:
-            return cls._discrete(softmax(outputs, 1.0), actions, about.first_action, about.discrete_observations)
+            return cls._discrete(softmax(outputs, 1.0), actions, about.first_action, finite)
         if about.integers or actions.ndim != 2 or actions.shape[1] != about.actions:
             raise UserError(f"the log's actions are not the {about.actions} numbers of a Box that this policy gives")
         return cls(_clipped_density(actions, outputs, policy), None, None, about.discrete_observations)

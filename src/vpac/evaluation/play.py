@@ -75,7 +75,7 @@ def play(
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
         actions = act(observations, fresh)
-        seen = None if record is None else np.array(observations)  # environments may write into what they gave
+        seen = None if record is None else copy.deepcopy(observations)  # environments may write into what they gave
         observations, rewards, ends, cuts = envs.step(actions)
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
