@@ -8,10 +8,13 @@ from vpac.risk import FrontierPoint, Interval, TradeOff, aversion_of, psi_of
 from vpac.risk.frontier import first_prices, hypervolume, next_prices
 
 
-def point(psi, mean, std, mean_error=0.0, std_error=0.0):
-    return FrontierPoint(
-        psi, Interval(mean, mean - mean_error, mean + mean_error), Interval(std, std - std_error, std + std_error)
-    )
+def around(x, error):
+    return Interval(x, x - error, x + error)
+
+
+def point(psi, mean, std, mean_error=0.0, std_error=0.0, measure=None):
+    measured = None if measure is None else around(measure, 0.0)
+    return FrontierPoint(psi, around(mean, mean_error), around(std, std_error), measure=measured)
 
 
 def traced(means, stds):
@@ -58,6 +61,20 @@ def test_advice_in_words():
     )
     assert lost.startswith("Not worth choosing: ψ = 10;")
     assert "overlap" not in lost
+
+
+def test_a_training_that_stopped_looking_is_noticed():
+    """At ψ = 0.5 standing still has U = −100, and the policies of ψ = 0.1 have 9 − 0.5 · 2² = 7."""
+    lost = TradeOff((point(0.0, 10.0, 4.0), point(0.1, 9.0, 2.0), point(0.5, -100.0, 0.0)))
+    assert [lost.better(i) for i in range(3)] == [None, None, 1]
+    assert "At ψ = 0.5 the policies of ψ = 0.1 are better by the objective" in " ".join(lost.advice())
+    assert "better by the objective" not in " ".join(TradeOff(lost.points[:2]).advice())
+    unsure = TradeOff((point(0.0, 10.0, 4.0), point(0.1, 8.0, 2.0, 1.0)))  # U at ψ = 0.1: 8.4, and 7.6 ± 1
+    assert unsure.better(1) is None
+    assert TradeOff((unsure.points[0], point(0.1, 8.0, 2.0, 0.7))).better(1) == 0
+    assert TradeOff((unsure.points[0], point(0.1, 9.0, 0.5, 0.0, 8.0))).better(1) is None  # its std may be 0, not −7.5
+    gini = TradeOff((point(0.0, 10.0, 1.0, measure=4.0), point(0.5, 7.0, 1.0, measure=2.0)))  # U at ψ = 0.5: 8 and 6
+    assert gini.better(1) == 0
 
 
 def test_advice_owns_up_to_noise_and_to_failure():

@@ -114,6 +114,22 @@ class TradeOff:
         below = np.array([one.high for one in spread]) < np.array([[one.low] for one in spread])
         return np.asarray((above & below).any(axis=1), bool)
 
+    def better(self, number: int) -> int | None:
+        """The point whose policies are surely better at the price of this one, by mean − ψ · risk; None if there is none.
+
+        Its training then ended at a worse optimum than the other's, or too early.
+        """
+        psi = self.points[number].psi
+
+        def objective(point: FrontierPoint) -> tuple[float, float]:
+            power = 2 if point.measure is None else 1
+            least = point.spread.low if point.measure is not None else max(point.spread.low, 0.0)
+            return point.mean.low - psi * point.spread.high**power, point.mean.high - psi * least**power
+
+        worst = [objective(point)[0] for point in self.points]
+        best = int(np.argmax(np.nan_to_num(worst, nan=-np.inf)))
+        return best if worst[best] > objective(self.points[number])[1] else None
+
     @property
     def knee(self) -> int | None:
         """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
@@ -167,6 +183,13 @@ class TradeOff:
             found += [f"ψ = {self.points[i].psi:g}: {self.in_words(int(i))}." for i in kept]
         if not (self.spreads[1:] < self.spreads[0]).any():
             found.append(f"No price that was tried lowered the {self.axis}.")
+        stuck = {i: better for i in np.flatnonzero(~self.dominated) if (better := self.better(int(i))) is not None}
+        for other in sorted(set(stuck.values())):
+            which = ", ".join(f"{self.points[i].psi:g}" for i in stuck if stuck[i] == other)
+            found.append(
+                f"At ψ = {which} the policies of ψ = {self.points[other].psi:g} are better by the objective: training there "
+                "ended too early, or stopped looking. Train longer, or let ψ wait until the policy is good (--warm-up 0.4)."
+            )
         for sure, words in ((True, ""), (False, ", though the intervals overlap")):
             which = [
                 f"{p.psi:g}"
