@@ -1,4 +1,4 @@
-"""PPO, and VPAC and VAAC inside it, in JAX. Needs the extra `deep`; policies that were learned need only NumPy."""
+"""The PPO family in JAX: PPO, VPAC and VAAC. Needs the extra `deep`; learned policies need only NumPy."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,6 +1,6 @@
-"""Saved agents and checkpoints: agent.json and weights.safetensors, which hold numbers and words and no code.
+"""Saved agents and checkpoints: agent.json and weights.safetensors, which hold numbers and text and no code.
 
-Everything that decides how an agent goes on is in them: networks, optimisers, normalisers, random streams, traces, counters.
+They hold the whole state of an agent: networks, optimisers, normalisers, random streams, traces, counters.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ T = TypeVar("T", bound="PPO")
 EARLIER_DEFAULTS = {
     "time_aware": False, "variance_of": "state", "luck_critic": False, "psi_warm_up": 0.0, "action_masks": False,
 }  # fmt: skip
-"""Settings that agents of earlier versions do not name, as they were then."""
+"""Values of settings that agents of earlier versions do not name."""
 KEPT = 2
-"""Checkpoints that are kept: should the last be damaged, there is one before it."""
+"""Checkpoints that are kept: if the last is damaged, the one before it is used."""
 
 
 def save(agent: PPO, folder: Path, underway: Mapping[str, Any] = MappingProxyType({})) -> Path:
-    """Write an agent. Until agent.json, which names the weights' checksum, is there, what was there before can be read.
+    """Write an agent. The previous files stay valid until agent.json, which has the checksum of the weights, is replaced.
 
-    `underway` is of a checkpoint: how to come back to the episodes underway.
+    `underway` (checkpoints only): what is needed to return to the unfinished episodes.
     """
     make_folder(folder)
     names = list(dict.fromkeys(name for row in agent.history for name in row))  # rows of older versions have fewer
@@ -58,7 +58,7 @@ def save(agent: PPO, folder: Path, underway: Mapping[str, Any] = MappingProxyTyp
         "recent": [list(episode) for episode in agent.recent],
         "history": {name: [row.get(name, math.nan) for row in agent.history] for name in names},
         "every": agent.history.every,
-        "sha256": "",  # `write_agent` knows it
+        "sha256": "",  # filled in by `write_agent`
     }  # fmt: skip
     if agent.controller is not None:
         data["multiplier"] = agent.controller.state.as_dict()
@@ -79,7 +79,7 @@ def _arrays(agent: PPO) -> dict[str, Any]:
 
 
 def load(kind: type[T], folder: Path, env: Any = None) -> T:
-    """An agent of this kind."""
+    """Load an agent of this class."""
     saved = SavedAgent.read(folder)
     saved.check_class(kind.__name__)
     data, arrays = saved.data, saved.weights()
@@ -103,7 +103,7 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
             raise UserError(f"{folder}: network {i} has {shape}")
         leaves[i] = jnp.asarray(found)
     agent.updater.networks = jax.tree.unflatten(shape, leaves)
-    first = agent.trace._asdict()  # earlier versions carried less
+    first = agent.trace._asdict()  # earlier versions have fewer traces
     agent.trace = type(agent.trace)(**{n: jnp.asarray(arrays.get(f"trace.{n}", x)) for n, x in first.items()})
     agent.observation_moments = RunningMoments.read(arrays, "seen")
     if agent.interface.image:
@@ -123,12 +123,12 @@ def _restore(agent: PPO, data: dict[str, Any], arrays: dict[str, Any], folder: P
         agent.controller.state = Multiplier.read(data["multiplier"])
     columns = data["history"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    agent.history = MetricsHistory.read(rows, int(data.get("every", 1)), agent.iteration)  # once every row was there
+    agent.history = MetricsHistory.read(rows, int(data.get("every", 1)), agent.iteration)  # old files have every row
     if "restarted" in counters:
         prefix = "underway."
         underway = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
         agent.return_to(int(counters["restarted"]), underway)
-    for score, discounted, length, *priced in data["recent"]:  # once the third was the last
+    for score, discounted, length, *priced in data["recent"]:  # old files have three numbers
         agent.recent.append(Episode(*(float(x) for x in (score, discounted, length, *(priced or [discounted])))))
 
 
@@ -137,13 +137,13 @@ def write_checkpoint(agent: PPO, folder: Path) -> Path:
     make_folder(folder)
     name = f"{agent.iteration:08d}"
     part, place = folder / f".{name}.part", folder / name
-    for left in folder.glob(".*.part"):  # of a process that was killed
+    for left in folder.glob(".*.part"):  # left by a process that was killed
         if left.is_symlink():
             left.unlink()
         shutil.rmtree(left, ignore_errors=True)
     try:
         save(agent, part, agent.underway())
-        if place.exists():  # a run that was resumed from an older one, because this one was damaged
+        if place.exists():  # written before the run was resumed from an older checkpoint because this one was damaged
             shutil.rmtree(place)
         part.rename(place)
         sync_folder(folder)
@@ -163,12 +163,12 @@ def _all(folder: Path) -> list[Path]:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is one, good or not."""
+    """Whether there is a checkpoint, valid or not."""
     return bool(_all(folder))
 
 
 def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T | None, list[str]] | None:
-    """The agent of the last good checkpoint, or None, and what was wrong with later ones; None if there is none at all.
+    """The agent of the last valid checkpoint (or None) and the errors of later ones; None if there is no checkpoint.
 
     A checkpoint of a later version of vpac raises `Newer`.
     """
@@ -176,7 +176,7 @@ def latest_checkpoint(kind: type[T], folder: Path, env: Any = None) -> tuple[T |
     for place in reversed(_all(folder)):
         try:
             return kind.load(place, env), damaged
-        except Newer:  # not damaged: to go on from the one before it would throw away what was learned
+        except Newer:  # not damaged: continuing from an older checkpoint would discard progress
             raise
         except UserError as error:
             damaged.append(str(error))

@@ -1,4 +1,4 @@
-"""Collect: a policy acts in the environments for an iteration, and what happens is written into a `Rollout`."""
+"""Collect a rollout: the policy acts in the environments for one iteration."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from vpac.risk.measures import augmented
 from vpac.typing import BoolArray, Numbers, namespace
 
 MOST_REPLAYED = 10_000_000
-"""Steps; their actions take some 40 MB in a checkpoint, and some minutes to be taken again."""
+"""Environment steps; their actions take some 40 MB in a checkpoint, and some minutes to replay."""
 LEAST_STEPS = 6400
-"""Of each environment between two restarts: as many as between two checkpoints by default."""
+"""Steps of each environment between two restarts: as many as between two checkpoints by default."""
 
 
 class Rollout(NamedTuple):
-    """An iteration's steps, [time, environment, …], of NumPy or JAX. What is seen has one row more than there are steps."""
+    """The steps of an iteration, [time, environment, …], in NumPy or JAX; observations have one row more than steps."""
 
     observations: Any
-    """Normalised rows (`Interface.row_type`), of a conditioned policy with the price behind their numbers."""
+    """Normalised rows (`Interface.row_type`); a conditioned policy has ψ as one more column."""
     successors: Any
-    """Where each step led, if that is not the next row of `observations`."""
+    """Observation after each step, where it is not the next row of `observations`."""
     actions: Any
     rewards: Any
     """As the environments gave them."""
     continues: Any
     """0 where the episode terminated."""
     running: Any
-    """0 where it terminated or was cut off."""
+    """0 where it terminated or was truncated."""
     valid: Any
-    """0 on steps that only began an episode."""
+    """0 on steps that only reset an environment."""
     raw: Any
-    """Observations before normalising."""
+    """Observations before normalisation."""
     prices: Any = None
-    """The price of variance of each step's episode, of a conditioned policy."""
+    """ψ of each step's episode, for a conditioned policy."""
     elapsed: Any = np.zeros(())
     """Steps of the episode before each row."""
     extras: Any = None
-    """What the environment shows to critics alone."""
+    """Extra inputs of the critics (`info["critic"]`)."""
     successor_extras: Any = None
-    """The same of `successors`."""
+    """The extra inputs at `successors`."""
 
     @classmethod
     def blank(cls, steps: int, envs: Environments, interface: Interface, priced: bool) -> Rollout:
-        """Room for so many steps."""
+        """Allocate arrays for `steps` steps."""
         n, extras = envs.n, envs.critic_inputs
         seen = np.empty((steps + 1, n), interface.row_type(priced))
         choice = np.empty((steps, n, *([len(interface.choices)] if interface.choices else [])), np.int64)
@@ -73,16 +73,16 @@ class Rollout(NamedTuple):
         )
 
     def count_steps(self, first: Numbers) -> None:
-        """Fill `elapsed`, from that of the first row; the row after an episode's last step shows where that step led."""
+        """Fill `elapsed`, given that of the first row; the row after an episode's last step has the steps of that episode."""
         self.elapsed[0] = first
         begins = self.valid == 0.0 if self.successors is None else self.running == 0.0
         for t, begun in enumerate(begins):
             self.elapsed[t + 1] = np.where(begun, 0.0, self.elapsed[t] + 1.0)
 
     def training_rewards(self, floor: float | None, price: Any) -> Any:
-        """Rewards raised to the floor and, in MVPI, reduced by `price` times their spread over steps.
+        """Rewards raised to the floor and, in MVPI, reduced by `price` times their variance over steps.
 
-        y, the mean reward of a step of the present policy, is that of these steps.
+        y, the mean reward of a step of the current policy, is the mean over these steps.
         """
         rewards = self.rewards if floor is None else namespace(self.rewards).maximum(self.rewards, floor)
         if price is None:
@@ -92,7 +92,7 @@ class Rollout(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """An episode that has ended; or, in arrays, the episodes underway in each environment."""
+    """A finished episode or, as arrays, the unfinished episodes of all environments."""
 
     score: Any
     """Undiscounted return."""
@@ -103,7 +103,7 @@ class Episode(NamedTuple):
     """Return with the discount of the variance."""
 
     def after(self, rewards: Any, valid: Any, gamma: float, variance_gamma: float) -> Episode:
-        """With one step more."""
+        """The episode after one more step."""
         return Episode(
             self.score + rewards * valid,
             self.discounted + gamma**self.length * rewards * valid,
@@ -114,40 +114,40 @@ class Episode(NamedTuple):
 
 @dataclass
 class EpisodeTracker:
-    """Returns of the episodes underway in each environment, and the episodes that have ended."""
+    """Tracks the returns of the unfinished episodes of each environment, and collects the finished ones."""
 
     gamma: float
     variance_gamma: float
     underway: Episode
     ended: list[Episode] = field(default_factory=list)
-    """Those that have ended since `take`."""
+    """Episodes finished since `take`."""
 
     @classmethod
     def of(cls, n: int, gamma: float, variance_gamma: float | None = None) -> EpisodeTracker:
-        """Of `n` environments."""
+        """A tracker for `n` environments."""
         none = Episode(*np.zeros((4, n)))
         return cls(gamma, gamma if variance_gamma is None else variance_gamma, none)
 
     def add(self, rewards: Numbers, over: BoolArray, valid: Numbers) -> None:
-        """A step of each environment."""
+        """Add a step of each environment."""
         self.underway = self.underway.after(rewards, valid, self.gamma, self.variance_gamma)
         if over.any():
             self.ended += [Episode(*(float(x[i]) for x in self.underway)) for i in np.flatnonzero(over)]
             self.restart(over)
 
     def restart(self, which: Any = slice(None)) -> None:
-        """Forget what is underway."""
+        """Discard the unfinished episodes."""
         for sums in self.underway:
             sums[which] = 0.0
 
     def take(self) -> list[Episode]:
-        """The episodes that have ended since the last call."""
+        """The episodes finished since the last call."""
         found, self.ended = self.ended, []
         return found
 
 
 def episode_metrics(ended: Collection[Episode]) -> dict[str, float]:
-    """Mean and variance of episodes; NaN of none."""
+    """Mean and variance over episodes; NaN if there are none."""
     score, sums, lengths, priced = np.array(list(ended)).reshape(-1, 4).T if ended else np.full((4, 1), np.nan)
     return {
         "score_mean": float(score.mean()), "score_variance": float(score.var()), "return_mean": float(sums.mean()),
@@ -156,14 +156,14 @@ def episode_metrics(ended: Collection[Episode]) -> dict[str, float]:
 
 
 class Collector:
-    """Steps the environments with a policy, from one rollout to the next.
+    """Steps the environments with a policy and keeps their state between rollouts.
 
     Args:
         envs: the environments.
-        interface: how their observations are written as numbers.
-        gamma: discount of the returns that it keeps.
-        prices: of a conditioned policy; every episode has its own.
-        variance_gamma: discount of the returns whose variance has a price; default: `gamma`.
+        interface: converts observations to numbers.
+        gamma: discount of the recorded returns.
+        prices: the ψ of each episode, for a conditioned policy.
+        variance_gamma: discount of the returns whose variance is penalised; default: `gamma`.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Collector:
         self._actions: list[Any] = []
 
     def restart(self, seeds: Any) -> None:
-        """Reset all environments; episodes underway are forgotten."""
+        """Reset all environments and discard the unfinished episodes."""
         self._ended, self._actions = np.zeros(self.envs.n, bool), []
         self._rows = self.interface.rows(self.envs.reset(seeds))
         if self.envs.critic_inputs:
@@ -194,7 +194,7 @@ class Collector:
             self.prices.draw(np.ones(self.envs.n, bool))
 
     def collect(self, policy: NumpyPolicy, steps: int, generator: np.random.Generator, done: int) -> Rollout:
-        """Take `steps` steps in each environment; `done` is how many steps were taken before, for messages.
+        """Take `steps` steps in each environment; `done` is the number of earlier steps, for messages.
 
         While one group of environments is stepped, the actions of the next group are computed.
         """
@@ -228,25 +228,25 @@ class Collector:
 
     @property
     def may_restart(self) -> bool:
-        """Whether `LEAST_STEPS` were taken and every environment has ended an episode since the last restart.
+        """Whether each environment has taken `LEAST_STEPS` steps and ended an episode since the last restart.
 
-        A restart cuts what is underway: soon after another it would leave short episodes only, or none. Where an episode takes
-        more steps than can be replayed, it cannot be helped.
+        A restart cuts off unfinished episodes, so frequent restarts would leave only short ones. It is also allowed once the
+        actions are too many to be replayed.
         """
         steps = sum(map(len, self._actions))
         return (steps >= LEAST_STEPS and bool(self._ended.all())) or steps * self.envs.n > MOST_REPLAYED
 
     def underway(self) -> dict[str, Any]:
-        """What `replay` needs beside the seeds of the last restart: all actions since then, and what was seen last."""
+        """What `replay` needs besides the seeds of the last restart: all actions since then, a digest of the observations."""
         prices = {} if self.prices is None else {"prices": self.prices.now}
         return {"actions": np.concatenate(self._actions), "seen": self._digest(), **prices}
 
     def replay(self, seeds: Any, actions: Any, seen: Any, prices: Any = None) -> bool:
-        """Take the same actions from the same seeds, so that episodes go on where they were.
+        """Repeat the same actions from the same seeds, so that unfinished episodes continue where they were.
 
-        Returns whether they are there: in an environment whose seed does not decide everything they are not.
+        Returns whether the observations are the same: they are not if the seed does not determine the environment.
         """
-        drawn, self.prices = self.prices, None  # these are known, and their generator is where it was
+        drawn, self.prices = self.prices, None  # the prices are given, and their generator must not advance
         self.restart(seeds)
         self._rows, self._extras = self._rows.copy(), self._extras.copy()
         for action in actions:
@@ -268,16 +268,16 @@ class Collector:
         return bool(np.array_equal(self._digest(), seen))
 
     def _digest(self) -> Any:
-        """Of what is seen now."""
+        """A digest of the current observations."""
         return np.frombuffer(hashlib.sha256(self._rows.tobytes()).digest(), np.uint8)
 
     def _view(self, policy: NumpyPolicy, rows: Any, group: slice) -> Any:
-        """Rows as the networks see them, with the price of each episode."""
+        """Rows as inputs of the networks, with the ψ of each episode."""
         seen = policy.normalise(rows)
         return seen if self.prices is None else self.prices.within.beside(seen, self.prices.now[group])
 
     def _receive(self, policy: NumpyPolicy, rollout: Rollout, t: int, k: int, group: slice, done: int) -> None:
-        """Write down what step t of a group returned."""
+        """Write the results of step t of a group to the rollout."""
         step = self.envs.receive(k)
         rows, over, valid = self.interface.rows(step.observations), step.terminated | step.truncated, ~self._over[group]
         self._check_finite(rows, step.rewards, group, done + t * self.envs.n)
@@ -291,17 +291,17 @@ class Collector:
         if rollout.successors is None:
             self._over[group] = over
         else:
-            after = self.interface.rows(step.successors)  # ends of episodes are seen here alone
+            after = self.interface.rows(step.successors)  # includes the last observation of an episode
             self._check_finite(after, step.rewards, group, done + t * self.envs.n)
             rollout.successors[t, group] = self._view(policy, after, group)
         if self.prices is not None and rollout.prices is not None:
             rollout.prices[t, group] = self.prices.now[group]
-            begun = np.zeros(self.envs.n, bool)  # an episode's last state is still seen at its price
+            begun = np.zeros(self.envs.n, bool)  # an episode's last state still has the ψ of that episode
             begun[group] = over if self.envs.same_step else ~valid
             self.prices.draw(begun)
 
     def _check_finite(self, rows: Any, rewards: Numbers, group: slice, step: int) -> None:
-        """Stop if something is not finite, and name it."""
+        """Raise `NotFinite` if an observation or a reward is not finite."""
         observations = numbers_of(rows)
         if math.isfinite(float(rewards.sum()) + float(observations.sum())):
             return

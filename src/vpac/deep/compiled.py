@@ -1,9 +1,9 @@
 """Training in one compiled function: collect → estimate → improve, for environments that are pure functions themselves.
 
-The estimators, the penalties, the updates and the formulas of the normalisers are those of the other way of training (`ppo`).
-All random numbers of an iteration are an argument, `Draws`, so both can be given the same ones and then learn the same weights,
-but for rounding: here all numbers have 32 bits. An iteration draws from a key of its own, made of the seed and its number, so a
-training that goes on after a checkpoint is the same training.
+It uses the estimators, penalties, updates and normaliser formulas of `ppo`. All random numbers of an iteration are an argument,
+`Draws`; given the same ones, both ways of training learn the same weights up to rounding (here all numbers have 32 bits). An
+iteration draws from a key made from the seed and its number, so a training resumed from a checkpoint is identical to an
+undisturbed one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vpac.deep.estimate import (
     estimate_update,
 )
 from vpac.deep.estimators import Trace
-from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, learned_from, minibatch_sizes
+from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, minibatch_sizes, update_samples
 from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
 from vpac.deep.options import Options
 from vpac.deep.policy import BOUND
@@ -47,33 +47,33 @@ if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
 
 Array = Any
-"""Of JAX, traced or not."""
+"""A JAX array, traced or not."""
 Agent = TypeVar("Agent", bound="PPO")
 MOST = 64
-"""Iterations of one call."""
+"""Most iterations in one call."""
 COLUMNS = 80
-"""Room for the metrics of an iteration."""
+"""Columns reserved for the metrics of an iteration."""
 RECENT = 100
-"""Episodes that the statistics of recent episodes are of."""
+"""Number of episodes in the statistics of recent episodes."""
 STREAM = 14
-"""Of the keys of a compiled training, beside those of `ppo`."""
+"""Number of the random stream of compiled trainings; the others are in `ppo`."""
 
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """What a training is compiled for. All else is an argument: one program does for all seeds and prices."""
+    """The static part of a training. All else is an argument, so one program serves all seeds and ψ."""
 
     env: FunctionalEnv
     interface: Interface
     options: Options
     kind: Literal["variance", "moment", "measure"] | None
-    """What the critic of the spread learns."""
+    """What the spread critic learns."""
     volatility: bool
-    """Whether ψ is charged in the rewards."""
+    """Whether the penalty is subtracted from the rewards (MVPI)."""
 
     @classmethod
     def of(cls, agent: PPO) -> CompiledPlan:
-        """Of an agent, whatever its price is."""
+        """The plan of an agent; it does not depend on ψ."""
         if not agent.interface.plain or agent.interface.choices:
             raise UserError(
                 f"{agent.environments.name}: compiled trainings take Box or Discrete actions, no images yet"
@@ -84,12 +84,12 @@ class CompiledPlan:
 
     @property
     def prices(self) -> PriceRange | None:
-        """Of a conditioned policy."""
+        """The range of ψ of a conditioned policy."""
         return PriceRange.read(self.options.psi_range) if self.options.conditioned else None
 
     @property
     def raw(self) -> bool:
-        """Whether ψ is per unit of the environment's own reward."""
+        """Whether ψ is in units of 1/(raw reward)."""
         return self.options.psi_units == "raw" or self.options.budget is not None
 
 
@@ -100,10 +100,10 @@ class State(NamedTuple):
     envs: Any
     """States of the environments."""
     rows: Array
-    """What is observed in them."""
+    """Their observations, as rows."""
     underway: Episode
     prices: Array
-    """Their prices, of a conditioned policy."""
+    """ψ of each environment's episode, for a conditioned policy."""
     trace: Trace
     seen: RunningMoments
     context: RunningMoments
@@ -112,36 +112,36 @@ class State(NamedTuple):
     window: Array
     drift: Array
     recent: Array
-    """The last episodes that have ended, [episode, number]; the newest is the last."""
+    """The last finished episodes, [episode, number]; the newest is last."""
     episodes: Array
-    """How many have ended."""
+    """Number of finished episodes."""
     multiplier: Array
-    """The controller of a budget."""
+    """State of the budget's controller."""
     failed: Array
-    """Whether an iteration found a number that is not finite; it is undone, and there is no further one."""
+    """Whether an iteration found a number that is not finite; that iteration is undone and training stops."""
 
 
 class Draws(NamedTuple):
     """The random numbers of an iteration."""
 
     noise: Array
-    """Of actions, [time, environment, number]: Gumbel noise of logits, normal noise of means."""
+    """Noise of the actions, [time, environment, number]: Gumbel noise for logits, normal noise for means."""
     steps: Any
-    """Of the environments' steps, [time, environment]."""
+    """Random numbers of the environments' steps, [time, environment]."""
     resets: Any
-    """Of the episodes that begin after them."""
+    """Random numbers of the resets after these steps."""
     starts: Any
-    """Of those that begin before the first step, [environment]."""
+    """Random numbers of the resets before the first step, [environment]."""
     prices: Array
-    """Of those of `resets`, between 0 and 1, for a conditioned policy."""
+    """Uniform numbers for the ψ of episodes that begin at `resets`, for a conditioned policy."""
     first_prices: Array
-    """Of those of `starts`."""
+    """The same for `starts`."""
     rows: Array
-    """Minibatches, [gradient step, sample]; all networks have the same."""
+    """Minibatches, [gradient step, sample]; the same for all networks."""
 
     @classmethod
     def of(cls, plan: CompiledPlan, key: Array) -> Draws:
-        """Those of a key."""
+        """Draw them from a key."""
         o, env, n = plan.options, plan.env, plan.options.envs
         keys = jax.random.split(key, 5)
         noise = jax.random.gumbel if plan.interface.discrete_actions else jax.random.normal
@@ -158,27 +158,27 @@ class Draws(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Where in `learn` an iteration is: numbers that depend on nothing but how many steps were taken."""
+    """Quantities of an iteration that depend only on the number of steps taken."""
 
     iteration: Array
     timesteps: Array
     restart: Array
-    """Whether all episodes begin anew."""
+    """Whether all environments are reset first."""
     psi: Array
-    """ψ, its warm-up included, where it is given."""
+    """ψ with its warm-up, if it is given."""
     full_psi: Array
-    """ψ without it."""
+    """ψ without its warm-up."""
     warm_up: Array
-    """The share of ψ that is asked."""
+    """Share of the full ψ."""
     share: Array
-    """What is left of the learning rates."""
+    """Factor of the learning rates."""
 
 
 def permutations(key: Array, count: int, size: int) -> Array:
     """Rows of 0 … size − 1 in random order.
 
     Sorting whole words is many times as fast on a CPU as sorting pairs, so a word holds a random number and, in its lowest
-    digits, the place; two equal random numbers, which stay in order, are rare enough not to matter.
+    bits, the index; two equal random numbers, which keep their order, are too rare to matter.
     """
     if size > 2**16:
         return jax.vmap(lambda one: jax.random.permutation(one, size))(jax.random.split(key, count))
@@ -204,7 +204,7 @@ def as_commands(interface: Interface, actions: Array) -> Array:
 
 
 def restarted(plan: CompiledPlan, state: State, draws: Draws, restart: Array) -> State:
-    """All episodes begin anew, if `restart`."""
+    """Reset all environments if `restart`."""
     envs, seen = jax.vmap(plan.env.reset)(draws.starts)
     zeros = jnp.zeros(plan.options.envs)
     new = state._replace(
@@ -217,7 +217,7 @@ def restarted(plan: CompiledPlan, state: State, draws: Draws, restart: Array) ->
 
 
 def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Rollout, Episode, Array]:
-    """A rollout, and for each of its steps the episode up to it and log π of the action."""
+    """A rollout, and for each of its steps the episode so far and log π of the action."""
     o, interface, within, policy = plan.options, plan.interface, plan.prices, state.networks.policy
     gaussian = not interface.discrete_actions
     noise = jnp.exp(policy.log_std) * draws.noise if gaussian else draws.noise  # type: ignore[union-attr]
@@ -262,12 +262,12 @@ def collect(plan: CompiledPlan, state: State, draws: Draws) -> tuple[State, Roll
 def count_episodes(
     plan: CompiledPlan, state: State, rollout: Rollout, so_far: Episode, now: Moment
 ) -> tuple[State, Any]:
-    """Remember the episodes that have ended, and let a budget move ψ; returns metrics of recent episodes as well."""
+    """Record the finished episodes and let a budget adjust ψ; also returns metrics of recent episodes."""
     over, rows = flat(rollout.running) == 0.0, jnp.stack([flat(x) for x in so_far], axis=1)
     ranks = jnp.cumsum(over)
     new = jnp.minimum(ranks[-1], RECENT)
     slots = jnp.arange(RECENT)
-    # the last ones, the newest last: the episode of rank r is the first place at which r have ended
+    # the newest episodes last: the episode of rank r is at the first index where r episodes have finished
     which = jnp.searchsorted(ranks, ranks[-1] - (RECENT - 1) + slots)
     recent = jnp.where(slots[:, None] < RECENT - new, jnp.roll(state.recent, -new, axis=0), rows[which])
     episodes = state.episodes + ranks[-1]
@@ -292,7 +292,7 @@ def count_episodes(
 
 
 def recent_law(state: State, rollout: Rollout, so_far: Episode) -> tuple[Array, Array]:
-    """Returns of the episodes that ended in a rollout, or of the last hundred if those are more, and which entries hold one."""
+    """Returns of the episodes finished in a rollout, or of the last hundred if those are more, and a mask of valid entries."""
     over = flat(rollout.running) == 0.0
     kept = jnp.arange(RECENT) >= RECENT - jnp.minimum(state.episodes, RECENT)
     many = over.sum() > kept.sum()
@@ -309,7 +309,7 @@ def _budget(budget: Budget, multiplier: Any, timesteps: Any, over: Any, priced: 
 
 
 def diagnose(state: State, rollout: Rollout, spread: SpreadEstimate) -> tuple[State, dict[str, Array]]:
-    """What critics say of starts, and the drift of the luck; see `diagnostics`."""
+    """Critics' predictions at start states, and the drift of the luck; see `diagnostics`."""
     window = diagnostics.windowed(state.window, jnp.stack(list(spread.episodes)), diagnostics.EpisodeWindow.size)
     before, after = spread.luck_before, spread.luck_after
 
@@ -334,7 +334,7 @@ def improve(
 ) -> tuple[Networks, dict[str, Array]]:  # fmt: skip
     """Improve the policy and fit each critic to its targets."""
     o, rules = plan.options, UpdateRules.of(plan.options, plan.interface)
-    observations, samples = learned_from(batch, actions, weights, networks.policy.net.weights[0].shape[0])
+    observations, samples = update_samples(batch, actions, weights, networks.policy.net.weights[0].shape[0])
     samples = samples._replace(log_probs=flat(log_probs))
     rate = rules.rate * share
     policy, policy_state, metrics = improve_policy(
@@ -352,7 +352,7 @@ def improve(
     alike: dict[Any, list[str]] = {}
     for name in targets:
         alike.setdefault(jax.tree.structure(getattr(networks, name)), []).append(name)
-    for names in alike.values():  # critics of one kind one after the other, by code that is compiled once
+    for names in alike.values():  # a scan over critics of one kind, so that their code is compiled once
         each = [(getattr(networks, name), getattr(networks, f"{name}_state"), targets[name]) for name in names]
         fitted = jax.lax.map(fit, jax.tree.map(lambda *x: jnp.stack(x), *each))
         for i, name in enumerate(names):
@@ -365,9 +365,9 @@ def improve(
 def iterate(
     plan: CompiledPlan, state: State, draws: Draws, now: Moment
 ) -> tuple[State, dict[str, Array], dict[str, Array]]:
-    """One iteration. Returns also its metrics and, by name, whether what it learned from is finite.
+    """Run one iteration. Also returns its metrics and, by name, whether its inputs are finite.
 
-    If some number is not finite, the state stays as it was, but for `failed`.
+    If some number is not finite, the state is unchanged except for `failed`.
     """
     o, before = plan.options, state
     state = restarted(plan, state, draws, now.restart | o.reset_every_iteration)
@@ -411,13 +411,13 @@ def iterate(
     }  # fmt: skip
     finite = {name: jnp.isfinite(x).all() for name, x in (causes | update).items()}
     good = jnp.stack(list(finite.values())).all()
-    # not by `where`: XLA would repeat the test for each array
+    # not with `where`: XLA would repeat the test for each array
     state = jax.lax.cond(good, lambda new, old: new, lambda new, old: old, state, before)
     return state._replace(failed=~good), metrics | update, finite
 
 
 def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Array, context: CriticContext) -> State:
-    """With normalisers that know the rollout."""
+    """Update the normalisers with the rollout."""
     o = plan.options
     if context.columns:
         state = state._replace(context=state.context.joined(flat(rollout.elapsed[:-1])[:, None]))
@@ -433,18 +433,18 @@ def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Arra
 
 
 class IterationReport(NamedTuple):
-    """What the iterations of a call were like."""
+    """Metrics of the iterations of one call."""
 
     done: Array
-    """How many there were."""
+    """Number of iterations."""
     metrics: dict[str, Array]
-    """A column for each."""
+    """One column per iteration."""
     finite: dict[str, Array]
-    """Of the last one: whether what it learned from is finite."""
+    """For the last iteration: whether each of its inputs is finite."""
 
 
 def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, IterationReport]:
-    """`count` iterations, at most as many as there are `moments`; fewer if a number is not finite."""
+    """Run `count` iterations, at most as many as there are `moments`; stop early if a number is not finite."""
     metric_names: list[str] = []
     finite_names: list[str] = []
 
@@ -471,21 +471,21 @@ one_run = jax.jit(train, static_argnames="plan", donate_argnames="state")
 
 @partial(jax.jit, static_argnames="plan")
 def _envs(plan: CompiledPlan) -> tuple[Any, Array]:
-    """States and rows, as the first iteration is given them; it begins with a restart."""
+    """Placeholder states and rows for the first iteration, which begins with a restart."""
     envs, seen = jax.vmap(plan.env.reset)(plan.env.draws(jax.random.key(0), (plan.options.envs,)))
     return jax.tree.map(lambda x: x.astype(x.dtype), envs), as_rows(plan.interface, seen)
 
 
 UNDERWAY = ("envs", "rows", "underway", "prices")
-"""Fields of a state that belong to the episodes underway and are not kept by the agent otherwise."""
+"""Fields of a state that belong to unfinished episodes and are stored nowhere else in the agent."""
 
 
 def _is_key(leaf: Array) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def gone_on(agent: PPO, state: State) -> State:
-    """The `initial` state with the episodes of a checkpoint."""
+def resumed_state(agent: PPO, state: State) -> State:
+    """The `initial` state with the unfinished episodes of a checkpoint."""
     leaves, shape = jax.tree.flatten([getattr(state, name) for name in UNDERWAY])
     found = [
         jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
@@ -517,7 +517,7 @@ def initial(agent: PPO, plan: CompiledPlan) -> State:
 
 
 def take(agent: PPO, state: State) -> None:
-    """Give an agent the state that its training has come to."""
+    """Copy the state of a training into its agent."""
 
     def moments(m: RunningMoments) -> RunningMoments:
         return RunningMoments(np.asarray(m.mean, np.float64), np.asarray(m.variance, np.float64), float(m.count))
@@ -541,7 +541,7 @@ def take(agent: PPO, state: State) -> None:
 
 
 def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
-    """Of the next `count` iterations of an agent, of which the first may begin with a restart."""
+    """The moments of the next `count` iterations of an agent; the first iteration may begin with a restart."""
     at = [agent.timesteps + i * agent.per_iteration for i in range(count)]
     every = agent.options.checkpoint_every
     rows = [
@@ -561,7 +561,7 @@ def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
 
 
 def _rank(name: str) -> int:
-    """First causes first: one bad number breeds others."""
+    """Rank of a quantity that is not finite: causes before their consequences."""
     causes = ("observation", "reward", "scaled reward", "target", "advantage", name)
     return next(i for i, cause in enumerate(causes) if name == cause or name.startswith(f"{cause} "))
 
@@ -579,41 +579,41 @@ class CompiledTraining:
         self.key = jax.random.wrap_key_data(jnp.asarray(words))
         self.state, self._restart = initial(agent, self.plan), not agent.env_states
         if agent.env_states:
-            self.state = gone_on(agent, self.state)
+            self.state = resumed_state(agent, self.state)
 
     @property
     def left(self) -> int:
-        """Iterations that the next call may have: up to a checkpoint or to the end of `learn`, at most `MOST`."""
+        """Iterations of the next call: up to a checkpoint or to the end of `learn`, at most `MOST`."""
         agent, every = self.agent, self.agent.options.checkpoint_every
         steps = 0 if agent.diverged else agent.span[1] - agent.timesteps
         return min(steps // agent.per_iteration, every - agent.iteration % every, MOST)
 
     def moments(self, count: int) -> Moment:
-        """Of the next `count` iterations."""
+        """The moments of the next `count` iterations."""
         restart, self._restart = self._restart, False
         return moments_of(self.agent, count, restart)
 
     def advance(self, count: int) -> None:
-        """Take so many iterations further.
+        """Run `count` iterations.
 
         Raises:
-            NotFinite: if a number is not; the agent keeps what it had before that iteration.
+            NotFinite: if a number is not finite; the agent keeps its state from before that iteration.
         """
         given = self.plan, self.state, self.key, self.moments(count), np.int32(count)
         if self.plan in _compiled:
             self.state, report = one_run(*given)
         else:
-            with _compiling:  # the others wait instead of compiling the same
+            with _compiling:  # other threads wait instead of compiling the same function
                 self.state, report = one_run(*given)
                 _compiled.add(self.plan)
         self.record(report)
 
     def record(self, report: IterationReport) -> None:
-        """Give the agent what was learned."""
+        """Copy the results into the agent."""
         agent, failed = self.agent, bool(self.state.failed)
         take(agent, self.state)
         columns = {name: np.asarray(column, np.float64) for name, column in report.metrics.items()}
-        columns = {name: np.where(np.isnan(x), np.nan, x) for name, x in columns.items()}  # one NaN, as files have it
+        columns = {name: np.where(np.isnan(x), np.nan, x) for name, x in columns.items()}  # one NaN, as in files
         for i in range(int(report.done) - failed):
             agent.timesteps += agent.per_iteration
             agent.iteration += 1
@@ -630,7 +630,7 @@ class CompiledTraining:
 def many_runs(
     plan: CompiledPlan, devices: int, state: State, keys: Array, moments: Moment, count: Array
 ) -> tuple[State, IterationReport]:
-    """`train` of many runs side by side, an equal share of them on each device."""
+    """`train` for a batch of runs, divided equally among the devices."""
     runs = jax.vmap(partial(train, plan), in_axes=(0, 0, 0, None))
     if devices > 1:
         spec: Any = jax.sharding.PartitionSpec
@@ -641,28 +641,28 @@ def many_runs(
 
 
 class Layout(NamedTuple):
-    """How many runs a program trains side by side: `each` on every one of `devices`."""
+    """Batch size of a program: `each` runs on every one of `devices`."""
 
     each: int
     devices: int
 
     @classmethod
     def of(cls, together: int | None = None) -> Layout:
-        """Of this machine: 1 on a CPU, where XLA is slower with many small networks side by side, else 64."""
+        """The layout for this machine: 1 on a CPU, where XLA is slower with a batch of small networks, otherwise 64."""
         return cls(together or (1 if jax.default_backend() == "cpu" else 64), jax.device_count())
 
     @property
     def most(self) -> int:
-        """On all devices."""
+        """Runs on all devices together."""
         return self.each * self.devices
 
 
-def learn_side_by_side(
+def learn_batch(
     agents: Sequence[PPO], layout: Layout, checkpoint: Callable[[int], object] = lambda which: None
 ) -> None:
-    """Let agents learn at once, in one program; `begin` was called for each, and all have as many steps to go.
+    """Train agents as one batch, in one program; `begin` was called for each, and all have the same number of steps left.
 
-    At most `layout.most` of them: where there are fewer, the first is computed again. `checkpoint` is called with the index of
+    At most `layout.most` agents; missing ones are filled up with copies of the first. `checkpoint` is called with the index of
     each agent whenever it may be saved.
     """
     devices = layout.devices
@@ -677,7 +677,7 @@ def learn_side_by_side(
     while count := max(training.left for training in trainings):
         moments = stacked([training.moments(count) for training in trainings])
         state, report = many_runs(trainings[0].plan, devices, state, keys, moments, np.int32(count))
-        here = jax.device_get((state, report))  # before it is taken apart: devices would have to talk about each part
+        here = jax.device_get((state, report))  # one transfer; taking single runs apart on the devices is slow
         for i, training in enumerate(trainings):
             if not training.agent.diverged:
                 training.state, found = jax.tree.map(lambda x, i=i: x[i], here)
@@ -694,27 +694,26 @@ def learn_many(
     kind: type[Agent], env: Any, total_timesteps: int, *, seeds: Iterable[int], psi: Iterable[Any] | None = None,
     cores: int | None = None, together: int | None = None, kept: Callable[[Agent], object] | None = None, **settings: Any,
 ) -> list[Agent]:  # fmt: skip
-    """Train an agent for each seed and each price, all by one compiled program.
+    """Train an agent for each seed and each ψ, all with one compiled program.
 
-    On a CPU each core trains one agent after the other, because XLA is slower there with many small networks side by side; each
-    agent is, to the last bit, the one that `learn` makes of it alone. On other devices, or if `together` says so, a program
-    trains many side by side (`jax.vmap`), on several devices an equal share on each (`jax.shard_map`); then they are the same
-    but for rounding.
+    On a CPU each core trains one agent after the other, because XLA is slower there with a batch of small networks; each agent
+    is bit for bit the one that `learn` gives. On other devices, or with `together`, a program trains a batch (`jax.vmap`),
+    divided equally among several devices (`jax.shard_map`); then agents differ from those of `learn` by rounding.
 
     Args:
         kind: the class of the agents, `VPACPPO` for example.
         env: a functional environment.
         total_timesteps: of each agent.
         seeds: of the agents.
-        psi: prices of variance; None: the one in `settings`.
+        psi: values of ψ; None: the one in `settings`.
         cores: how many agents learn at a time; None: as many as there are cores.
-        together: how many learn side by side on each device, which bounds the memory; None: 1 on a CPU, else 64.
-        kept: called with each agent once it has learned, in whatever order they do.
+        together: batch size on each device, which bounds the memory; None: 1 on a CPU, otherwise 64.
+        kept: called with each agent when it has finished, in any order.
         settings: as the class takes them.
 
     Returns:
-        The agents, for each seed those of all prices. One that found a number that is not finite keeps what it had learned
-        before, and says so in `diverged`.
+        The agents, for each seed those of all ψ. An agent that met a number that is not finite keeps its state from before it,
+        and its attribute `diverged` holds the error.
     """
     prices: list[dict[str, Any]] = [{}] if psi is None else [{"psi": price} for price in psi]
     agents: list[Agent] = []
@@ -730,7 +729,7 @@ def learn_many(
             group = agents[first : first + layout.most]
             for agent in group:
                 agent.begin(total_timesteps)
-            learn_side_by_side(group, layout)
+            learn_batch(group, layout)
             for agent in group if kept else ():
                 kept(agent)  # type: ignore[misc]
         return agents

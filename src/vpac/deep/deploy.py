@@ -1,11 +1,11 @@
 """Policies for other programs: an ONNX graph, or a C header without dependencies.
 
-Both hold what `NumpyPolicy.act` computes for the most likely action, from the raw observation to the environment's action:
+Both compute what `NumpyPolicy.act` computes for the most likely action, from the raw observation to the environment's action:
 
-    rows, and the features of an image before them → normalise → price beside it (of a conditioned policy) → layers
-    → what a mask forbids is −1e9 → argmax, of each part of an action, or the mean within its bounds
+    observation → rows and image features → normalise → append ψ (conditioned policies) → layers
+    → logits of masked actions are −1e9 → argmax of each part of an action, or the mean within its bounds
 
-A step is one function here for each of the two, in this order.
+Each step is one function for each of the two formats, in this order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET, IR = 17, 8
-"""Versions of the operators and of the file: runtimes since 2022 read them."""
+"""Versions of the operators and of the file format, which runtimes since 2022 read."""
 C_ACTIVATIONS = {"tanh": "tanhf(x)", "relu": "x > 0.0f ? x : 0.0f", "silu": "x / (1.0f + expf(-x))"}
 
 
@@ -42,7 +42,7 @@ def export(policy: NumpyPolicy, path: Path | str) -> Path:
 
 
 class _Graph:
-    """Nodes and constants of an ONNX graph; a step takes the name of a value and returns that of its result."""
+    """Nodes and constants of an ONNX graph. A step takes the name of a value and returns the name of its result."""
 
     def __init__(self) -> None:
         try:
@@ -54,13 +54,13 @@ class _Graph:
         self.constants: list[Any] = []
 
     def constant(self, array: Any) -> str:
-        """The name of a constant."""
+        """Add a constant; return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(self.arrays.from_array(np.ascontiguousarray(array), name))
         return name
 
     def add(self, operator: str, *inputs: Any, output: str = "", **attributes: Any) -> str:
-        """A node; inputs are names of values, or arrays."""
+        """Add a node; inputs are names of values, or arrays."""
         name = output or f"x{len(self.nodes)}"
         known = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         self.nodes.append(self.helper.make_node(operator, known, [name], **attributes))
@@ -71,9 +71,9 @@ def onnx_bytes(policy: NumpyPolicy) -> bytes:
     """The policy as an ONNX model.
 
     Inputs: `observation`, float32 [batch, numbers] or int64 [batch], as the environment gives it. With an image or a mask there
-    is an input for each part that `vpac.envs.arranged(env)` gives: `vector`, as above; `image`, uint8 or float32, [batch, …] in
-    the shape that the environment has; `action_mask`, bool [batch, actions]. `psi`, float32 [batch], of a conditioned policy
-    whose price is open. Outputs: `action`, the most likely one; `logits`, or `mean` and `std`, to draw one.
+    is an input for each key of the observations of `vpac.envs.arranged(env)`: `vector`, as above; `image`, uint8 or float32,
+    [batch, …] in the environment's shape; `action_mask`, bool [batch, actions]. `psi`, float32 [batch], of conditioned policies
+    without a chosen ψ. Outputs: `action`, the most likely one; `logits`, or `mean` and `std`, to draw one.
     """
     graph = _Graph()
     import onnx
@@ -104,7 +104,7 @@ def onnx_bytes(policy: NumpyPolicy) -> bytes:
 
 
 def _inputs(policy: NumpyPolicy) -> dict[str, tuple[Any, tuple[int, ...]]]:
-    """The names of the graph's inputs, with the type of each and its shape behind the batch."""
+    """The names of the graph's inputs, with the type of each and its shape after the batch axis."""
     interface, found = policy.interface, dict[str, tuple[Any, tuple[int, ...]]]()
     if interface.inputs:
         whole = interface.discrete_observations
@@ -118,7 +118,7 @@ def _inputs(policy: NumpyPolicy) -> dict[str, tuple[Any, tuple[int, ...]]]:
 
 
 def _features(graph: _Graph, policy: NumpyPolicy) -> str:
-    """What the convolutions make of the image, each channel of it normalised; in ONNX channels come first."""
+    """Features of the image, after normalising each channel; in ONNX channels come first."""
     interface = policy.interface
     height, width, channels = interface.sides
     x = graph.add("Cast", "image", to=graph.helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)))
@@ -153,9 +153,9 @@ def _normalised(graph: _Graph, policy: NumpyPolicy, x: str) -> str:
 
 
 def _price(graph: _Graph, policy: NumpyPolicy, counted: str) -> str:
-    """The price as a column, as `PriceRange.beside` writes it: (√ψ − √low) / (√high − √low), from −1 to 1.
+    """ψ as a column, as in `PriceRange.beside`: (√ψ − √low) / (√high − √low), scaled to −1 … 1.
 
-    As many as there are rows in the input `counted`.
+    The input `counted` gives the number of rows.
     """
     prices = policy.prices
     assert prices is not None
@@ -184,7 +184,7 @@ def _layers(graph: _Graph, policy: NumpyPolicy, x: str) -> str:
 
 
 def _actions(graph: _Graph, policy: NumpyPolicy, x: str) -> list[Any]:
-    """The action as the environment takes it, and what one can be drawn from."""
+    """The action as the environment takes it, and the parameters of its distribution."""
     interface, info, kind = policy.interface, graph.helper.make_tensor_value_info, graph.helper.np_dtype_to_tensor_dtype
     numbers = kind(np.dtype(np.float32))
     if policy.log_std is None:
@@ -221,7 +221,7 @@ def _actions(graph: _Graph, policy: NumpyPolicy, x: str) -> list[Any]:
 
 
 def _about(policy: NumpyPolicy) -> dict[str, str]:
-    """What a program that runs the policy may want to know."""
+    """Metadata for a program that runs the policy."""
     about = {"gamma": f"{policy.gamma!r}"}
     if policy.prices is not None:
         about |= {"psi_range": f"{policy.prices.low!r} {policy.prices.high!r}"}
@@ -271,7 +271,7 @@ def c_header(policy: NumpyPolicy, stem: str) -> str:
 
 
 def _c_arguments(policy: NumpyPolicy) -> dict[str, str]:
-    """What the functions take, each with a sentence about it."""
+    """Arguments of the functions, each with a sentence about it."""
     interface, found = policy.interface, dict[str, str]()
     if interface.discrete_observations:
         found["long observation"] = "observation: a whole number, as the environment gives it."
@@ -303,7 +303,7 @@ def _constants(policy: NumpyPolicy) -> dict[str, Numbers]:
 
 
 def _c_shapes(policy: NumpyPolicy) -> list[tuple[int, ...]]:
-    """Of each convolution: rows, columns and channels, the kernel's rows, columns and stride, and of the result."""
+    """For each convolution: rows, columns and channels, the kernel's rows, columns and stride, and the shape of the result."""
     found, sides = [], policy.interface.sides if policy.interface.image else (0, 0, 0)
     for W, stride in zip(policy.kernels, policy.strides, strict=True):
         result = (sides[0] - W.shape[0]) // stride + 1, (sides[1] - W.shape[1]) // stride + 1, W.shape[3]
@@ -313,7 +313,7 @@ def _c_shapes(policy: NumpyPolicy) -> list[tuple[int, ...]]:
 
 
 def _c_place(policy: NumpyPolicy) -> str:
-    """Where channel j of pixel i is in the image."""
+    """Index of channel j of pixel i in the image, as C code."""
     interface = policy.interface
     if not interface.image:
         return ""
@@ -326,7 +326,7 @@ def _c_place(policy: NumpyPolicy) -> str:
 
 
 def _c_float(x: Any) -> str:
-    """A literal; nine digits are a float32 exactly."""
+    """A C literal; nine digits represent a float32 exactly."""
     if np.isinf(x):
         return "-INFINITY" if x < 0 else "INFINITY"
     text = f"{float(x):.9g}"

@@ -16,26 +16,26 @@ CONSEQUENCES = (
     "kl", "clip_fraction", "entropy", "explained_variance", "predicted_variance", "measured_variance", "penalty_share",
     "weight_share", "reversed_share",
 )  # fmt: skip
-"""Metrics that follow from an update; its loss, its gradient and the weights are named before them."""
+"""Metrics that follow from an update; a loss, gradient or weight that is not finite is named before them."""
 
 BINS = 16
-"""How many numbers of steps k the drift is looked at: 1, 2, 4, …"""
+"""Number of values of k for which the drift is computed: 1, 2, 4, …"""
 FEWEST_SAMPLES = 20.0
-"""From fewer samples no drift is measured."""
+"""With fewer samples no drift is computed."""
 LARGE, SURE, FELT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
 LEARNED = 20
-"""Iterations before which critics know too little for a drift to mean anything: `LuckDriftMonitor` remembers about so many."""
+"""Iterations without a warning, because critics are still inaccurate; also about the memory of `LuckDriftMonitor`."""
 
 
 class NotFinite(Diverged):
-    """A number that is not finite has stopped a run; the last good checkpoint is kept."""
+    """A number that is not finite stopped a run; the last valid checkpoint is kept."""
 
 
 def check_finite(metrics: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of an update as plain numbers, if all are finite, else `NotFinite`.
+    """The metrics of an update as floats; raise `NotFinite` unless all are finite.
 
-    `inputs` are the arrays that it learned from, first causes first: one bad number breeds others, so the first is named.
+    `inputs` are the arrays of the update, causes before consequences, so that the message names the first cause.
     """
     found = {name: float(np.asarray(number)) for name, number in metrics.items()}
     if np.isfinite(list(found.values())).all():
@@ -48,12 +48,12 @@ def check_finite(metrics: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[
 
 
 def first_cause(bad: Sequence[str]) -> str:
-    """Of names of what is not finite, the first that does not only follow from others, in words."""
+    """The first name that is a cause and not a consequence of the others, in words."""
     return min(bad, key=lambda name: name in CONSEQUENCES).replace("_", " ")
 
 
 class NoEpisodeEnded(UserWarning):
-    """No episode has ended yet, so that scores, returns and their variances are not known."""
+    """No episode has ended yet, so scores, returns and their variances are unknown."""
 
 
 class LuckDrift(UserWarning):
@@ -72,12 +72,12 @@ class LargestDrift(NamedTuple):
 
 
 def stopped_at(k: Any, elapsed: Any, running: Any) -> tuple[Any, Any]:
-    """The steps before which an episode is k steps old, and those that end one of at most k steps."""
+    """Masks of the steps before which an episode is k steps old, and of those that end an episode of at most k steps."""
     return elapsed == k, (running == 0.0) & (elapsed + 1.0 <= k)
 
 
 def largest_drift(sums: Any) -> LargestDrift:
-    """From the number of samples, their sum and the sum of their squares after each k."""
+    """From the number of samples, their sum and the sum of their squares for each k."""
     xp = namespace(sums)
     count, known = xp.maximum(sums[0], 1.0), sums[0] >= FEWEST_SAMPLES
     mean = sums[1] / count
@@ -88,21 +88,21 @@ def largest_drift(sums: Any) -> LargestDrift:
 
 
 class LuckDriftMonitor:
-    """The mean luck after k steps, or at the end of episodes that were shorter, which is 0 if V is the value.
+    """Estimates the mean luck after k steps, or at the end of shorter episodes, which is 0 if V is correct.
 
-    D_k is a martingale: stopped at the end of the episode its mean stays 0. Its mean given that the episode goes on does not,
-    because luck may decide when it ends. k is 1, 2, 4, 8, …; older rollouts count less and less.
+    D_k is a martingale: stopped at the end of the episode, it has mean 0. Given that the episode continues, its mean is not 0,
+    because luck may decide when the episode ends. k is 1, 2, 4, 8, …; older rollouts have exponentially falling weights.
     """
 
     keep = 0.9
-    """What is left of a rollout's weight after the next one."""
+    """Factor of a rollout's weight after the next one."""
 
     def __init__(self) -> None:
         self.sums: FloatArray = np.zeros((3, BINS))
         """Samples, their sum and the sum of their squares, for each k."""
 
     def add(self, before: Numbers, after: Numbers, elapsed: Numbers, valid: Numbers, running: Numbers) -> None:
-        """Take a rollout [time, environment] into account, D_k before and after each step, if all is finite."""
+        """Add a rollout [time, environment] with D_k before and after each step; ignored if a number is not finite."""
         acted = valid > 0.0
         if not (np.isfinite(before).all() and np.isfinite(after).all()):
             return  # `check_finite` reports it
@@ -116,11 +116,11 @@ class LuckDriftMonitor:
 
     @property
     def worst(self) -> LargestDrift:
-        """The k after which the mean luck is the most standard deviations from 0."""
+        """The mean luck that is the most standard deviations from 0."""
         return LargestDrift(*(float(x) for x in largest_drift(self.sums)))
 
     def warn(self, psi: float) -> bool:
-        """Warn of a drift that is beyond chance and, at the price ψ per unit of the raw reward, changes what is learned."""
+        """Warn of a drift that is significant and large enough to change what is learned at ψ, per unit of the raw reward."""
         mean, share, errors = self.worst
         if not (abs(share) > LARGE and abs(errors) > SURE and abs(2.0 * psi * mean) > FELT):
             return False
@@ -135,7 +135,7 @@ class LuckDriftMonitor:
 
 
 def windowed(sums: Any, new: Any, size: float) -> Any:
-    """`EpisodeSums` with those of one more rollout; what goes beyond the window is forgotten, oldest first."""
+    """`EpisodeSums` including one more rollout; what exceeds the window is dropped, oldest first."""
     xp = namespace(new)
     kept = xp.minimum(1.0, xp.maximum(0.0, size - new[::3]) / xp.maximum(sums[::3], 1e-9))
     return xp.where(xp.isfinite(new).all(), sums * xp.repeat(kept, 3) + new, sums)

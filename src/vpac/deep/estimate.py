@@ -1,7 +1,7 @@
-"""Estimates from a rollout: advantages and targets of every critic, and the weights that the policy learns with.
+"""Estimates from a rollout: advantages, the targets of every critic, and the weights of the policy's update.
 
-The error, the advantage and the trace of one step are in `estimators`, the penalties in `penalties`. Here they are put
-together for a whole rollout, in two compiled functions: `estimate_value` for PPO and `estimate_spread` for its variants.
+`estimators` has the error, the advantage and the trace of one step, `penalties` the penalties. Here they are combined for a
+whole rollout in compiled functions: `estimate_value` for PPO, `estimate_spread` and `estimate_measure` for its variants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vpac.typing import Numbers
 
 Array = jax.Array
 UNROLL = 4
-"""Steps of a sum over time that one large program computes at once."""
+"""Unrolled steps of a scan over time within one large program."""
 
 
 class Batch(NamedTuple):
@@ -38,13 +38,13 @@ class Batch(NamedTuple):
 
     @property
     def unroll(self) -> int:
-        """Steps of a sum over time that are computed at once."""
+        """Unrolled steps of a scan over time."""
         return 1
 
     @classmethod
     def of(cls, rollout: Rollout, rewards: Numbers) -> Batch:
         """A rollout with these rewards in place of its own."""
-        with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is reported later
+        with np.errstate(over="ignore"):  # numbers too large for 32 bits become infinite, which is reported later
             rewards = (rewards * rollout.valid).astype(np.float32)
         return cls(
             on_device(rollout.observations),
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
         )
 
     def values(self, critic: Critic) -> tuple[Array, Array]:
-        """The critic's values where each step began and where it led."""
+        """The critic's values before and after each step."""
         if self.successors is None:
             both = critic(self.observations)
             return both[:-1], both[1:]
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 
     @property
     def begun(self) -> Input:
-        """Where each step began."""
+        """The observations before each step."""
         return part(self.observations, slice(None, -1))
 
     def advantages(self, error: Array, discount: float, lam: float) -> Array:
@@ -69,25 +69,25 @@ class Batch(NamedTuple):
         return estimators.advantages(error, self.running, self.valid, discount, lam, self.unroll)
 
     def mean(self, rows: Array) -> Array:
-        """Mean over the steps that count."""
+        """Mean over the valid steps."""
         return (self.valid * rows).sum() / jnp.maximum(self.valid.sum(), 1.0)
 
     def variance(self, rows: Array) -> Array:
-        """Variance over the steps that count."""
+        """Variance over the valid steps."""
         return self.mean((rows - self.mean(rows)) ** 2)
 
 
 class UnrolledBatch(Batch):
-    """A batch within one large program, where the calls of a step cost more than its numbers."""
+    """A batch within one large program, where the overhead of a step exceeds its arithmetic."""
 
     @property
     def unroll(self) -> int:
-        """More steps, with other last digits."""
+        """More steps, which changes the last digits."""
         return UNROLL
 
 
 class ValueEstimate(NamedTuple):
-    """What a critic of the value makes of a batch."""
+    """Estimates of a value critic for a batch."""
 
     value: Array
     next_value: Array
@@ -95,25 +95,25 @@ class ValueEstimate(NamedTuple):
     advantage: Array
     target: Array
     explained: Array
-    """Share of the targets' variance that the critic explains."""
+    """Explained variance: the critic's share of the variance of the targets."""
 
 
 class EpisodeSums(NamedTuple):
-    """How many episodes began and ended, and sums over them in units of the raw reward."""
+    """Numbers of episodes that began and ended, and sums over them in units of the raw reward."""
 
     begun: Array
     value: Array
-    """V(S_0) of those that began."""
+    """Σ V(S_0) over episodes that began."""
     variance: Array
-    """σ(S_0) of those that began."""
+    """Σ σ(S_0) over episodes that began."""
     ended: Array
     total: Array
-    """G of those that ended; V stands for what lies behind a cut."""
+    """Σ G over episodes that ended, with V as bootstrap after a truncation."""
     expected: Array
-    """V(S_0) of those that ended."""
+    """Σ V(S_0) over episodes that ended."""
 
     def means(self) -> tuple[Array, Array]:
-        """J = E[G], and the mean V(S_0) of the same episodes; while none has ended, the mean V(S_0) of those that began."""
+        """J = E[G] and the mean V(S_0) of the same episodes; while none has ended, the mean V(S_0) of begun ones for both."""
         first = self.value / jnp.maximum(self.begun, 1e-6)
         count = jnp.maximum(self.ended, 1e-6)
         some = self.ended > 1e-3
@@ -121,14 +121,14 @@ class EpisodeSums(NamedTuple):
 
 
 class SpreadEstimate(NamedTuple):
-    """What the critic of the spread makes of a batch."""
+    """Estimates of the spread critic (variance or second moment) for a batch."""
 
     weights: Array
     """A_V − ψ · penalty, for the policy."""
     target: Array
-    """Of the critic of the spread."""
+    """Targets of the spread critic."""
     luck: Array
-    """The sampled luck, target of the critic of luck."""
+    """The sampled luck, target of the luck critic."""
     luck_before: Array
     """D_k before each step, in units of the raw reward."""
     luck_after: Array
@@ -136,23 +136,23 @@ class SpreadEstimate(NamedTuple):
     trace: Trace
     """Carried into the next rollout."""
     episodes: EpisodeSums
-    """Of the episodes that began or ended here."""
+    """Sums over the episodes that began or ended in the batch."""
     metrics: dict[str, Array]
 
 
 FEWEST_RETURNS = 20
-"""Episodes in fewer of which no measure is taken."""
+"""With fewer finished episodes the measure is not estimated, and ψ is 0."""
 SMALLEST_DISCOUNT = 1e-3
-"""Steps with a smaller γ^k count as if it were this: they hardly change the return, and 1/γ^k would be all rounding."""
+"""Smaller γ^k are raised to this: such steps hardly change the return, and 1/γ^k would amplify rounding errors."""
 
 
 class MeasureEstimate(NamedTuple):
-    """What a measure's influence function makes of a batch."""
+    """Estimates by a measure's influence function for a batch."""
 
     weights: Array
     """A_V − ψ · penalty, for the policy."""
     target: Array | None
-    """Samples of the return, for the critic of quantiles."""
+    """Samples of the return, for the quantile critic."""
     trace: Trace
     """Carried into the next rollout."""
     metrics: dict[str, Array]
@@ -162,10 +162,10 @@ def estimate_update(
     networks: Any, batch: Batch, trace: Trace, earlier: EpisodeSums, psi: Array, scale: Array, *,
     kind: Literal["variance", "moment", "measure"] | None, options: Options, law: tuple[Array, Array] | None = None,
 ) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:  # fmt: skip
-    """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the estimate of the spread.
+    """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the spread estimate.
 
-    `trace` and `earlier` are carried from the rollouts before, ψ is a price per unit of the scaled reward, `kind` is what the
-    critic of the spread learns, if there is one; `law`, of a measure, has the returns of recent episodes and which count.
+    `trace` and `earlier` come from earlier rollouts, ψ is per unit of the scaled reward, `kind` is what the spread critic
+    learns, if there is one; `law` (for a measure) has the returns of recent episodes and a mask of valid ones.
     """
     o = options
     how = {"lam": o.gae_lambda, "target_lam": o.gae_lambda if o.target_lambda is None else o.target_lambda}
@@ -181,7 +181,7 @@ def estimate_update(
         measured = estimate_measure(*given, measure=o.measure, **how)
         targets |= {} if measured.target is None else {"spread": measured.target}
         return measured.weights, targets, metrics | measured.metrics, measured
-    if networks.score is not None:  # a score ends at the time limit
+    if networks.score is not None:  # the score ends at a time limit
         priced_batch = batch._replace(continues=batch.running)
         priced = estimate_value(networks.score, priced_batch, **how)
         targets["score"] = priced.target
@@ -213,14 +213,14 @@ def estimate_spread(
     scale: Array, luck_critic: Critic | None = None, *, kind: Literal["variance", "moment"], form: str, weighting: str,
     variance_of: str, gamma: float, lam: float, target_lam: float,
 ) -> SpreadEstimate:  # fmt: skip
-    """The policy's weights A_V − ψ · penalty, and the targets of the critics of the spread and of luck.
+    """The policy's weights A_V − ψ · penalty, and the targets of the spread critic and the luck critic.
 
-    Args that `Options` does not explain:
-        batch: the rollout; its episodes end where the variance ends.
+    Args that are not fields of `Options`:
+        batch: the rollout; its episodes end where the penalised return ends.
         advantage: A_V with the discount of the mean.
         values: of the value critic with the discount of the variance, `gamma`.
-        earlier: episodes of earlier rollouts, older ones with less weight; with those of this one they give J.
-        psi: price of variance per unit of the scaled reward.
+        earlier: sums over episodes of earlier rollouts, older ones with less weight; together with this rollout's they give J.
+        psi: ψ per unit of the scaled reward.
         luck_critic: E[luck | state], used in place of the sampled luck.
     """
     spread, next_spread = batch.values(critic)
@@ -268,14 +268,14 @@ def estimate_measure(
     critic: Critic | None, batch: Batch, advantage: Array, trace: Trace, returns: Array, counts: Array, psi: Array,
     scale: Array, *, measure: Measure, gamma: float, lam: float, target_lam: float,
 ) -> MeasureEstimate:  # fmt: skip
-    """The policy's weights A_V − ψ · A_u / γ^k, with u = E[IF(G)] given the past, and the targets of the quantiles.
+    """The policy's weights A_V − ψ · A_u / γ^k, with u = E[IF(G)] given the past, and the targets of the quantile critic.
 
         u_k = mean_i IF(G_{0:k} + γ^k q_i(S_k)),     u at the end = IF(G),     A_u = Σ_l λ^l (u_{k+l+1} − u_{k+l})
 
-    Time limits end episodes. Without a critic u is 0 up to the end, and A_u = IF(G) for episodes that end in the batch.
+    Time limits end episodes. Without a critic u is 0 before the end, and A_u = IF(G) for episodes that end in the batch.
 
-    `returns` are those of recent episodes that `counts` marks, in units of the raw reward: the distribution that IF is taken
-    at. ψ is a price per unit of the scaled reward, `trace` that of `collected_returns`.
+    `returns` are those of recent episodes, `counts` the mask of valid ones, in units of the raw reward: IF is taken at their
+    distribution. ψ is per unit of the scaled reward, `trace` that of `collected_returns`.
     """
     enough = counts.sum() >= FEWEST_RETURNS
     law = Law.of(returns, jnp.where(enough, counts, 1.0))
@@ -302,7 +302,7 @@ def estimate_measure(
 
 
 def _episode_sums(batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, scale: Array) -> EpisodeSums:
-    """Of the episodes that began or ended in a batch; `luck` is that after each step."""
+    """Sums over the episodes that began or ended in a batch; `luck` is that after each step."""
     first, last = batch.valid * (1.0 - rows.begun), batch.valid * (1.0 - batch.running)
     return EpisodeSums(
         first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2, last.sum(),
@@ -311,7 +311,7 @@ def _episode_sums(batch: Batch, value: Array, predicted: Array, rows: Trace, luc
 
 
 def _shares(batch: Batch, advantage: Array, penalty: Array, weights: Array, luck: Array) -> dict[str, Array]:
-    """Size of the penalty and of the weights against A_V, and the share of steps on which luck changes the sign of A_V."""
+    """Size of the penalty and of the weights relative to A_V, and the share of steps where luck changes the sign of A_V."""
     size = jnp.maximum(jnp.sqrt(batch.variance(advantage)), 1e-12)
     return {
         "penalty_share": jnp.sqrt(batch.variance(penalty)) / size,
@@ -323,7 +323,7 @@ def _shares(batch: Batch, advantage: Array, penalty: Array, weights: Array, luck
 def _calibration(
     batch: Batch, values: ValueEstimate, predicted: Array, next_predicted: Array, scale: Array, gamma: float
 ) -> dict[str, Array]:
-    """Mean predicted variance and mean (G − V)²; behind a cut the prediction stands for what is not seen."""
+    """Mean predicted variance and mean (G − V)², with the prediction as bootstrap after a cut."""
     cut = (1.0 - batch.running).at[-1].set(1.0)
     behind = batch.advantages(gamma**2 * cut * batch.continues * next_predicted, gamma**2, 1.0)
     error = batch.advantages(values.delta, gamma, 1.0)

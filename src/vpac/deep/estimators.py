@@ -1,8 +1,7 @@
-"""What a rollout says: errors, advantages, targets and the traces of an episode so far. MATH: one equation, one function.
+"""Estimators from a rollout: errors, advantages, targets and the traces of an episode; one equation, one function.
 
-Arrays are [time, environment]. Row t holds what was seen at S_t and what the action A_t led to. `continues` is 0 where
-the episode terminated, `running` is 0 where it terminated or was cut off, and `valid` is 0 on steps on which an environment
-only started its next episode.
+Arrays are [time, environment]. Row t belongs to S_t and A_t. `continues` is 0 where the episode terminated, `running` is 0
+where it terminated or was truncated, and `valid` is 0 on steps on which an environment only reset.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Array = jax.Array
 
 
 def td_error(reward: Array, value: Array, next_value: Array, continues: Array, gamma: float) -> Array:
-    """δ_t = R_{t+1} + γ V(S_{t+1}) − V(S_t); the end of an episode is worth nothing, a cut is worth V."""
+    """δ_t = R_{t+1} + γ V(S_{t+1}) − V(S_t), without the γ V term after a termination."""
     return reward + gamma * continues * next_value - value
 
 
@@ -28,14 +27,14 @@ def variance_error(delta: Array, variance: Array, next_variance: Array, continue
 def moment_error(
     reward: Array, next_value: Array, moment: Array, next_moment: Array, continues: Array, gamma: float
 ) -> Array:
-    """R² + 2γ R V(S') + γ² M(S') − M(S): the error of the second moment, VAAC's critic."""
+    """R² + 2γ R V(S') + γ² M(S') − M(S), the TD error of the second moment (VAAC)."""
     return reward**2 + continues * (2.0 * gamma * reward * next_value + gamma**2 * next_moment) - moment
 
 
 def advantages(error: Array, running: Array, valid: Array, discount: float, lam: float, unroll: int = 1) -> Array:
     """GAE: A_t = Σ_l (discount · λ)^l error_{t+l}, up to the end of the episode or of the rollout.
 
-    `unroll` steps at a time are computed: faster within a large program, with other last digits.
+    `unroll` steps of the scan are unrolled: faster within a large program, with other last digits.
     """
 
     def back(later: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -47,9 +46,8 @@ def advantages(error: Array, running: Array, valid: Array, discount: float, lam:
 
 
 def quantile_targets(reward: Array, quantiles: Array, running: Array, gamma: float, lam: float) -> Array:
-    """Samples of the return from each step on, [time, environment, sample]: R + γ Z', where Z' is, for each sample, one of the
-    next step's with probability λ and else a quantile of the critic's: the λ-return's distribution. `quantiles` are those of
-    where each step led."""
+    """Samples of the return from each step on, [time, environment, sample]: R + γ Z', where each Z' is a sample of the next
+    step with probability λ and otherwise one of the critic's `quantiles` there: the distribution of the λ-return."""
     bootstrap = jax.random.bernoulli(jax.random.key(0), 1.0 - lam, quantiles.shape)
 
     def back(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -74,28 +72,28 @@ def collected_returns(carried: Trace, reward: Array, running: Array, valid: Arra
 
 
 class Trace(NamedTuple):
-    """What an episode carries from its start to step k, one number for each environment, in units of the raw reward."""
+    """Traces of an episode from its start to step k, one number for each environment, in units of the raw reward."""
 
     luck: Array
-    """D_k = D_{k−1} + γ^{k−1} δ_{k−1} = G_{0:k} + γ^k V(S_k) − V(S_0): the return so far against what was expected."""
+    """D_k = D_{k−1} + γ^{k−1} δ_{k−1} = G_{0:k} + γ^k V(S_k) − V(S_0): the return so far minus its expectation."""
     discount: Array
     """γ^k."""
     recent_luck: Array
-    """E_k = γ (E_{k−1} + m_{k−1} δ_{k−1}): the same as seen from every state visited so far, added up."""
+    """E_k = γ (E_{k−1} + m_{k−1} δ_{k−1}): the sum of the luck since each state visited so far."""
     visits: Array
-    """n_k = 1 + γ n_{k−1}: the weight that the mean from all states visited so far gives to step k."""
+    """n_k = 1 + γ n_{k−1}: weight of step k in the sum of the means from all states visited so far."""
     squared_visits: Array
-    """m_k = 1 + γ² m_{k−1}: the weight that their variances give to it."""
+    """m_k = 1 + γ² m_{k−1}: weight of step k in the sum of their variances."""
     collected: Array
-    """Ḡ_k = Σ_{j<k} γ^{2j} R_{j+1}, as published VAAC weighs the reward collected so far."""
+    """Ḡ_k = Σ_{j<k} γ^{2j} R_{j+1}, the collected reward as published VAAC weights it."""
     start_value: Array
-    """V(S_0), as it was estimated when the episode began."""
+    """V(S_0), as estimated when the episode began."""
     begun: Array
     """Whether k > 0."""
 
     @staticmethod
     def first(n: int) -> Trace:
-        """Of `n` environments that begin an episode."""
+        """Traces of `n` environments at the start of an episode."""
         zero, one = jnp.zeros(n, jnp.float32), jnp.ones(n, jnp.float32)
         return Trace(zero, one, zero, one, one, zero, zero, zero)
 
@@ -111,7 +109,7 @@ def traces(
     carried: Trace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float,
     unroll: int = 1,
 ) -> tuple[Trace, Trace]:  # fmt: skip
-    """The traces at each row, and those carried into the next rollout; they begin anew with each episode."""
+    """The traces at each row, and those carried into the next rollout; they restart with each episode."""
 
     def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
         delta, reward, value, running, valid = row

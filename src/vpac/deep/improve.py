@@ -1,7 +1,7 @@
 """Gradient steps on policy and critics, from the estimates of a rollout.
 
-Each network learns apart from the others, in one compiled scan over its minibatches. Only the policy is needed to act, so the
-critics learn in a thread of their own, also while the environments are stepped again.
+Each network learns separately, in one compiled scan over its minibatches. Only the policy is needed to act, so the critics
+learn in a separate thread while the environments are stepped again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Array = jax.Array
 
 @cache
 def configure_jax() -> None:
-    """Configure JAX before its first computation: one thread, a compilation cache. What is configured already stays.
+    """Configure JAX before its first computation: one thread, a compilation cache. Settings made before are kept.
 
-    XLA splits sums among its threads, so the last digits depend on their number: with one, results do not depend on the
-    machine's cores. A second one costs more processor time than it saves: minibatches are small, and the policy learns
-    beside a critic, a critic beside the environments, and seeds of a study beside each other in threads of ours.
+    XLA splits sums among its threads, so the last digits depend on their number; with one thread, results do not depend on the
+    number of cores. A second thread costs more processor time than it saves: minibatches are small, and other cores are used by
+    threads of ours, for the policy, the critics, the environments and the seeds of a study.
     """
     os.environ.setdefault("PJRT_NPROC", "1")
     config: Any = jax.config
@@ -54,28 +54,28 @@ class Optimiser(NamedTuple):
     adam_eps: float
 
     def chain(self) -> optax.GradientTransformation:
-        """The Optax transformation, but for the step size."""
+        """The Optax transformation, without the step size."""
         parts = [] if self.max_grad_norm is None else [optax.clip_by_global_norm(self.max_grad_norm)]
         parts.append(optax.scale_by_adam(eps=self.adam_eps))
         return optax.chain(*parts, *([optax.add_decayed_weights(self.weight_decay)] if self.weight_decay else []))
 
     def start(self, network: Any) -> Any:
-        """Its state before the first step."""
+        """The optimiser's state before the first step."""
         return self.chain().init(network)
 
     def step(self, network: Any, state: Any, gradient: Any, rate: Array) -> tuple[Any, Any]:
-        """One step."""
+        """Take one step."""
         direction, state = self.chain().update(gradient, state, network)
         return jax.tree.map(lambda p, d: p - rate * d, network, direction), state
 
 
 class Samples(NamedTuple):
-    """What the policy learns from, one row for each step."""
+    """Samples of the policy's update, one row for each step."""
 
     observations: Input
     actions: Array
     log_probs: Any
-    """log π of the actions; None: the policy that is improved is asked."""
+    """log π of the actions; None: computed with the policy that is improved."""
     weights: Array
     valid: Array
 
@@ -95,8 +95,8 @@ def surrogate(policy: Policy, samples: Samples, clip: float, entropy: Array | fl
     return loss, (mean(ratio - 1.0 - log_ratio), mean(1.0 * (jnp.abs(ratio - 1.0) > clip)), spread)
 
 
-class _Once:
-    """A network that computes its outputs for a batch once, however often it is asked."""
+class _Cached:
+    """A network that computes its outputs for a batch once and caches them."""
 
     def __init__(self, net: Any) -> None:
         self.net, self.rows, self.outputs = net, None, None
@@ -109,28 +109,28 @@ class _Once:
 
 
 def surrogate_once(policy: Policy, *given: Any) -> tuple[Array, tuple[Array, ...]]:
-    """`surrogate` with one pass through the network, forth and back, for log π and entropy."""
-    return surrogate(eqx.tree_at(lambda whole: whole.net, policy, _Once(policy.net)), *given)
+    """`surrogate` with one forward and one backward pass through the network, for log π and entropy."""
+    return surrogate(eqx.tree_at(lambda whole: whole.net, policy, _Cached(policy.net)), *given)
 
 
 def policy_gradient(policy: Policy, samples: Samples) -> Any:
-    """The gradient of the surrogate at the policy that acted, E[w ∇log π]: what the oracle judges."""
+    """The gradient of the surrogate at the policy that acted, E[w ∇log π]; tests compare it with the oracle."""
     return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, samples, jnp.inf, 0.0)[0])(policy))
 
 
 class Vectors(NamedTuple):
-    """A network and its optimiser's state with all parameters in one array: a step costs one operation, not one a layer."""
+    """A network and its optimiser's state with all parameters in one array: a step is one operation, not one per layer."""
 
     network: Array
     state: Any
     network_of: Callable[[Array], Any]
-    """The network of such an array."""
+    """Restores the network from the array."""
     state_of: Callable[[Any], Any]
-    """The state of such a state."""
+    """Restores the optimiser's state."""
 
     @classmethod
     def of(cls, network: Any, state: Any) -> Vectors:
-        """From the tree of its layers."""
+        """Flatten the trees of a network and its state."""
         tree: Any = jax.tree.structure(network)
         vector, network_of = ravel_pytree(network)
 
@@ -149,7 +149,7 @@ def improve_policy(
     policy: Policy, state: Any, samples: Samples, rows: Array, rate: Array, entropy: Array, *, optimiser: Optimiser,
     clip: float, target_kl: float | None, normalise: bool,
 ) -> tuple[Policy, Any, dict[str, Array]]:  # fmt: skip
-    """Climb the surrogate on the minibatches `rows`, one after the other; stop once the KL passes 1.5 · `target_kl`."""
+    """Ascend the surrogate on the minibatches `rows`, one after the other; stop once the KL exceeds 1.5 · `target_kl`."""
     weights = samples.weights
     if normalise:
         count = jnp.maximum(samples.valid.sum(), 1.0)
@@ -216,7 +216,7 @@ def fit_critic(
 
 
 class Networks(NamedTuple):
-    """Everything that learns, with the optimisers' states. Each iteration makes a new one; old ones stay as they were."""
+    """All networks, with the optimisers' states. Immutable: each iteration makes a new one."""
 
     policy: Policy
     value: Critic
@@ -225,15 +225,15 @@ class Networks(NamedTuple):
     value_state: Any
     spread_state: Any
     score: Critic | None = None
-    """The value with the discount of the variance, where that is another one."""
+    """The value with the discount of the variance, if that differs from the discount of the mean."""
     score_state: Any = None
     luck: Critic | None = None
-    """The mean luck so far."""
+    """The mean luck, given the state."""
     luck_state: Any = None
 
 
 class UpdateRules(NamedTuple):
-    """How networks are improved: optimisers, learning rates and the bonus for entropy, by the settings and the spaces."""
+    """How networks are improved: optimisers, learning rates and the entropy bonus, from the settings and the spaces."""
 
     actor: Optimiser
     critics: Optimiser
@@ -254,24 +254,24 @@ class UpdateRules(NamedTuple):
         )  # fmt: skip
 
 
-def learned_from(batch: Batch, actions: Any, weights: Any, columns: int) -> tuple[Input, Samples]:
-    """What critics see at each step, and what the policy learns from: it sees the first `columns` of that."""
+def update_samples(batch: Batch, actions: Any, weights: Any, columns: int) -> tuple[Input, Samples]:
+    """The critics' inputs at each step, and the policy's samples, whose inputs are the first `columns` of those."""
     observations, valid = jax.tree.map(flat, batch.begun), flat(batch.valid)
     seen = first_numbers(observations, columns)
     return observations, Samples(seen, flat(jnp.asarray(actions)), None, flat(weights), valid)
 
 
 def minibatch_sizes(options: Options, samples: int) -> tuple[int, int]:
-    """How many minibatches an epoch has, and how many samples each of them."""
+    """Number of minibatches in an epoch, and samples in each."""
     size = min(options.minibatch, samples)
     return min(options.minibatches or samples, samples // size), size
 
 
 class Updater:
-    """Makes the networks and improves them: the policy at once, the critics one after the other in a thread of their own.
+    """Makes the networks and improves them: the policy at once, the critics one after the other in a separate thread.
 
-    `generators` are random streams by name: "policy weights" and "policy" for the policy's first weights and its minibatches,
-    likewise "value" and those of the other `critics`, "spread", "score" and "luck", which see `context` numbers more.
+    `generators` are random streams by name: "policy weights" and "policy" for the policy's initial weights and its minibatches,
+    likewise "value" and the other `critics`, "spread", "score" and "luck", which have `context` more inputs.
     """
 
     def __init__(
@@ -296,12 +296,12 @@ class Updater:
     def improve(
         self, actions: Any, batch: Batch, weights: Any, targets: dict[str, Any], share: float
     ) -> dict[str, Any]:
-        """Improve the policy and let the critics begin to learn their `targets`; returns metrics of the policy's update.
+        """Improve the policy and start fitting the critics to their `targets`; returns metrics of the policy's update.
 
         Learning rates are multiplied by `share`, the entropy bonus by its square.
         """
         o, old, rules = self.options, self.networks, self.rules
-        observations, samples = learned_from(batch, actions, weights, self._columns)
+        observations, samples = update_samples(batch, actions, weights, self._columns)
         rate, critic_rate = jnp.float32(rules.rate * share), jnp.float32(rules.critic_rate * share)
         for name, target in targets.items():
             self._learning[name] = self._thread.submit(

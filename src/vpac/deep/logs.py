@@ -1,7 +1,7 @@
 """Records of training: metrics.jsonl, TensorBoard files with the tags of Stable-Baselines3, the history, a live display.
 
-Long runs keep every second, fourth, … iteration. Which ones depends on nothing but the number of iterations, so that a run
-that was stopped leaves what one that was not does.
+Long runs keep every second, fourth, … iteration. Which ones depends only on the number of iterations, so a resumed run writes
+the same files as an undisturbed one.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ TAGS = {
     "variance/luck_drift": "luck_drift", "variance/start_value": "start_value",
     "variance/start_variance": "start_variance",
 }  # fmt: skip
-"""TensorBoard's names of our metrics; those of the first eight are Stable-Baselines3's, as are the ones written below."""
+"""TensorBoard tags of our metrics; the first eight, and those written below, are Stable-Baselines3's."""
 
 MOST_LINES = 8192
-"""Lines of metrics.jsonl that are kept, some 6 MB; there are at least half as many once there were so many iterations."""
+"""Most lines of metrics.jsonl, some 6 MB; a long run has at least half as many."""
 MOST_ROWS = 4096
-"""Rows of a history that are kept; there are at least half as many once there were so many iterations."""
+"""Most rows of a history; a long run has at least half as many."""
 
 
 class MetricsHistory(list[dict[str, float]]):
-    """A row of metrics for each iteration, at most `MOST_ROWS`: whenever there are more, every second one is dropped.
+    """A row of metrics for each iteration; when there are more than `MOST_ROWS`, every second one is dropped.
 
     The last row is always that of the last iteration.
     """
 
     every: int = 1
-    """Iterations from one row to the next, but for the last."""
+    """Iterations between rows, except before the last row."""
     last: int = 0
-    """Number of the iteration that the last row is of."""
+    """Iteration of the last row."""
 
     @classmethod
     def read(cls, rows: Iterable[dict[str, float]], every: int, last: int) -> Self:
-        """As it was stored."""
+        """Restore a stored history."""
         if every < 1:
             raise ValueError(f"rows of every {every} iterations")
         found = cls(rows)
@@ -64,7 +64,7 @@ class MetricsHistory(list[dict[str, float]]):
         return found
 
     def add(self, iteration: int, row: dict[str, float]) -> None:
-        """The metrics of the next iteration; the first one is number 1."""
+        """Add the metrics of the next iteration; the first one is number 1."""
         if self and self.last % self.every:
             self.pop()
         self.append(row)
@@ -75,7 +75,7 @@ class MetricsHistory(list[dict[str, float]]):
 
 
 def spacing(iteration: int) -> int:
-    """Iterations from one that is written to the next when this one is the last: 1 for the first `MOST_LINES`, then 2, 4, …"""
+    """Iterations between written ones when this one is the last: 1 for the first `MOST_LINES`, then 2, 4, …"""
     every = 1
     while iteration > MOST_LINES * every:
         every *= 2
@@ -83,9 +83,9 @@ def spacing(iteration: int) -> int:
 
 
 class JsonLines:
-    """A line for each iteration, also of a resumed run, at most `MOST_LINES`.
+    """Writes a line for each iteration, at most `MOST_LINES`, also of a resumed run.
 
-    The rows of an agent's history are written first; where it does not have every iteration, the lines up to its last one stay.
+    Rows of an agent's history are written first; where the history has gaps, existing lines up to its last row are kept.
     """
 
     def __init__(self, path: Path, agent: PPO) -> None:
@@ -111,7 +111,7 @@ class JsonLines:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with suppress(OSError):
-                self._file.truncate(before)  # no half line
+                self._file.truncate(before)  # no partial line
             raise unwritable(self._path, error, len(line)) from None
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class JsonLines:
         self._file = os.fdopen(_open_file(self._path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
 
     def _lines(self, agent: PPO) -> dict[int, bytes]:
-        """Lines of the file that stay, by their iteration: none after an agent's last one, and `spacing` apart."""
+        """Existing lines that stay, by iteration: none after the agent's last iteration, and `spacing` apart."""
         every, found = spacing(agent.iteration), {}
         unreadable = (OSError, ValueError, TypeError, KeyError, OverflowError)
         with suppress(*unreadable), open(self._path, "rb", opener=_open_file) as file:
@@ -135,20 +135,20 @@ class JsonLines:
 
 
 def _line(row: dict[str, float]) -> bytes:
-    """A row as one line of JSON; what is not known yet is null."""
+    """A row as one line of JSON; unknown numbers are null."""
     known = {name: value if math.isfinite(value) else None for name, value in row.items()}
     return f"{json.dumps(known, allow_nan=False)}\n".encode()
 
 
 def _open_file(path: Path | str, flags: int) -> int:
-    """Open a file and nothing else: a link may lead anywhere, and at a pipe one would wait."""
+    """Open a regular file, no link (which may lead anywhere) and no pipe (which may block)."""
     return os.open(path, flags | NOFOLLOW | NONBLOCK | BINARY, 0o666)
 
 
 class Tracker:
-    """A callback of `learn` that passes the numbers of an iteration on, by the tags of Stable-Baselines3.
+    """A callback of `learn` that forwards the metrics of an iteration, with the tags of Stable-Baselines3.
 
-    A subclass has `write` and `close`. Of long runs iterations are `spacing` apart.
+    A subclass has `write` and `close`. In long runs iterations are `spacing` apart.
     """
 
     def __init__(self, agent: PPO) -> None:
@@ -174,16 +174,16 @@ class Tracker:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
 
     @staticmethod
     def milliseconds() -> int:
-        """The time, as trackers count it."""
+        """The current time in milliseconds."""
         return int(time.time() * 1000)
 
 
 class TensorBoard(Tracker):
-    """Files for TensorBoard; needs the extra `tensorboard`. What is written stays."""
+    """Writes files for TensorBoard; needs the extra `tensorboard`. Earlier events stay."""
 
     def __init__(self, folder: Path, agent: PPO) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -192,7 +192,7 @@ class TensorBoard(Tracker):
         super().__init__(agent)
         make_folder(folder)
         self._folder, self._writer = folder, EventFileWriter(str(folder))
-        if agent.timesteps:  # what a run that was killed wrote after its checkpoint no longer counts
+        if agent.timesteps:  # ignore events that a killed run wrote after its last checkpoint
             begun = SessionLog(status=SessionLog.START)
             self._writer.add_event(Event(wall_time=time.time(), step=agent.timesteps + 1, session_log=begun))
 
@@ -208,7 +208,7 @@ class TensorBoard(Tracker):
             raise unwritable(self._folder, error) from None
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
         try:
             self._writer.close()
         except OSError as error:
@@ -216,20 +216,20 @@ class TensorBoard(Tracker):
 
 
 class Speed:
-    """Steps per second since it was made. An iteration alone has no speed: the next rollout is collected meanwhile."""
+    """Steps per second since creation; not per iteration, because the next rollout is collected during an update."""
 
     def __init__(self, agent: PPO) -> None:
         self._begun, self._already = time.monotonic(), agent.timesteps
 
     def __call__(self, agent: PPO) -> float:
-        """Now."""
+        """The speed now."""
         return (agent.timesteps - self._already) / max(time.monotonic() - self._begun, 1e-9)
 
 
 class ProgressDisplay:
     """A callback of `learn`: a bar with steps per second and the time left, and below it metrics of recent episodes.
 
-    `callback` is called as well; `already` of the `steps` were taken before it began.
+    `callback` is also called; `already` of the `steps` were taken before this training.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class ProgressDisplay:
 
     def __exit__(self, *reason: Any) -> None:
         self._live.__exit__(*reason)
-        if not self._live.console.is_terminal:  # where nothing moves the last line has no end
+        if not self._live.console.is_terminal:  # without a terminal the last line has no line break
             self._live.console.print()
 
     def __call__(self, agent: PPO) -> bool | None:
@@ -270,7 +270,7 @@ class ProgressDisplay:
 
 
 def shown_metrics(row: dict[str, float]) -> dict[str, str]:
-    """The metrics that are shown while an agent learns."""
+    """The metrics of the live display."""
     found = {
         "score": f"{row['score_mean']:.4g} (variance {row['score_variance']:.3g})",
         "return": f"{row['return_mean']:.4g} (variance {row['return_variance']:.3g})",

@@ -1,4 +1,4 @@
-"""Networks: a policy and a critic for each number that is learned. They share no weights."""
+"""Networks: a policy, and a critic for each learned quantity. They share no weights."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ ENCODERS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
     "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
     "small": (((16, 3, 1), (32, 3, 2)), 128),
 }
-"""Layers that read an image, each as filters, side and stride, and how many features they end in. "nature" is the network of
-Mnih et al. (2015)."""
+"""Convolutions of each encoder, as filters, side and stride, and its number of features. "nature" is the network of Mnih et al.
+(2015)."""
 LARGE = 36
-"""Images with this many rows and columns are read by "nature", which cannot read smaller ones, unless another is asked for."""
+"""Images with at least this many rows and columns get "nature", which cannot read smaller ones, by default."""
 
 Input = Array | Seen
-"""What networks read: numbers along the last axis, or numbers with an image or a mask beside them."""
+"""Inputs of a network: numbers along the last axis, or numbers with an image or a mask."""
 
 
 def part(seen: Input, which: Any) -> Input:
-    """The rows of what networks read that an index along the first axes means."""
+    """Index inputs along their first axes."""
     found: Input = jax.tree.map(lambda x: x[which], seen)
     return found
 
 
 def on_device(rows: Any) -> Any:
-    """Rows of `Interface.rows` as networks read them."""
+    """Rows of `Interface.rows` as inputs on the device."""
     names = rows.dtype.names
     return Seen(**{name: jnp.asarray(rows[name]) for name in names}) if names else jnp.asarray(rows)
 
 
 def first_numbers(seen: Input, count: int) -> Input:
-    """What networks read, with the first numbers of it alone."""
+    """Inputs with the first `count` numbers only."""
     return seen._replace(numbers=seen.numbers[:, :count]) if isinstance(seen, Seen) else seen[:, :count]
 
 
 class Encoder(eqx.Module):
-    """Convolutions without padding, each followed by max(0, ·); the last covers all that the one before it gives."""
+    """Convolutions without padding, each followed by max(0, ·); the last kernel covers the whole output of the one before."""
 
     kernels: list[Array]
     """[height, width, input, output]."""
@@ -59,8 +59,8 @@ class Encoder(eqx.Module):
     strides: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, pixels: Array, levels: Array) -> Array:
-        """The features of images [..., height, width, channel], normalised with `levels` of each channel."""
-        if pixels.ndim > 4:  # a rollout: one time after the other, for layers are larger than images
+        """The features of images [..., height, width, channel], normalised with the `levels` of each channel."""
+        if pixels.ndim > 4:  # a rollout: one time step after the other, because layers are larger than images
             each: Array = jax.lax.map(lambda both: self(*both), (pixels, levels))
             return each
         mean, scale = jnp.split(levels[:, None, None], 2, axis=-1)
@@ -71,7 +71,7 @@ class Encoder(eqx.Module):
 
 
 class MLP(eqx.Module):
-    """Layers x W + b with an activation between them; before them an image's features are put in front of the numbers."""
+    """Layers x W + b with an activation between them; the features of an image are prepended to the numbers."""
 
     weights: list[Array]
     biases: list[Array]
@@ -95,7 +95,7 @@ def make_mlp(
     """A network with the given layer sizes, behind the encoder of an image.
 
     "orthogonal": orthogonal weights with gain √2, `last_gain` in the last layer, biases zero. "uniform": weights and
-    biases uniform within ±1/√(inputs), as the paper's framework makes them.
+    biases uniform within ±1/√(inputs), as in the paper's framework.
     """
     if encoder is not None:
         sizes = (sizes[0] + encoder.biases[-1].size, *sizes[1:])
@@ -121,7 +121,7 @@ def _layer(
 
 
 def make_encoder(rng: np.random.Generator, interface: Interface, options: Options) -> Encoder | None:
-    """The encoder of the image in observations, if there is one; kernels are no larger than what they read."""
+    """The encoder of the image in observations, if there is one; kernels are at most as large as their input."""
     if not interface.image:
         return None
     height, width, channels = interface.sides
@@ -148,7 +148,7 @@ def orthogonal(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
 
 
 class Gaussian(eqx.Module):
-    """Independent normal actions; their spread is a parameter and does not depend on the state."""
+    """Independent normal actions with a state-independent standard deviation."""
 
     net: MLP
     log_std: Array
@@ -159,18 +159,18 @@ class Gaussian(eqx.Module):
         return -0.5 * (z**2).sum(-1) - self.log_std.sum() - 0.5 * self.log_std.size * math.log(2.0 * math.pi)
 
     def entropy(self, observation: Input) -> Array:
-        """Of the action, at each state."""
+        """Entropy of the action, at each state."""
         entropy = self.log_std.sum() + 0.5 * self.log_std.size * (1.0 + math.log(2.0 * math.pi))
         numbers = observation.numbers if isinstance(observation, Seen) else observation
         return jnp.broadcast_to(entropy, numbers.shape[:-1])
 
 
 class Categorical(eqx.Module):
-    """A softmax over the actions that are allowed; of actions with several parts a product of one for each part."""
+    """A softmax over the allowed actions; for actions with several parts, a product of one for each part."""
 
     net: MLP
     table: tuple[tuple[int, ...], ...] = eqx.field(static=True, default=())
-    """Where the values of each part are among the outputs, see `Interface.table`; empty: an action has no parts."""
+    """Indices of each part's values among the outputs, see `Interface.table`; empty: an action has no parts."""
 
     def log_probs(self, observation: Input) -> Array:
         """log π of every action, or of every value of every part, [..., part, value]."""
@@ -190,7 +190,7 @@ class Categorical(eqx.Module):
         return chosen.sum(-1) if self.table else chosen
 
     def entropy(self, observation: Input) -> Array:
-        """Of the action, at each state."""
+        """Entropy of the action, at each state."""
         logits = self.log_probs(observation)
         entropy = -(jnp.exp(logits) * logits).sum(-1)
         return entropy.sum(-1) if self.table else entropy
@@ -200,14 +200,14 @@ Policy = Gaussian | Categorical
 
 
 QUANTILES = 32
-"""Numbers that stand for a distribution: quantiles of (i + ½) / 32."""
+"""Number of quantiles of a distribution, at (i + ½) / 32."""
 
 
 class Critic(eqx.Module):
-    """A number for each state; one that cannot be negative if it is a variance or a second moment. Or quantiles, [..., 32].
+    """A number for each state, non-negative for a variance or a second moment; or quantiles, [..., 32].
 
-    Softplus keeps it so: it is the identity for large numbers, so the scale of the target does not matter much, and its
-    slope never vanishes exactly, so a critic that has fallen to nothing can rise again.
+    Softplus makes it non-negative: it is the identity for large numbers, so the scale of the target matters little, and its
+    slope never vanishes exactly, so a critic that fell to zero can rise again.
     """
 
     net: MLP
@@ -215,7 +215,7 @@ class Critic(eqx.Module):
     quantiles: bool = eqx.field(static=True, default=False)
 
     def __call__(self, observation: Input) -> Array:
-        """Its number for each state."""
+        """Its output for each state."""
         out = self.net(observation)
         out = out if self.quantiles else out[..., 0]
         return jax.nn.softplus(out) if self.positive else out
@@ -227,7 +227,7 @@ def _sizes(inputs: int, hidden: tuple[int, ...], outputs: int, d: int, options: 
 
 
 def make_policy(rng: np.random.Generator, interface: Interface, options: Options) -> Policy:
-    """Gaussian for Box actions, categorical for those that are counted."""
+    """Gaussian for Box actions, categorical for all others."""
     inputs = interface.inputs + options.conditioned
     sizes = _sizes(inputs, options.hidden, interface.actions, interface.actions, options)
     encoder = make_encoder(rng, interface, options)
@@ -241,8 +241,8 @@ def make_critic(
     rng: np.random.Generator, interface: Interface, options: Options, positive: bool, context: int = 0,
     quantiles: bool = False,
 ) -> Critic:  # fmt: skip
-    """A critic of the value, or of something that cannot be negative, or of the distribution of the return; it sees `context`
-    numbers more than the policy."""
+    """A critic of the value, of a non-negative quantity, or of the quantiles of the return; it has `context` more inputs
+    than the policy."""
     inputs, outputs = interface.inputs + options.conditioned + context, QUANTILES if quantiles else 1
     sizes = _sizes(inputs, options.critic_hidden or options.hidden, outputs, interface.inputs, options)
     encoder = make_encoder(rng, interface, options)

@@ -1,7 +1,7 @@
-"""Running means and variances: of observations, of what critics alone see, and of returns as the scale of rewards.
+"""Running means and variances: of observations, of the critics' extra inputs, and of returns as the scale of rewards.
 
-They stay as they are during an iteration, so that the policy that acts and the policy that learns see the same numbers, and
-are updated after it. The formulas take NumPy and JAX arrays alike: both ways of training share them.
+They are constant during an iteration, so that the policy that acts and the policy that learns see the same numbers, and are
+updated after it. The formulas work with NumPy and JAX arrays: both ways of training share them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class RunningMoments(NamedTuple):
 
     @classmethod
     def of(cls, shape: tuple[int, ...]) -> RunningMoments:
-        """Of nothing yet: mean 0 and variance 1."""
+        """Initial moments: mean 0 and variance 1."""
         return cls(np.zeros(shape), np.ones(shape), 0.0)
 
     def joined(self, rows: Any) -> RunningMoments:
-        """With these rows (Chan's formula for joining two samples)."""
+        """The moments after these rows (Chan's formula for merging two samples)."""
         n = float(len(rows))
         if n == 0.0:
             return self
@@ -48,7 +48,7 @@ class RunningMoments(NamedTuple):
         return 1.0 / namespace(self.variance).sqrt(self.variance + 1e-8)
 
     def as_arrays(self, prefix: str) -> dict[str, FloatArray]:
-        """Its numbers by name, for files."""
+        """The numbers by name, for files."""
         return {f"{prefix}.{name}": np.asarray(value) for name, value in self._asdict().items()}
 
     @classmethod
@@ -60,7 +60,7 @@ class RunningMoments(NamedTuple):
 
 @dataclass
 class RewardScale:
-    """What rewards are multiplied by before they are learned from.
+    """The factor of rewards before learning.
 
     A number, or 1 / the standard deviation of the discounted sums of past rewards, which are kept for each environment and
     restart with its episodes.
@@ -73,7 +73,7 @@ class RewardScale:
 
     @classmethod
     def of(cls, fixed: float | None, gamma: float, n: int) -> RewardScale:
-        """Of `n` environments before their first step; `fixed=None` for a running scale."""
+        """The scale of `n` environments before their first step; `fixed=None` for a running scale."""
         return cls(fixed, gamma, RunningMoments.of(()), np.zeros(n))
 
     @property
@@ -84,7 +84,7 @@ class RewardScale:
         return float(self.moments.per_std) if self.moments.count else 1.0
 
     def add(self, rewards: Numbers, running: Numbers, valid: Numbers) -> None:
-        """Take a rollout [time, environment] into account."""
+        """Add a rollout [time, environment]."""
         if self.fixed is not None:
             return
         sums = np.empty_like(rewards, np.float64)
@@ -93,22 +93,21 @@ class RewardScale:
         self.moments = self.moments.joined(sums[valid > 0.0])
 
     def restart(self) -> None:
-        """All environments begin anew."""
+        """Reset the sums of all environments."""
         self.sums = np.zeros_like(self.sums)
 
 
 def next_sums(sums: Any, reward: Any, keep: Any, gamma: float) -> tuple[Any, Any]:
-    """γ times the discounted sum of past rewards, plus this one: as it is carried on, and as it is here."""
+    """γ times the discounted sum of past rewards, plus this one: to be carried on (0 after an episode), and its value now."""
     here = gamma * sums + reward
     return here * keep, here
 
 
 class CriticContext:
-    """What critics see and the policy does not: the elapsed time and what the environment shows to critics alone.
+    """Inputs of the critics that the policy does not have: the elapsed time, and `extras` numbers of `info["critic"]`.
 
-    Where episodes end after a fixed number of steps, the value depends on the time that is left. Critics that do not see it
-    are wrong, and sums of their errors have a drift. Without a known `limit` of steps time has a running scale; `extras` is how
-    many numbers the environment shows to critics.
+    In episodes of fixed length the value depends on the remaining time. Critics that do not observe it are wrong, and sums of
+    their errors drift. Without a known `limit` of steps, time is normalised by running moments.
     """
 
     def __init__(self, time_aware: bool, limit: int | None, extras: int) -> None:
@@ -116,7 +115,7 @@ class CriticContext:
         self.moments = RunningMoments.of((self.columns,))
 
     def beside(self, rollout: Rollout) -> Rollout:
-        """A rollout whose observations and successors have these columns behind those of the policy."""
+        """A rollout whose observations and successors have these columns after those of the policy."""
         if not self.columns:
             return rollout
         seen, after = self._scaled(self._stacked(rollout.elapsed, rollout.extras)), rollout.successors
@@ -126,7 +125,7 @@ class CriticContext:
         return rollout._replace(observations=beside(rollout.observations, seen), successors=after)
 
     def add(self, rollout: Rollout) -> None:
-        """Take a rollout into account."""
+        """Add a rollout."""
         if self.columns:
             self.moments = self.moments.joined(self._stacked(rollout.elapsed, rollout.extras)[:-1][rollout.valid > 0.0])
 
@@ -135,7 +134,7 @@ class CriticContext:
         return namespace(elapsed).concatenate([*parts, *([] if extras is None else [extras])], axis=-1)
 
     def _scaled(self, raw: Any) -> Any:
-        """Time from −1 to 1 up to a known limit; all else less its running mean, in running standard deviations."""
+        """Time scaled to −1 … 1 if the limit is known; all else normalised by its running mean and standard deviation."""
         xp = namespace(raw)
         scaled = (raw - self.moments.mean) / xp.sqrt(self.moments.variance + 1e-8)
         if self.time_aware and self.limit is not None:

@@ -1,4 +1,4 @@
-"""The settings of the deep learners, declared once, and two presets: today's good practice, and the paper's."""
+"""The settings of the deep learners, declared once, and two presets: current practice, and the paper's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from vpac.risk.schedules import Constant, Schedule, as_schedule
 
 
 class Allowed(NamedTuple):
-    """The numbers that a setting may have, and how a message describes them."""
+    """The range of a numerical setting, and its description in messages."""
 
     low: float
     high: float
     words: str
 
     def check(self, name: str, value: Any, kind: type) -> None:
-        """Raise a `UserError` unless the value is one of them."""
+        """Raise a `UserError` unless the value is in the range."""
         if not (_is_number(value) and self.low <= value <= self.high and (kind is float or value == int(value))):
             raise UserError(f"{name} must be {self.words}, got {value!r}")
 
@@ -42,31 +42,31 @@ class Options:
 
     psi: float | str | Schedule = 0.0
     """Price of variance ψ, in units of 1/reward: a number, a schedule over environment steps, e.g.
-    "warm-up:0.2:300000:200000", or "conditioned": one policy for all prices in `psi_range`."""
+    "warm-up:0.2:300000:200000", or "conditioned": one policy for all ψ in `psi_range`."""
     psi_warm_up: Share = 0.0
-    """Share of `learn` in which a ψ that is a number rises from 0 in a straight line; 0: the whole price at once. A schedule or
-    a budget is taken as it is."""
+    """Share of `learn` in which a constant or conditioned ψ rises linearly from 0; 0: the full ψ from the first step. Schedules
+    and budgets have no warm-up."""
     budget: Budget | str | Mapping[str, Any] | None = None
     """Limits of the discounted return, in units of the environment's own reward, e.g. Budget(max_std=2), "std:2" or
-    "ruin:0.05:0,cvar:0.1:100": ψ is then found and not given."""
+    "ruin:0.05:0,cvar:0.1:100": ψ is then found automatically."""
     psi_range: tuple[float, float] | None = None
-    """Smallest and largest ψ of a conditioned policy; every episode draws its own, even in √ψ."""
+    """Smallest and largest ψ of a conditioned policy; every episode draws its own, uniformly in √ψ."""
     penalty: str = "variance"
-    """What ψ is the price of: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
-    (`vpac list penalties`). Of std, cvar, gini, mad and entropic ψ has no unit."""
+    """The penalised measure: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
+    (`vpac list penalties`). For std, cvar, gini, mad and entropic ψ has no unit."""
     penalty_critic: Literal["auto", "direct", "quantile", "none"] = "auto"
     """Critic of the penalty: "direct" learns the variance, "quantile" the distribution of the return for any measure, "none"
-    weighs episodes with their returns; "auto": direct for the variance, else quantile."""
+    weights episodes by their returns; "auto": direct for the variance, quantile for other measures."""
     psi_units: Literal["raw", "scaled"] = "raw"
-    """Whether ψ is a price per unit of the environment's own reward, or of the scaled reward that is learned from."""
+    """Whether ψ is per unit of the environment's own reward, or of the scaled reward."""
     form: Literal["corrected", "published"] = "corrected"
-    """The actor's formula: the gradient, or the paper's."""
+    """The actor's weight: the gradient ("corrected"), or the paper's formula."""
     weighting: Literal["uniform", "start"] = "start"
-    """Of the corrected form: the variance from the start of the episode, or from every visited state alike."""
+    """Corrected form: penalise the variance of the return from the start of the episode, or from every visited state."""
     variance_of: Literal["return", "state"] = "return"
-    """Of "start": the variance of the return, start states included, or the mean variance given the start state."""
+    """With "start": the variance of the return including the start state, or the mean variance given the start state."""
     luck_critic: bool = True
-    """Of the corrected form: a critic's mean of the luck so far in place of the luck itself."""
+    """Corrected form: use a critic's estimate of the luck (the return so far minus its expectation) instead of the sample."""
     time_aware: bool = True
     """Critics see the elapsed time; the policy does not."""
     remember: Literal["nothing", "return"] = "nothing"
@@ -74,73 +74,73 @@ class Options:
     gamma: Share = 0.99
     """Discount factor."""
     variance_gamma: Share | None = None
-    """Discount of the return whose variance has a price, up to 1, the score; None: `gamma`. Time limits end it."""
+    """Discount of the return whose variance is penalised, up to 1, the score; None: `gamma`. Time limits end this return."""
     gae_lambda: Share = 0.95
-    """λ of the advantages."""
+    """λ of the advantages (GAE)."""
     target_lambda: Share | None = None
-    """λ of the critics' targets; None: that of the advantages. 1: returns, continued by the critic at the cut."""
+    """λ of the critics' targets; None: `gae_lambda`. 1: returns, bootstrapped at the end of the rollout."""
     envs: Count = 16
     """Environments stepped together."""
     steps: Count = 128
-    """Steps of each environment in an iteration."""
+    """Steps of each environment per iteration."""
     epochs: Count = 10
     """Passes over an iteration's samples."""
     minibatch: Count = 128
-    """Samples of one gradient step."""
+    """Samples per gradient step."""
     minibatches: Count | None = None
-    """Gradient steps of one epoch; None: as many as there are samples for."""
+    """Gradient steps per epoch; None: as many as the samples give."""
     learning_rate: Positive | None = None
-    """Of the policy; None: 3e-4, or 2.5e-3 with Discrete observations, where a sample teaches the weights of one state."""
+    """Learning rate of the policy; None: 3e-4, or 2.5e-3 with Discrete observations, where a sample updates only one state."""
     critic_learning_rate: Positive | None = None
-    """Of both critics; None: that of the policy."""
+    """Learning rate of the critics; None: that of the policy."""
     decay_learning_rate: bool = True
-    """Lower the rates in a straight line to zero at the end of `learn`."""
+    """Decay the learning rates linearly to zero at the end of `learn`."""
     weight_decay: NotNegative = 0.0
-    """Decoupled, as AdamW does it."""
+    """Decoupled weight decay, as in AdamW."""
     adam_eps: Positive = 1e-5
     """ε of Adam."""
     clip: Positive = 0.2
-    """How far the ratio of new and old probability may leave 1 before its gain stops counting."""
+    """Clip range ε of the ratio of new and old probabilities."""
     entropy: NotNegative | None = None
-    """Bonus for the entropy of the policy, which falls with the square of the learning rate; None: 0 with Box
-    actions, 0.01 with Discrete ones, 0.1 if observations are Discrete, too."""
+    """Entropy bonus, which decays with the square of the learning rate; None: 0 with Box actions, 0.01 with Discrete
+    ones, 0.1 if observations are Discrete, too."""
     target_kl: Positive | None = None
-    """Stop improving the policy within an iteration once the divergence passes 1.5 times this; None: never."""
+    """Stop an iteration's policy updates once the KL divergence exceeds 1.5 times this; None: never."""
     max_grad_norm: Positive | None = 0.5
-    """Longest gradient of the policy; None: any."""
+    """Maximum norm of the policy's gradient; None: no clipping."""
     critic_max_grad_norm: Positive | None = 0.5
-    """Longest gradient of a critic; None: any."""
+    """Maximum norm of a critic's gradient; None: no clipping."""
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers of the policy."""
     critic_hidden: tuple[int, ...] | None = None
-    """Those of each critic; None: as the policy's."""
+    """Sizes of the hidden layers of each critic; None: those of the policy."""
     closing_layer: bool = False
-    """One more hidden layer of √(128·d) units, d the size of the action (policy) or of the observation (critics)."""
+    """Add a hidden layer of √(128·d) units, d the size of the action (policy) or of the observation (critics)."""
     encoder: Literal["auto", "nature", "small"] = "auto"
-    """What reads an image: "nature", the network of Mnih et al. (2015), for at least 36 × 36 pixels, or "small", for grids;
-    "auto": by size."""
+    """Network for images: "nature" (Mnih et al., 2015), for at least 36 × 36 pixels, or "small", for grids; "auto": by
+    size."""
     action_masks: bool | None = None
-    """Whether only actions are taken that the environment allows, by an "action_mask" in a Dict observation, a method
-    `action_masks()`, or an "action_mask" in `info`; None: if it says so."""
+    """Take only actions that the environment allows, by an "action_mask" in a Dict observation, a method
+    `action_masks()`, or an "action_mask" in `info`; None: if the environment has a mask."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
-    """Between the layers."""
+    """Activation between the layers."""
     initialisation: Literal["orthogonal", "uniform"] = "orthogonal"
     """Orthogonal with gain √2 (0.01 for the policy's last layer, 1 for a critic's), or uniform in ±1/√inputs."""
     log_std: Finite = -1.0
-    """Logarithm of the spread of Box actions at the start."""
+    """Initial logarithm of the standard deviation of Box actions."""
     normalise_observations: bool = True
-    """Subtract the running mean and divide by the running standard deviation; kept within ±10. Discrete observations stay
-    zeros and a one: a rare state would be a huge number."""
+    """Subtract the running mean and divide by the running standard deviation; clipped to ±10. Discrete observations stay
+    one-hot, because a rare state would become a huge number."""
     reward_scale: Positive | None = None
-    """What rewards are multiplied by; None: 1 / the running standard deviation of the discounted return."""
+    """Factor of the rewards; None: 1 / the running standard deviation of the discounted return."""
     reward_floor: Finite | None = None
-    """Rewards below are raised to this; None: none is."""
+    """Lower rewards are raised to this; None: no floor."""
     normalise_advantages: bool = True
-    """Give the weights of an iteration mean 0 and standard deviation 1."""
+    """Normalise the weights of an iteration to mean 0 and standard deviation 1."""
     checkpoint_every: Count = 50
-    """Iterations between checkpoints. Episodes go on across them, and a resumed run is the same run."""
+    """Iterations between checkpoints. Episodes continue across them, and a resumed run is the same run."""
     reset_every_iteration: bool = False
-    """Begin all episodes anew in every iteration."""
+    """Reset all environments in every iteration."""
 
     def __post_init__(self) -> None:
         for name, (kind, optional) in _kinds().items():
@@ -170,7 +170,7 @@ class Options:
         self._check_penalty()
 
     def _check_penalty(self) -> None:
-        """Refuse what only the direct critic of the variance can do."""
+        """Reject settings that need the direct critic of the variance."""
         name, asked = measure_of(self.penalty).name, self.penalty_asked
         if name == "volatility" and self.penalty_critic != "auto":
             raise UserError(f"the volatility is charged in the rewards and needs no critic, got {asked}")
@@ -185,34 +185,34 @@ class Options:
 
     @property
     def penalty_asked(self) -> str:
-        """The penalty and its critic, as far as they are not the defaults."""
+        """The penalty and its critic, if they are not the defaults, for messages."""
         asked = {"penalty": (self.penalty, "variance"), "penalty_critic": (self.penalty_critic, "auto")}
         return ", ".join(f"{name}={value!r}" for name, (value, usual) in asked.items() if value != usual)
 
     @property
     def measure(self) -> Measure | None:
-        """The measure that is priced by its influence function; None: the variance with its direct critic, or MVPI."""
+        """The measure that is penalised by its influence function; None: the variance with its direct critic, or MVPI."""
         direct = self.penalty == "variance" and self.penalty_critic in ("auto", "direct")
         return None if direct or self.penalty == "volatility" else measure_of(self.penalty)
 
     @property
     def price_power(self) -> int:
-        """ψ is in units of 1/reward to this power."""
+        """The power p of the unit of ψ, reward^(−p)."""
         return measure_of(self.penalty).degree - 1
 
     @property
     def conditioned(self) -> bool:
-        """Whether one policy is learned for all prices in a range."""
+        """Whether one policy is learned for a range of ψ."""
         return self.psi == "conditioned"
 
     @property
     def priced_gamma(self) -> float:
-        """Discount of the return whose variance has a price."""
+        """Discount of the return whose variance is penalised."""
         return self.gamma if self.variance_gamma is None else self.variance_gamma
 
     @classmethod
     def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
-        """Options from keywords on top of a preset; an unknown one is named with the nearest that is known."""
+        """Options from keywords on top of a preset; the error for an unknown one names the nearest known one."""
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
@@ -221,7 +221,7 @@ class Options:
         return cls(**{**PRESETS[one_of(preset, PRESETS, "preset")], **given})
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; `read` takes it back."""
+        """As plain data, which `read` accepts."""
         found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         found["psi"] = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
         found["budget"] = self.budget.as_dict() if isinstance(self.budget, Budget) else None
@@ -229,7 +229,7 @@ class Options:
 
 
 DIRECT = {"form": "corrected", "weighting": "start", "variance_of": "return", "budget": None, "psi_range": None}
-"""Settings that only the direct critic of the variance gives a choice of, and what other critics have."""
+"""Settings that only the direct critic of the variance supports, with the values that other critics imply."""
 
 
 @cache
@@ -248,14 +248,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _layers(sizes: Any, name: str) -> tuple[int, ...]:
-    """Sizes of layers, checked."""
+    """Sizes of layers, validated."""
     if not (isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)):
         raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
     return tuple(int(h) for h in sizes)
 
 
 def _price(psi: Any) -> Any:
-    """ψ, a number as a number however it is written: it warms up, and a schedule does not."""
+    """ψ; text that is a number becomes a number, because numbers have a warm-up and schedules have none."""
     if isinstance(psi, bool) or not isinstance(psi, str | int | float | np.number):
         return psi
     try:

@@ -1,4 +1,4 @@
-"""The weight of ∇log π(A_k|S_k) in each algorithm and form: all that tells PPO, VPAC and VAAC apart in the actor.
+"""The weight of ∇log π(A_k|S_k) in each algorithm and form: the only difference between the actors of PPO, VPAC and VAAC.
 
 Every weight is A_V − ψ · penalty:
 
@@ -9,9 +9,9 @@ corrected, "uniform"       (m_k/n_k) · A_σ + 2 · (E_k/n_k) · A_V
 VAAC, published            A_M + 2 · (γ · Ḡ_k − V(S_0)) · A_V
 VAAC, corrected            as VPAC's, with A_σ = A_M − 2 · V(S_k) · A_V
 
-A_V, A_σ and the traces of a penalty are those of the discount of the variance; only the A_V in front has that of the mean.
-"start" times γ^k is the gradient of mean − ψ · variance of the return; PPO drops γ^k. "uniform" times n_k is the gradient of
-the same, summed over all visited states, their distribution held fixed.
+A_V, A_σ and the traces in a penalty have the discount of the variance; only the first A_V has the discount of the mean.
+"start" times γ^k is the gradient of mean − ψ · variance of the return; PPO omits γ^k. "uniform" times n_k is the gradient of
+the sum of mean − ψ · variance over all visited states, with their distribution held fixed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = jax.Array
 
 
 def luck_and_share(trace: Trace, weighting: str, reference: Array) -> tuple[Array, Array]:
-    """The luck so far that multiplies 2 A_V, and the share that multiplies A_σ; `reference` is c."""
+    """The luck, which multiplies 2 A_V, and the factor of A_σ; `reference` is c."""
     if weighting == "uniform":
         return trace.recent_luck / trace.visits, trace.squared_visits / trace.visits
     return trace.luck + trace.start_value - reference, trace.discount
@@ -36,10 +36,10 @@ def corrected(advantage: Array, variance_advantage: Array, luck: Array, share: A
 
 
 def published_vaac(advantage: Array, moment_advantage: Array, trace: Trace, gamma: float) -> Array:
-    """A_M + 2 (γ Ḡ_k − V(S_0)) A_V, Ḡ_k as the formula means it: accumulated."""
+    """A_M + 2 (γ Ḡ_k − V(S_0)) A_V, with Ḡ_k accumulated over the episode, as in the formula."""
     return moment_advantage + 2.0 * (gamma * trace.collected - trace.start_value) * advantage
 
 
 def variance_advantage(moment_advantage: Array, value: Array, advantage: Array) -> Array:
-    """A_σ = A_M − 2 V(S_k) A_V: what a critic of the second moment says of the variance."""
+    """A_σ = A_M − 2 V(S_k) A_V: the variance advantage from a second-moment critic."""
     return moment_advantage - 2.0 * value * advantage

@@ -1,4 +1,4 @@
-"""A learned policy as NumPy sees it: what acts during learning, and what runs where JAX is not installed."""
+"""Policies in NumPy: they act during learning, and run without JAX."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vpac.saved import reading, remove_record
 from vpac.typing import Numbers
 
 FORMAT, OLDER = 4, (1, 2, 3)
-"""Since the second, both files are checked when they are read; since the third, a policy says what it remembers. Only a policy
-of images, masks or actions of several parts is written in the fourth: earlier versions can read all others."""
+"""Format 2: both files have checksums; 3: a policy records its memory; 4: images, masks and actions of several parts. Other
+policies are written in format 3, so that earlier versions can read them."""
 NOTE, NUMBERS = "policy.json", "policy.safetensors"
 BOUND = 10.0
-"""Normalised observations are kept within ± this."""
+"""Normalised observations are clipped to ± this."""
 
 
 ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
 
 
 def patches(x: Any, kernel: Any, stride: int) -> Any:
-    """The patches of images [row, height, width, channel] that a kernel meets, as rows: to convolve is to multiply them."""
+    """The patches of images [row, height, width, channel] under a kernel, as rows: a convolution is a product with them."""
     first, second = (
         stride * np.arange((side - size) // stride + 1)[:, None] + np.arange(size)
         for side, size in zip(x.shape[1:3], kernel.shape[:2], strict=True)
@@ -53,31 +53,31 @@ class NumpyPolicy:
     activation: str
     log_std: Numbers | None
     mean: Numbers
-    """Of observations, float32, for normalising; behind them of each channel of an image."""
+    """Mean of observations, float32, for normalising; after them that of each channel of an image."""
     scale: Numbers
     """1 / standard deviation, likewise."""
     normalised: bool
     gamma: float
-    """The discount that it was learned with."""
+    """The discount of training."""
     prices: PriceRange | None = None
-    """The prices of variance that it was learned for, if it is one policy for many."""
+    """The range of ψ of a conditioned policy."""
     psi: float | None = None
-    """The one of them that it acts for; None: `at` says which."""
+    """The ψ at which a conditioned policy acts; None: not chosen, see `at`."""
     memory: dict[str, Any] | None = None
-    """Arguments of the `RememberReturn` around the environments that it learned in, if it remembers its return."""
+    """Arguments of the `RememberReturn` wrapper of training, if there was one."""
     kernels: list[Numbers] = field(default_factory=list)
-    """Of the layers that read an image, [height, width, input, output]; the last covers all that the one before it gives."""
+    """Kernels of the encoder, [height, width, input, output]; the last covers the whole output of the one before."""
     kernel_biases: list[Numbers] = field(default_factory=list)
     strides: tuple[int, ...] = ()
 
     def at(self, psi: float) -> NumpyPolicy:
-        """The policy for this price of variance, in units of 1/reward; of one that was learned for a range of them."""
+        """The policy at this ψ, in units of 1/reward; for a conditioned policy."""
         if self.prices is None:
             raise UserError('this policy was learned for one price of variance: psi="conditioned" gives one for many')
         return replace(self, psi=self.prices.check(psi))
 
     def view(self, rows: Any) -> Any:
-        """Rows as the network takes them: normalised and, of a conditioned policy, with the price beside them."""
+        """Rows as inputs of the network: normalised and, for a conditioned policy, with ψ as one more column."""
         if self.prices is None:
             return self.normalise(rows)
         if self.psi is None:
@@ -88,13 +88,13 @@ class NumpyPolicy:
         return self.prices.beside(self.normalise(rows), self.psi)
 
     def __call__(self, observation: Any, action_masks: Any = None) -> Any:
-        """The most likely action; `action_masks` says which are allowed, if the policy learned with masks."""
+        """The most likely action; `action_masks` gives the allowed ones, if the policy was trained with masks."""
         if self.interface.plain and action_masks is None:
             return self.act(np.asarray(observation)[None], None, True)[0]
         return self.act(self.interface.batch(observation, (), action_masks)[0], None, True)[0]
 
     def normalise(self, rows: Any) -> Any:
-        """Rows as the networks see them, but for a price."""
+        """Normalised rows, without ψ."""
         if self.interface.plain:
             return self._normalise(rows) if self.normalised else rows
         seen, n = rows.copy(), self.interface.inputs
@@ -111,7 +111,7 @@ class NumpyPolicy:
         return np.minimum(np.maximum(seen, -BOUND, out=seen), BOUND, out=seen)  # np.clip takes three times as long
 
     def outputs(self, rows: Any) -> Any:
-        """The network's outputs for normalised rows: means or logits, very low ones of actions that are not allowed."""
+        """The network's outputs for normalised rows: means or logits, with very low logits for masked actions."""
         f, x = ACTIVATIONS[self.activation], numbers_of(rows)
         if self.kernels:
             x = np.concatenate([self._features(rows["pixels"], rows["levels"]), x], axis=-1)
@@ -124,7 +124,7 @@ class NumpyPolicy:
         return np.where(rows["allowed"], x, np.float32(NEVER)) if self.interface.masked else x
 
     def _features(self, pixels: Any, levels: Numbers) -> Any:
-        """What the layers that read images make of them."""
+        """Features of images."""
         mean, scale = np.split(levels[:, None, None], 2, axis=-1)
         x = np.clip((pixels - mean) * scale, -BOUND, BOUND)
         for W, b, stride in zip(self.kernels, self.kernel_biases, self.strides, strict=True):
@@ -132,12 +132,12 @@ class NumpyPolicy:
         return x.reshape(len(x), -1)
 
     def sample(self, outputs: Numbers, noise: Numbers) -> Any:
-        """Actions from outputs: the mean with its noise, or the largest logit with its noise."""
+        """Actions from outputs: the mean plus its noise, or the argmax of logits plus noise."""
         noisy = outputs + noise
         return self.interface.choose(noisy) if self.log_std is None else noisy
 
     def noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
-        """What `sample` adds, for the given batch shape: Gumbel noise to logits, spread · normal noise to means."""
+        """The noise of `sample` for a batch shape: Gumbel noise for logits, standard deviation · normal noise for means."""
         if self.log_std is None:
             return generator.gumbel(size=(*shape, self.interface.actions)).astype(np.float32)
         spread: Numbers = np.exp(self.log_std)
@@ -232,7 +232,7 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _memory(given: Any) -> dict[str, float] | None:
-    """What a policy remembers, checked: numbers that `RememberReturn` takes."""
+    """The memory of a policy, checked: arguments of `RememberReturn`."""
     if given is None:
         return None
     known = {"gamma", "bins", "low", "high", "horizon"}
@@ -244,7 +244,7 @@ def _memory(given: Any) -> dict[str, float] | None:
 
 
 def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
-    """Whether the layers fit together and the numbers are numbers; what fits nothing would fail when it acts."""
+    """Raise if the layers do not fit together or numbers are not finite, instead of failing when the policy acts."""
     interface = policy.interface
     if policy.activation not in ACTIVATIONS or not policy.weights:
         raise ValueError(f"there is no activation {policy.activation!r:.40}, or no layer")
@@ -265,7 +265,7 @@ def _check(policy: NumpyPolicy, arrays: dict[str, Any]) -> None:
 
 
 def _image_layers(policy: NumpyPolicy) -> tuple[int, dict[str, tuple[int, ...]]]:
-    """How many numbers the layers that read images end in, and the shapes that their arrays must have."""
+    """Number of features of the encoder, and the expected shapes of its arrays."""
     counts = {len(policy.kernels), len(policy.kernel_biases), len(policy.strides)}
     if len(counts) != 1 or bool(policy.kernels) != bool(policy.interface.image):
         raise ValueError("its layers for images are not as many as there should be")

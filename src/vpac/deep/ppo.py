@@ -1,4 +1,4 @@
-"""Proximal policy optimisation, and the variants whose policy pays a price ψ for variance.
+"""Proximal policy optimisation, and the variants that penalise the variance of the return with ψ.
 
 Every iteration (Appendix E of the paper; (1) to (3) are the equations of docs/corrections.md):
 
@@ -6,9 +6,9 @@ Every iteration (Appendix E of the paper; (1) to (3) are the equations of docs/c
     estimate    δ_t = R + γ V(S') − V(S)            A_V = Σ_l (γλ)^l δ_{t+l}
                 δ̄_t = δ_t² + γ̄ σ(S') − σ(S)         A_σ = Σ_l (γ̄λ)^l δ̄_{t+l},   γ̄ = γ²
                 w = A_V − ψ · penalty               penalty = A_σ as published; corrected, (2) and (3)
-    improve     π climbs E[min(ρ w, clip(ρ, 1−ε, 1+ε) w)],  ρ = π/π_old;  each critic is fitted to its targets
+    improve     π maximises E[min(ρ w, clip(ρ, 1−ε, 1+ε) w)],  ρ = π/π_old;  each critic is fitted to its targets
 
-A variant is its penalty: PPO has none, VPACPPO learns σ, VAACPPO the second moment M = σ + V², MVPIPPO changes the reward.
+Variants differ in the penalty: PPO has none, VPACPPO learns σ, VAACPPO M = σ + V², MVPIPPO changes the reward.
 `estimators` and `penalties` have one function for each of these equations.
 """
 
@@ -45,14 +45,14 @@ from vpac.saved import frozen, revived
 from vpac.threads import one_blas_thread
 
 STREAMS = ("policy weights", "value weights", "spread weights", "act", "policy", "value", "spread", "predict")
-"""Random streams of every agent. A variant has those of PPO and more, so that ψ = 0 is PPO bit for bit."""
+"""Random streams of every agent. A variant adds streams to those of PPO, so that ψ = 0 is PPO bit for bit."""
 START_STREAM, PRICE_STREAM = 8, 9
 CRITIC_STREAMS = {"score weights": 10, "score": 11, "luck weights": 12, "luck": 13}
-"""Streams of critics that not every agent has."""
+"""Streams of critics that only some agents have."""
 FRAMES = 256
-"""Images of an iteration that their normaliser learns from."""
+"""Images per iteration that update their normaliser."""
 RECENT = 100
-"""Episodes that the statistics of recent episodes are of."""
+"""Number of episodes in the statistics of recent episodes."""
 
 
 def stream(seed: int, *key: int) -> np.random.SeedSequence:
@@ -61,27 +61,27 @@ def stream(seed: int, *key: int) -> np.random.SeedSequence:
 
 
 def streams(seed: int, critics: Collection[str] = ()) -> dict[str, np.random.Generator]:
-    """A generator for each purpose, of an agent with these critics beside the value's."""
+    """A generator for each purpose, for an agent with these critics besides the value critic."""
     keys = {name: key for key, name in enumerate(STREAMS)}
     keys |= {name: key for name, key in CRITIC_STREAMS.items() if name.partition(" ")[0] in critics}
     return {name: np.random.default_rng(stream(seed, key)) for name, key in keys.items()}
 
 
 class UpdateInputs(NamedTuple):
-    """What an iteration learns from."""
+    """Inputs of an update."""
 
     batch: Batch
     rewards: Any
-    """Before scaling."""
+    """Rewards before scaling."""
     weights: Any
-    """Of ∇log π, for the policy."""
+    """Weights of ∇log π."""
     targets: dict[str, Any]
-    """Of each critic."""
+    """Targets of each critic."""
     metrics: dict[str, Any]
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """The arrays of the update by the name a message has for them, first causes first."""
+        """The arrays of the update by their names in messages, causes before consequences."""
         targets = {f"target of the {name} critic": target for name, target in self.targets.items()}
         return {"scaled reward": self.batch.rewards, **targets, "advantage": self.weights}
 
@@ -91,18 +91,18 @@ class PPO:
 
     Args:
         env: a Gymnasium id, an import path, an environment, its class, a function that makes one, a `FiniteMDP`, or a vector
-            environment; observations may be or have an image, actions be of several parts or masked (docs/your-environment.md).
-        seed: of everything random in it; the same seed gives the same result.
-        preset: "default" (today's good practice) or "paper".
-        backend: "envpool" steps the MuJoCo tasks many times as fast as "gymnasium"; "auto" takes it where it can.
-        arguments: of the environment, with an id, a class or a function.
+            environment; observations may have an image, actions several parts or a mask (docs/your-environment.md).
+        seed: seed of all randomness; the same seed gives the same result.
+        preset: "default" (current practice) or "paper".
+        backend: "envpool" steps the MuJoCo tasks many times as fast as "gymnasium"; "auto" uses it where possible.
+        arguments: arguments of the environment, with an id, a class or a function.
         settings: any of the fields of `Options`.
     """
 
     spread: Literal["variance", "moment", "measure"] | None = None
-    """What the critic of the spread learns; "measure": quantiles, or nothing, for a measure that is priced by its influence."""
+    """What the spread critic learns; "measure": quantiles or nothing, for a measure penalised by its influence function."""
     volatility: bool = False
-    """Whether ψ is charged in the rewards (MVPI: for the variance of a step's reward)."""
+    """Whether the penalty is subtracted from the rewards (MVPI: for the variance of the reward per step)."""
 
     def __init__(
         self, env: Any, *, seed: int = 0, preset: str = "default", backend: Backend = "auto",
@@ -117,7 +117,7 @@ class PPO:
             self.spread = "measure"
         self.seed, self.preset = whole(seed, "seed"), preset
         self.memory: dict[str, Any] | None = None
-        """Arguments of the `RememberReturn` around its environments, if it remembers."""
+        """Arguments of the `RememberReturn` around its environments, if there is one."""
         if o.remember == "return":
             env, arguments, self.memory = remembering(env, arguments, o.envs, self.variance_gamma)
         self._env = env
@@ -126,12 +126,12 @@ class PPO:
         if isinstance(envs, FunctionalEnvironments) and (i := self.interface) and (i.image or i.masked or i.choices):
             raise UserError(f"{envs.name}: environments in JAX have no images, masks or actions of several parts yet")
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
-        """What critics see and the policy does not."""
+        """Inputs of the critics that the policy does not have."""
         self.controller = BudgetController(o.budget) if isinstance(o.budget, Budget) else None
-        """What finds ψ, with a budget."""
+        """Adjusts ψ, with a budget."""
         self.generators = {}
         self.episode_prices: EpisodePrices | None = None
-        """ψ of the episodes underway, of a conditioned policy."""
+        """ψ of the unfinished episodes, for a conditioned policy."""
         if o.conditioned:
             self.generators["prices"] = np.random.default_rng(stream(self.seed, PRICE_STREAM))
             within = PriceRange.read(o.psi_range)
@@ -141,33 +141,33 @@ class PPO:
         self.updater = Updater(self.interface, o, self.generators, critics, self.context.columns)
         self.observation_moments = RunningMoments.of((self.interface.inputs,))
         self.pixel_moments = RunningMoments.of((self.interface.sides[-1] if self.interface.image else 0,))
-        """Of each channel of an image."""
+        """Moments of each channel of an image."""
         self.reward_scale = RewardScale.of(o.reward_scale, o.gamma, envs.n)
         self.trace = Trace.first(envs.n)
         self.drift, self.window = LuckDriftMonitor(), EpisodeWindow()
         self.timesteps = self.iteration = self.episodes = 0
         self.history = MetricsHistory()
-        """One row of metrics for each iteration; of a long run for every second, fourth, … and the last one."""
+        """One row of metrics for each iteration; in a long run for every second, fourth, … and the last one."""
         self.recent: deque[Episode] = deque(maxlen=RECENT)
-        """The last episodes."""
+        """The last finished episodes."""
         self.span = (0, 0)
-        """Steps at which the present `learn` began and ends, for the decay of the rates."""
+        """First and last step of the current `learn`, for the decay of the learning rates."""
         self._collector = Collector(envs, self.interface, o.gamma, self.episode_prices, o.variance_gamma)
         self.diverged: NotFinite | None = None
-        """What stopped it in `learn_many`, if something did."""
+        """The error that stopped it in `learn_many`, if any."""
         self._restart, self._warned, self._noted_missing = True, False, False
         self.restarted = 0
-        """The iteration before which the environments were restarted last."""
+        """The iteration before which the environments were last restarted."""
         self.env_states: list[Any] = []
-        """Of environments that are pure functions: the states of the episodes underway, as arrays."""
+        """For environments that are pure functions: the states of the unfinished episodes, as arrays."""
         self._episode_metrics: dict[str, float] = {}
         self._ended: list[Episode] = []
-        """Those of the last rollout."""
+        """Episodes finished in the last rollout."""
         self._update_metrics: dict[str, Any] = {}
         """Metrics of an update that is not yet in the history; its critics may still be learning."""
 
     def _check_price(self, settings: dict[str, Any]) -> None:
-        """Refuse a price that nothing would read."""
+        """Reject a ψ that would have no effect."""
         o, name = self.options, type(self).__name__
         if self.spread is None and o.budget is not None:
             raise UserError(f"{name} has no price of variance and cannot hold a budget: use VPACPPO")
@@ -185,7 +185,7 @@ class PPO:
             )
 
     def _critics(self) -> tuple[str, ...]:
-        """Critics beside that of the value."""
+        """Critics besides the value critic."""
         if self.spread is None:
             return ()
         o = self.options
@@ -198,16 +198,16 @@ class PPO:
         self, total_timesteps: int, *, callback: Callable[[Self], bool | None] | None = None, progress: bool = False,
         checkpoints: Path | str | None = None, resuming: bool = False, kept: Callable[[], object] | None = None,
     ) -> Self:  # fmt: skip
-        """Learn from so many more environment steps, in whole iterations.
+        """Learn for `total_timesteps` more environment steps, rounded up to whole iterations.
 
         Args:
-            total_timesteps: how many.
+            total_timesteps: number of steps.
             callback: called with the agent after every iteration, whose metrics are `history[-1]`; learning stops if it
                 returns False.
             progress: show a live display on standard error.
             checkpoints: a folder for checkpoints, one after every `checkpoint_every` iterations; the last two are kept.
             kept: called after each checkpoint.
-            resuming: go on with the `learn` that a loaded checkpoint was part of: `total_timesteps` is its total.
+            resuming: continue the `learn` of a loaded checkpoint: `total_timesteps` is its total.
         """
         if progress:
             from vpac.deep.logs import ProgressDisplay
@@ -220,7 +220,7 @@ class PPO:
             return self._learn_compiled(callback, checkpoints, kept)
         going = True
         while going and self._steps_taken() < self.span[1]:
-            rollout = self._collect()  # meanwhile the critics learn from the rollout before
+            rollout = self._collect()  # meanwhile the critics learn from the previous rollout
             going = self._record(callback)
             if going:
                 self._improve(rollout, self._estimate(rollout))
@@ -234,7 +234,7 @@ class PPO:
         return self
 
     def begin(self, total_timesteps: int, resuming: bool = False) -> None:
-        """Set the steps at which the present `learn` began and ends."""
+        """Set the first and last step of the current `learn`."""
         total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
         self._restart |= not resuming
         self.env_states = self.env_states if resuming else []
@@ -249,7 +249,7 @@ class PPO:
         checkpoints: Path | str | None,
         kept: Callable[[], object] | None,
     ) -> Self:
-        """`learn` in an environment that is a pure function: many iterations in one call, or one before each `callback`."""
+        """`learn` in an environment that is a pure function: many iterations per call, or one with a `callback`."""
         from vpac.deep.compiled import CompiledTraining
 
         training, going = CompiledTraining(self), True
@@ -261,7 +261,7 @@ class PPO:
         return self
 
     def _note_missing_scores(self) -> None:
-        """Say once that no episode has ended so far, and what to do."""
+        """Warn once that no episode has ended so far, and say what to do."""
         if self._noted_missing or not self.history or not np.isnan(self.history[-1]["score_mean"]):
             return
         self._noted_missing, taken = True, self.timesteps // self.environments.n
@@ -276,7 +276,7 @@ class PPO:
         )
 
     def checkpoint(self, folder: Path | str | None, kept: Callable[[], object] | None) -> None:
-        """Write a checkpoint, if there is a folder for it."""
+        """Write a checkpoint, if a folder is given."""
         self._note_missing_scores()
         if folder is not None:
             from vpac.deep.checkpoint import write_checkpoint
@@ -287,7 +287,7 @@ class PPO:
 
     @classmethod
     def learn_many(cls, env: Any, total_timesteps: int, *, seeds: Iterable[int], **how: Any) -> list[Self]:
-        """Train an agent for each seed and each price `psi=[…]` in one compiled program; see `compiled.learn_many`."""
+        """Train an agent for each seed and each `psi=[…]` in one compiled program; see `compiled.learn_many`."""
         from vpac.deep.compiled import learn_many
 
         return learn_many(cls, env, total_timesteps, seeds=seeds, **how)
@@ -299,8 +299,8 @@ class PPO:
             self._collector.restart(self._start_seeds())
             self.trace = Trace.first(n)
             self.reward_scale.restart()
-        self._restart = True  # should this be interrupted
-        with one_blas_thread():  # a few rows: more threads would only fight with the environments'
+        self._restart = True  # in case of an interruption
+        with one_blas_thread():  # for a few rows more threads would only compete with the environments
             try:
                 act, done = self.generators["act"], self._steps_taken()
                 rollout = self._collector.collect(self.policy(), self.options.steps, act, done)
@@ -310,21 +310,21 @@ class PPO:
         return rollout
 
     def _start_seeds(self) -> Any:
-        """Seeds of the environments, one each, when they were restarted last."""
+        """Seeds of the environments at their last restart."""
         return stream(self.seed, START_STREAM, self.restarted).generate_state(self.environments.n)
 
     def underway(self) -> dict[str, Any]:
-        """For a checkpoint: how to come back to the episodes underway; empty if the environments are about to restart."""
+        """For a checkpoint: how to return to the unfinished episodes; empty if the environments will restart."""
         if isinstance(self.environments, FunctionalEnvironments):
             return {str(i): array for i, array in enumerate(self.env_states)}
         return {} if self._restart else self._collector.underway()
 
     def return_to(self, restarted: int, underway: dict[str, Any]) -> None:
-        """Bring the environments back to the episodes of a checkpoint, which `underway` wrote."""
+        """Return the environments to the unfinished episodes of a checkpoint, written by `underway`."""
         self.restarted = restarted
         functional = isinstance(self.environments, FunctionalEnvironments)
         if functional == ("actions" in underway):
-            return  # it was learned in the other kind of environment: episodes begin anew
+            return  # the checkpoint is from the other kind of environment: episodes restart
         if functional:
             self.env_states = [underway[str(i)] for i in range(len(underway))]
             return
@@ -359,7 +359,7 @@ class PPO:
         return UpdateInputs(batch, rewards, weights, targets, metrics)
 
     def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
-        """Improve the policy and let the critics begin to learn; then update the normalisers."""
+        """Improve the policy and start fitting the critics; then update the normalisers."""
         self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
         share = self.rate_share_at(self.timesteps)
         metrics = self.updater.improve(rollout.actions, inputs.batch, inputs.weights, inputs.targets, share)
@@ -382,7 +382,7 @@ class PPO:
             self.pixel_moments = self.pixel_moments.joined(few)
 
     def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
-        """Wait for the critics of the last update and write its metrics down; returns whether to go on."""
+        """Wait for the critics of the last update and record its metrics; returns whether to continue."""
         if not self._update_metrics:
             return True
         metrics, self._update_metrics = self._checked(self._update_metrics | self.updater.finish()), {}
@@ -392,7 +392,7 @@ class PPO:
         return callback is None or callback(self) is not False
 
     def _checked(self, metrics: dict[str, Any]) -> dict[str, float]:
-        """An update's metrics, all finite; else the networks from before it are restored."""
+        """An update's metrics, all finite; otherwise restore the networks from before it and raise."""
         try:
             return check_finite(metrics, self._inputs.by_name)
         except NotFinite as error:
@@ -401,14 +401,14 @@ class PPO:
             raise NotFinite(self.undone(str(error))) from None
 
     def undone(self, why: str) -> str:
-        """A message about an iteration that was undone."""
+        """The message about an undone iteration."""
         return (
             f"{why} in the iteration after step {self.timesteps} (seed {self.seed}); the agent keeps the networks it had "
             "before; a smaller learning rate, a smaller ψ or smaller rewards may help"
         )
 
     def _count_episodes(self) -> None:
-        """Count the episodes that have ended, and let a budget move ψ."""
+        """Record the finished episodes, and let a budget adjust ψ."""
         self._ended = ended = self._collector.episodes.take()
         self.episodes += len(ended)
         self.recent.extend(ended)
@@ -416,14 +416,14 @@ class PPO:
         self._episode_metrics = {"episodes": float(self.episodes), **episode_metrics(self.recent), **moved}
 
     def _recent_law(self) -> tuple[Any, Any]:
-        """Returns of the episodes of this iteration, or of the last hundred if those are more, and which entries hold one."""
+        """Returns of this iteration's episodes, or of the last hundred if those are more, and a mask of valid entries."""
         sample = self._ended if len(self._ended) > len(self.recent) else self.recent
         found = np.zeros((2, self.per_iteration + RECENT), np.float32)
         found[0, : len(sample)], found[1, : len(sample)] = [one.priced for one in sample], 1.0
         return jnp.asarray(found[0]), jnp.asarray(found[1])
 
     def _diagnose(self, rollout: Rollout, spread: SpreadEstimate, psi: float) -> None:
-        """Add the objective and what critics say of starts and luck to the metrics; warn of a drift of the luck.
+        """Add the objective, the critics' predictions at start states and the luck to the metrics; warn of a drift.
 
         ψ is in units of 1/reward.
         """
@@ -438,39 +438,39 @@ class PPO:
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
 
     def warn_of_drift(self, psi: float) -> None:
-        """Warn of a drift of the luck, once, when critics should have learned; ψ is in units of 1/reward."""
+        """Warn of a drift of the luck, once, after the critics had time to learn; ψ is in units of 1/reward."""
         late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
         if self.options.form == "corrected" and late and not self._warned:
             self._warned = self.drift.warn(psi)
 
     @property
     def networks(self) -> Networks:
-        """Policy and critics, as they are now."""
+        """The current policy and critics."""
         return self.updater.networks
 
     @property
     def variance_gamma(self) -> float:
-        """Discount of the return whose variance has a price."""
+        """Discount of the return whose variance is penalised."""
         return self.options.priced_gamma
 
     @property
     def per_iteration(self) -> int:
-        """Environment steps of an iteration."""
+        """Environment steps per iteration."""
         return self.environments.n * self.options.steps
 
     def _steps_taken(self) -> int:
-        """Steps so far, with those of the update that is not in the history yet."""
+        """Steps so far, including the update that is not in the history yet."""
         return self.timesteps + (self.per_iteration if self._update_metrics else 0)
 
     def rate_share_at(self, timesteps: int) -> float:
-        """What is left of the learning rates after so many steps."""
+        """Factor of the learning rates after `timesteps` steps."""
         begin, end = self.span
         return 1.0 - (timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
     @property
     def psi(self) -> float:
-        """The price of variance now, in the units it was given in; with a budget in units of 1/reward; of a conditioned policy,
-        the mean over environments."""
+        """The current ψ, in the units it was given in; with a budget in units of 1/reward; for a conditioned policy, the mean
+        over environments."""
         if self.controller is not None:
             return self.controller.state.psi
         if self.episode_prices is not None:
@@ -483,11 +483,11 @@ class PPO:
         return self.full_psi_at(self.timesteps)
 
     def full_psi_at(self, timesteps: int) -> float:
-        """ψ without its warm-up after so many steps."""
+        """ψ without its warm-up after `timesteps` steps."""
         return float(as_schedule(self.options.psi, "psi").at(np.array([float(timesteps)]))[0])
 
     def warm_up_at(self, timesteps: int) -> float:
-        """The share of ψ that is asked after so many steps."""
+        """Share of the full ψ after `timesteps` steps."""
         rise = self.options.psi_warm_up * self.span[1]
         steady = self.options.conditioned or isinstance(self.options.psi, float)
         return min(1.0, timesteps / rise) if steady and rise else 1.0
@@ -504,16 +504,16 @@ class PPO:
 
     @property
     def prices(self) -> PricePath:
-        """With a budget: ψ after each iteration and the variance that was measured; else nothing."""
+        """With a budget: ψ after each iteration and the measured variance; otherwise empty."""
         return price_path(self.history)
 
     @property
     def looks(self) -> dict[str, Any]:
-        """With a budget: what it measured after each iteration, by the names of its limits; else nothing."""
+        """With a budget: its measurements after each iteration, by the names of its limits; otherwise empty."""
         return {} if self.controller is None else looks_of(self.history, self.controller.budget)
 
     def policy(self) -> NumpyPolicy:
-        """The policy as it is now, in plain arrays: it runs without JAX, and `save` of it exports it."""
+        """The current policy, in plain arrays: it runs without JAX, and its `save` exports it."""
         net, log_std = self.networks.policy.net, getattr(self.networks.policy, "log_std", None)
         mean, scale = self._levels()
         encoder = net.encoder
@@ -528,7 +528,7 @@ class PPO:
         )  # fmt: skip
 
     def _levels(self) -> tuple[Any, Any]:
-        """Mean and 1 / standard deviation of observations, and behind them of each channel of an image."""
+        """Mean and 1 / standard deviation of observations, followed by those of each channel of an image."""
         moments, pixels = self.observation_moments, self.pixel_moments
         mean, scale = moments.mean, moments.per_std
         if self.options.normalise_observations and pixels.count:
@@ -539,14 +539,14 @@ class PPO:
         return np.append(mean, shown[0]).astype(np.float32), np.append(scale, shown[1]).astype(np.float32)
 
     def at(self, psi: float) -> NumpyPolicy:
-        """The policy for a price of variance, in units of 1/reward; of an agent with psi="conditioned"."""
+        """The policy at a ψ, in units of 1/reward; for an agent with psi="conditioned"."""
         return self.policy().at(psi)
 
     def start_from(self, other: PPO) -> Self:
-        """Begin with what another agent has learned, e.g. to make a policy of PPO steadier; returns this agent.
+        """Take over what another agent has learned, e.g. to lower the variance of a PPO policy; returns this agent.
 
-        Its policy, the critics that both have, and the scales of observations and rewards are taken over. Optimisers,
-        schedules, counters and random streams stay this agent's own.
+        The policy, the critics that both have, and the scales of observations and rewards are copied. Optimisers, schedules,
+        counters and random streams are not.
         """
         shared = [n for n in self._critics() if n in other._critics() and self.spread == other.spread]
         names = ("policy", "value", *shared)
@@ -562,13 +562,13 @@ class PPO:
         return self
 
     def act(self, observations: Any, generator: np.random.Generator | None, deterministic: bool = False) -> Any:
-        """Actions for a batch of observations; the generator is all that is random."""
+        """Actions for a batch of observations; all randomness comes from the generator."""
         return self.policy().act(observations, generator, deterministic)
 
     def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> tuple[Any, None]:
-        """The action for an observation, or the actions for a batch of them, and None where others return a state.
+        """The action for an observation, or the actions for a batch of them, and None, where SB3 returns a state.
 
-        `action_masks` if they are not in the observation.
+        `action_masks`: the mask, if it is not in the observation.
         """
         shape = self.environments.observation_space.shape or ()
         found, batch = self.interface.batch(observation, shape, action_masks)
@@ -576,39 +576,39 @@ class PPO:
         return (actions if batch else actions[0]), None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy what `save` writes; an environment that has no name is pickled itself."""
+        """Pickle and copy what `save` writes; an environment without a name is pickled itself."""
         return revived, (type(self), frozen(self), self.environments.recipe is None and self._env)
 
     def save(self, path: Path | str) -> Path:
-        """Write the agent into a folder: agent.json and weights.safetensors, and its policy for NumPy alone."""
+        """Write the agent into a folder: agent.json and weights.safetensors, and its NumPy policy."""
         from vpac.deep.checkpoint import save
 
         return save(self, Path(path))
 
     @classmethod
     def load(cls, path: Path | str, env: Any = None) -> Self:
-        """An agent that `save` wrote; runs no stored code. `env` replaces the environment it was saved with."""
+        """Load an agent that `save` wrote; runs no stored code. `env` replaces the environment it was saved with."""
         from vpac.deep.checkpoint import load
 
         return load(cls, Path(path), env)
 
 
 class VPACPPO(PPO):
-    """PPO whose policy pays ψ for the variance of the return, with a direct critic of it (Theorem 1 over states)."""
+    """PPO that penalises the variance of the return with ψ; a critic learns the variance directly (Theorem 1 over states)."""
 
     spread = "variance"
 
 
 class VAACPPO(PPO):
-    """PPO whose policy pays ψ for the variance of the return; its critic learns the second moment (VAAC)."""
+    """PPO that penalises the variance of the return with ψ; a critic learns the second moment (VAAC)."""
 
     spread = "moment"
 
 
 class MVPIPPO(PPO):
-    """Mean-variance policy iteration around PPO: `psi` prices the variance of a step's reward, not of the return.
+    """Mean-variance policy iteration with PPO: `psi` penalises the variance of the reward per step, not of the return.
 
-    y, the mean reward of a step of the present policy, is that of the iteration's own steps, all alike, as PPO weighs them.
+    y, the mean reward of a step of the current policy, is the mean over the iteration's steps.
     """
 
     volatility = True

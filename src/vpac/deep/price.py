@@ -1,7 +1,7 @@
-"""The price of variance ψ where it is not one number: one policy for a range of prices, or a budget that finds the price.
+"""ψ where it is not one number: a conditioned policy for a range of ψ, or a budget that adjusts ψ.
 
-A conditioned policy draws ψ for every episode and shows it to all networks beside the observation. With a budget, ψ moves
-after each iteration with the returns of recent episodes.
+A conditioned policy draws ψ for every episode and gives it to all networks as an input. With a budget, ψ is adjusted after
+each iteration from the returns of recent episodes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from vpac.deep.collect import Episode
 
 FEWEST_EPISODES = 20
-"""From fewer episodes no variance is measured."""
+"""With fewer episodes no variance is measured."""
 AIM = 0.9
-"""Share of the budget that is aimed at. As the learning rate falls to 0 a policy stays where it is, and a variance measured in
-some hundred episodes is off by a tenth: aimed at the budget itself, about every third policy would end above it."""
+"""Share of the budget that the controller aims at. The policy stops changing as the learning rate falls to 0, and a variance
+from some hundred episodes is off by a tenth: with the budget itself as target, every third policy ended above it."""
 
 NEUTRAL = 0.4
-"""Share of `learn` that is risk-neutral before a share of the mean can be kept."""
+"""Share of `learn` with ψ = 0 before `keep_mean` applies."""
 MEASURED_FROM = 0.75
-"""Share of that time after which the mean is measured: before it, the policy is still far from what it learns."""
+"""Share of that time after which the mean is measured, when the policy has nearly converged."""
 
 
 @dataclass(frozen=True)
 class PriceRange:
-    """The prices that a policy is learned for. √ψ is what is drawn and shown: small prices matter, and 0 is one of them."""
+    """The range of ψ of a conditioned policy. √ψ is drawn uniformly and given to the networks, so small ψ are well covered."""
 
     low: float
     high: float
@@ -59,17 +59,17 @@ class PriceRange:
         return cls(*given)
 
     def check(self, psi: float) -> float:
-        """ψ, if it is in the range."""
+        """ψ, if it is in the range; otherwise an error."""
         if not (isinstance(psi, int | float) and self.low <= psi <= self.high):
             raise UserError(f"psi must be a number from {self.low:g} to {self.high:g}, as in training, got {psi!r}")
         return float(psi)
 
     def drawn(self, share: Any) -> Any:
-        """Prices from numbers between 0 and 1: even in √ψ."""
+        """ψ from uniform numbers in [0, 1]; uniform in √ψ."""
         return (self.low**0.5 + share * (self.high**0.5 - self.low**0.5)) ** 2
 
     def beside(self, rows: Any, psi: Any) -> Any:
-        """Normalised observations with the price as one number more, from −1 for the smallest to 1 for the largest."""
+        """Normalised observations with ψ as one more column, scaled to −1 … 1."""
         xp = namespace(rows)
         share = (xp.sqrt(psi) - self.low**0.5) / (self.high**0.5 - self.low**0.5)
         column = xp.broadcast_to(xp.asarray(2.0 * share - 1.0, np.float32), (len(rows),))
@@ -77,35 +77,35 @@ class PriceRange:
 
 
 class EpisodePrices:
-    """The price of each environment's episode, drawn from a range when the episode begins."""
+    """The ψ of each environment's episode, drawn when the episode begins."""
 
     def __init__(self, within: PriceRange, n: int, generator: np.random.Generator) -> None:
         self.within, self.now, self.generator = within, np.zeros(n), generator
         self.draw(np.ones(n, bool))
 
     def draw(self, which: BoolArray) -> None:
-        """New prices for these environments."""
+        """Draw new ψ for these environments."""
         if which.any():
             self.now = self.now.copy()
             self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))
 
 
 class BudgetController:
-    """Moves ψ so that returns meet a budget, in units of the environment's own reward."""
+    """Adjusts ψ so that returns meet a budget, in units of the environment's own reward."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.state = budget, Multiplier()
 
     def plan(self, span: tuple[int, int]) -> None:
-        """Say from which step to which it learns: with `keep_mean` the first part of that is risk-neutral."""
+        """Set the first and last step of training: with `keep_mean` the first part is risk-neutral."""
         if self.budget.keep_mean is not None and not self.state.begin:
             begin, end = span
             self.state = self.state._replace(begin=self.budget.wait or begin + NEUTRAL * (end - begin))
 
     def update(self, timesteps: int, ended: Sequence[Episode], recent: Sequence[Episode]) -> dict[str, float]:
-        """Move ψ after an iteration in which some episodes `ended`; returns the measured variance and ψ, for the history.
+        """Adjust ψ after an iteration in which some episodes `ended`; returns the measured variance and ψ, for the history.
 
-        Where more have ended than there are `recent` ones, all of those are measured; where none has, ψ stays.
+        The variance is that of the `recent` episodes, or of all that ended if they are more; if none ended, ψ stays.
         """
         found = [np.array([episode.priced for episode in episodes]) for episodes in (ended, recent)]
         self.state, *measured = moved_price(self.budget, self.state, timesteps, *found)
@@ -113,15 +113,15 @@ class BudgetController:
 
 
 def look_names(budget: Budget) -> tuple[str, ...]:
-    """Names in the history of what `moved_price` returns behind the state."""
+    """Names in the history of the results of `moved_price` after the state."""
     return ("budget_variance", "budget_error", *(f"budget_{limit.name}" for limit in budget.limits))
 
 
 def moved_price(
     budget: Budget, state: Multiplier, timesteps: int, ended: FloatArray, recent: FloatArray
 ) -> tuple[Any, ...]:
-    """The controller after an iteration, the variance that was measured, its error, and what other limits are of;
-    `BudgetController.update` says how."""
+    """The controller's state after an iteration, the measured variance, its error, and the estimates of the other limits; see
+    `BudgetController.update`."""
     sample = ended if len(ended) > len(recent) else recent
     variance, error = measured(sample, FEWEST_EPISODES)
     known, share = len(sample) >= FEWEST_EPISODES, min(1.0, len(ended) / max(len(sample), 1))
@@ -136,14 +136,14 @@ def moved_price(
 
 
 def price_path(history: Sequence[dict[str, float]]) -> PricePath:
-    """ψ of a budget and the measured variance, from an agent's history."""
+    """ψ and the measured variance over time, from an agent's history."""
     rows = [row for row in history if "budget_psi" in row]
     names = "timesteps", "budget_psi", "budget_variance", "budget_error"
     return PricePath.of([[row.get(name, math.nan) for name in names] for row in rows])
 
 
 def looks_of(history: Sequence[dict[str, float]], budget: Budget) -> dict[str, FloatArray]:
-    """What a budget measured on the way, from an agent's history, by the names of `check_limits`."""
+    """Measurements of a budget during training, from an agent's history, by the names of `check_limits`."""
     rows = [row for row in history if "budget_psi" in row]
     names = {"at": "timesteps", "variance": "budget_variance"} | {x.name: f"budget_{x.name}" for x in budget.limits}
     return {name: np.array([row[column] for row in rows]) for name, column in names.items()}

@@ -1,4 +1,4 @@
-"""What networks see and say: observations become rows of numbers, actions come from numbers."""
+"""Inputs and outputs of networks: observations become rows of numbers, actions come from numbers."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from vpac.typing import IntArray, Numbers, namespace
 
 INTEGERS = ("", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 LATER = ("integers", "image", "pixels", "masked")
-"""Fields that are written into files only if they say something: earlier versions do not know them."""
+"""Fields that are written to files only if they are not empty: earlier versions do not know them."""
 NEVER = -1e9
-"""The logit of an action that is not allowed: its probability is 0 exactly, in 32 bits, and so is its part in any gradient."""
+"""The logit of a masked action: its probability is exactly 0 in 32 bits, and so is its gradient."""
 
 
 class Seen(NamedTuple):
-    """What networks see of states where that is more than numbers, [..., …]; fields of the rows of `Interface.rows`."""
+    """Inputs of networks with an image or a mask, [..., …]; the fields of the rows of `Interface.rows`."""
 
     numbers: Any
     pixels: Any = None
     """[..., height, width, channel], as the environment gives them."""
     levels: Any = None
-    """Of each channel the mean and 1 / standard deviation that pixels are normalised with."""
+    """Mean and 1 / standard deviation of each channel, for normalising pixels."""
     allowed: Any = None
-    """Which actions are."""
+    """The mask of allowed actions."""
 
 
 def numbers_of(rows: Any) -> Any:
-    """The numbers in rows, which may have an image or a mask beside them."""
+    """The numbers in rows, without image and mask."""
     return rows["numbers"] if rows.dtype.names else rows
 
 
 def beside(rows: Any, columns: Numbers) -> Any:
-    """Rows with more numbers behind theirs."""
+    """Append columns to the numbers in rows."""
     numbers = namespace(columns).concatenate([numbers_of(rows), columns], axis=-1, dtype=np.float32)
     if not rows.dtype.names:
         return numbers
@@ -53,34 +53,34 @@ def beside(rows: Any, columns: Numbers) -> Any:
 
 @dataclass(frozen=True)
 class Interface:
-    """How an environment's observations and actions are written as numbers. Plain data: it is stored with a policy."""
+    """Converts an environment's observations and actions to numbers. Plain data: it is stored with a policy."""
 
     inputs: int
-    """Numbers of an observation, without its image; a Discrete one is one-hot."""
+    """Numbers in an observation, without its image; a Discrete one is one-hot."""
     first_observation: int | None
     """The smallest Discrete observation; None: a Box."""
     actions: int
-    """Numbers of a Box action, how many Discrete actions there are, or how many values all parts of an action have."""
+    """Numbers in a Box action, the number of Discrete actions, or the total number of values of all parts."""
     first_action: int | None
     """The smallest Discrete action, 0 if an action has several parts; None: a Box."""
     shape: tuple[int, ...]
-    """Of a Box action, or of one with several parts."""
+    """Shape of a Box action, or of one with several parts."""
     low: tuple[float, ...]
     """Smallest Box action, flattened, or the smallest value of each part."""
     high: tuple[float, ...]
     """Largest Box action, flattened, or the largest value of each part."""
     integers: str = ""
-    """The type of an action's numbers if they are whole; of a Box the nearest is taken."""
+    """The dtype of an action if it is an integer type; Box actions are rounded to it."""
     image: tuple[int, ...] = ()
-    """The shape of an image beside the numbers."""
+    """The shape of the image, if there is one."""
     pixels: str = ""
-    """The type of its numbers: uint8, or float32 for all others."""
+    """The dtype of the image: uint8, or float32 for all others."""
     masked: bool = False
-    """Whether an observation says which actions are allowed."""
+    """Whether observations have a mask of allowed actions."""
 
     @classmethod
     def of(cls, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> Interface:
-        """From an environment's two spaces, as `vpac.envs.arranged` makes them."""
+        """The interface of an environment with these spaces, as `vpac.envs.arranged` makes them."""
         parts: Mapping[str, Any] = seen.spaces if isinstance(seen, spaces.Dict) else {"vector": seen}
         if isinstance(seen, spaces.Box) and is_image(seen):
             parts = {"image": seen}
@@ -114,11 +114,11 @@ class Interface:
         return cls(size, first, max(1, math.prod(shape)), None, shape, least, most, integers, **more)
 
     def fields(self) -> dict[str, Any]:
-        """As it is written into a file."""
+        """As a dictionary, for files."""
         return {name: value for name, value in asdict(self).items() if name not in LATER or value}
 
     def check(self) -> None:
-        """Raise a `ValueError` if it was read from a file and is none that `of` makes."""
+        """Raise a `ValueError` if it was read from a file and could not come from `of`."""
         counts, firsts = (self.inputs + bool(self.image), self.actions), (self.first_observation, self.first_action)
         whole = [*counts, *(first for first in firsts if first is not None)]
         shape, bounds = self.shape, (self.low, self.high)
@@ -144,24 +144,24 @@ class Interface:
 
     @property
     def discrete_observations(self) -> bool:
-        """Whether an observation is one of a few, written as zeros and a one."""
+        """Whether observations are Discrete, that is one-hot rows."""
         return self.first_observation is not None
 
     @property
     def discrete_actions(self) -> bool:
-        """Whether an action is one of a few."""
+        """Whether actions are Discrete or have several discrete parts."""
         return self.first_action is not None
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """How many values each part of an action has; empty if it has no parts."""
+        """Number of values of each part of an action; empty if it has no parts."""
         if self.first_action is None or not self.low:
             return ()
         return tuple(int(high - low) + 1 for low, high in zip(self.low, self.high, strict=True))
 
     @property
     def plain(self) -> bool:
-        """Whether an observation is numbers alone."""
+        """Whether an observation has neither image nor mask."""
         return not (self.image or self.masked)
 
     @cached_property
@@ -171,7 +171,7 @@ class Interface:
         return height, width, channels
 
     def row_type(self, more: int = 0) -> np.dtype[Any]:
-        """The type of a row with so many numbers `more`: an array of 32 bits, or a record with the fields of `Seen`."""
+        """The dtype of a row with `more` numbers: float32, or a record with the fields of `Seen`."""
         if self.plain:
             return np.dtype((np.float32, (self.inputs + more,)))
         fields: list[Any] = [("numbers", np.float32, (self.inputs + more,))]
@@ -180,9 +180,9 @@ class Interface:
         return np.dtype(fields + ([("allowed", bool, (self.actions,))] if self.masked else []))
 
     def batch(self, observation: Any, shape: tuple[int, ...], action_masks: Any = None) -> tuple[Any, bool]:
-        """An observation as a batch of one, or a batch as it is, and which it was; `shape` is that of what was learned from.
+        """A single observation as a batch of one, or a batch unchanged, and which it was; `shape` is that of an observation.
 
-        A matrix was flattened before it was learned from, and may come as it was. Masks may come apart from the observation.
+        Matrices may be flattened or not. Masks may be separate from the observation.
         """
         if not self.plain:
             return self._parts(observation, action_masks)
@@ -265,15 +265,15 @@ class Interface:
 
     @property
     def channels_first(self) -> bool:
-        """Whether an image has its channels first: if the two sides behind them are equal and not the two before, else if there
-        are fewer in front."""
+        """Whether an image has its channels first: if only its last two axes are equal, or no neighbouring axes are equal and
+        the first is shorter than the last."""
         if len(self.image) < 3:
             return False
         first, middle, last = self.image[-3:]
         return first != middle and (middle == last or first < last)
 
     def _channels_last(self, images: Any) -> Any:
-        """A batch of images as [row, height, width, channel]; the frames of a stack are channels, too."""
+        """A batch of images as [row, height, width, channel]; stacked frames become channels."""
         if images.ndim == 3:
             return images[..., None]
         if self.channels_first:
@@ -283,14 +283,14 @@ class Interface:
         return np.moveaxis(images, 1, 3).reshape(len(images), *images.shape[2:4], -1)
 
     def choose(self, preferences: Numbers) -> Any:
-        """The most preferred action of each row, and of each of its parts."""
+        """The argmax of each row, or of each part of an action."""
         if not self.choices:
             return preferences.argmax(axis=-1)
         return np.where(self.table < 0, -np.inf, preferences[..., self.table]).argmax(axis=-1)
 
     @cached_property
     def table(self) -> IntArray:
-        """Where the values of each part of an action are among all, [part, value]; −1 where a part has fewer values."""
+        """Indices of the values of each part of an action among all values, [part, value]; −1 where a part has fewer values."""
         ends, value = np.cumsum((0, *self.choices)), np.arange(max(self.choices))
         return np.where(value < np.diff(ends)[:, None], ends[:-1, None] + value, -1)
 

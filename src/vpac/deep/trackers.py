@@ -26,13 +26,13 @@ PROJECT = "vpac"
 
 
 def _configuration(agent: PPO) -> dict[str, Any]:
-    """What a tracker shows of a run beside its curves."""
+    """The settings of a run, for a tracker."""
     about = {"algorithm": type(agent).__name__, "env": agent.environments.name, "seed": agent.seed}
     return about | agent.options.as_dict()
 
 
 def _identity(folder: Path) -> str:
-    """The same for a run that goes on in its folder."""
+    """An identifier that stays the same when a run in a folder is resumed."""
     whole = folder.resolve()
     return f"{whole.name[:60]}-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
 
@@ -55,7 +55,7 @@ class WeightsAndBiases(Tracker):
         self._run.log(scalars, step=step)
 
     def close(self) -> None:
-        """Send or write what is left."""
+        """Flush and close."""
         self._run.finish()
 
 
@@ -93,13 +93,13 @@ class MLflow(Tracker):
 
 
 class Trackio(Tracker):
-    """Needs the extra `trackio`. Its files are where `TRACKIO_DIR` says."""
+    """Needs the extra `trackio`. Writes to `TRACKIO_DIR`."""
 
     def __init__(self, agent: PPO, folder: Path) -> None:
         import trackio
 
         super().__init__(agent)
-        with redirect_stdout(sys.stderr):  # standard output may be for programs
+        with redirect_stdout(sys.stderr):  # standard output is reserved for results
             self._run = trackio.init(
                 project=os.environ.get("TRACKIO_PROJECT", PROJECT), name=_identity(folder), resume="allow",
                 config=_configuration(agent), embed=False,
@@ -111,7 +111,7 @@ class Trackio(Tracker):
         self._run.log(scalars, step=step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
         with redirect_stdout(sys.stderr):
             self._finish()
 
@@ -120,7 +120,7 @@ TRACKERS: dict[str, type[Any]] = {"wandb": WeightsAndBiases, "mlflow": MLflow, "
 
 
 def track(name: str, agent: PPO, folder: Path | str) -> Tracker:
-    """A tracker by its name, wandb, mlflow or trackio: call it after every iteration, and `close` it."""
+    """A tracker by name, wandb, mlflow or trackio: call it after every iteration, and `close` it."""
     one_of(name, tuple(TRACKERS), "tracker")
     try:
         made: Tracker = TRACKERS[name](agent, Path(folder))

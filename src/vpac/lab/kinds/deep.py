@@ -60,7 +60,7 @@ def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> I
 
     Runs that have come equally far learn together: after an interruption some may have a later checkpoint than others.
     """
-    from vpac.deep.compiled import Layout, learn_side_by_side
+    from vpac.deep.compiled import Layout, learn_batch
 
     with skip_checks():
         found = [_agent(run.task, run.seed, scratch.folder) for run, scratch in zip(runs, scratches, strict=True)]
@@ -76,7 +76,7 @@ def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> I
                 stop_if_asked()
 
         with until_checkpoint():
-            learn_side_by_side([found[i][0] for i in group], Layout.of(), checkpoint)
+            learn_batch([found[i][0] for i in group], Layout.of(), checkpoint)
     for run, (agent, damaged) in zip(runs, found, strict=True):
         yield partial(_after_training, agent, run.task, damaged)
 
