@@ -1,7 +1,7 @@
 """The tabular and linear learners: AC, and VPAC, VAAC, VAAC_TD and MVPI, which add to it; each on- and off-policy.
 
 The paper's algorithms are in `update.py`. MVPI (Zhang, Liu, Whiteson 2021) is AC on the reward R − λ R² + 2 λ R y, with y the
-mean reward of a step, (1 − γ) · mean return, as a running mean over episodes: policy and y take turns at every episode.
+mean reward of a step, (1 − γ) · mean return, estimated by a running mean that is updated after every episode.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ QUANTITIES = {
 
 
 KNOTS = 200
-"""Points of an influence function's table beside the returns themselves."""
+"""Points of an influence function's table in addition to the returns."""
 
 
 class Learner:
     """A tabular or linear actor-critic.
 
     Args:
-        env: a Gymnasium environment, its id or its specification, or a `FiniteMDP`. Finite processes and the continuous
-            puddle world of ours are compiled; any other environment with Discrete actions and Discrete or Box observations
-            is stepped.
-        seed: of everything random in it; the same seed gives the same result.
+        env: a Gymnasium environment, its id or its specification, or a `FiniteMDP`. Finite MDPs and vpac's continuous
+            puddle world are compiled; any other environment with Discrete actions and Discrete or Box observations is
+            stepped from Python.
+        seed: seed of all randomness; the same seed gives the same result.
         settings: any of the fields of `Options` (off-policy learners: `OffPolicyOptions`).
     """
 
@@ -93,7 +93,7 @@ class Learner:
             raise UserError(f"{name} has no price of variance: use VPAC for psi={settings['psi']!r}")
 
     def _penalty(self) -> tuple[bool, bool]:
-        """Whether the rewards pay ψ (MVPI), and whether whole returns do (all measures but the variance)."""
+        """Whether the penalty is subtracted from rewards (MVPI), and whether from whole returns (all measures but variance)."""
         measure, name = measure_of(self.options.penalty), type(self).__name__
         usual = "volatility" if self.volatility else "variance"
         choice = self.priced and self.critic == codes.DIRECT and not self.volatility
@@ -132,41 +132,41 @@ class Learner:
 
     @property
     def episodes(self) -> int:
-        """How many episodes it has learned from."""
+        """Number of episodes learned from so far."""
         return self._episodes
 
     @property
     def returns(self) -> FloatArray:
-        """The learning curve: discounted returns of the training episodes; off-policy, of one episode of the target policy
-        after each of them. Environments that are not compiled are not stepped for that: theirs are the behaviour's returns.
+        """The learning curve: discounted returns of the training episodes. Off-policy: of one episode of the target policy
+        after each of them or, if the environment is not compiled, of the behaviour policy's episodes.
         """
         return np.concatenate([target for _, target in self._past]) if self._past else np.zeros(0)
 
     @property
     def history(self) -> History:
-        """What happened in each training episode."""
+        """Return, length and ratios of each training episode."""
         if not self._past:
             return History.make(0)
         return History(*(np.concatenate(columns) for columns in zip(*(h for h, _ in self._past), strict=True)))
 
     @property
     def prices(self) -> PricePath:
-        """With a budget: the multiplier ψ at each look and the variance that was seen; else nothing."""
+        """With a budget: ψ and the measured variance at each measurement; otherwise empty."""
         return PricePath.of([]) if self._controller is None else self._controller.path
 
     @property
     def psi(self) -> float:
-        """The price of variance in the next episode."""
+        """ψ in the next episode."""
         return float(self._rates(1).psi[0])
 
     def learn(
         self, episodes: int, *, callback: Callable[[Self], bool | None] | None = None, every: int | None = None,
         progress: bool | Bar = False,
     ) -> Self:  # fmt: skip
-        """Learn from so many more episodes.
+        """Learn for `episodes` more episodes.
 
         Args:
-            episodes: how many.
+            episodes: number of episodes.
             callback: called with the learner after every `every` episodes; learning stops if it returns False.
             every: default: once, at the end. How often it is called does not change the result.
             progress: show a progress bar, or update the given one.
@@ -215,9 +215,9 @@ class Learner:
                 self._controller.update([target for _, target in self._past[-WINDOW:]])
 
     def _influence(self) -> FloatArray:
-        """The influence function at the distribution of the last returns, as a table; zero before there are enough.
+        """The influence function at the distribution of the last returns, as a table; zero while there are too few returns.
 
-        Beyond the smallest and the largest of them it goes on for their range, and then stays.
+        Beyond the smallest and the largest return it continues for one range of the returns, and then is constant.
         """
         last = np.concatenate([np.zeros(0), *(target for _, target in self._past[-WINDOW - EVERY :])])
         sample = last[: len(last) - self.episodes % EVERY][-WINDOW:]  # the same wherever learning was interrupted
@@ -245,7 +245,7 @@ class Learner:
         self._check(found, history, target if len(target) else history.returns)
 
     def _check(self, found: tuple[int, int, int], history: History, target: FloatArray) -> None:
-        """Keep the episodes that were learned from; raise an error if the last one went wrong."""
+        """Keep the finished episodes; raise an error if the last one failed."""
         code, episode, step = found
         at = self.episodes + episode
         self._past.append((history.until(episode), target[:episode]))
@@ -268,11 +268,11 @@ class Learner:
         return softmax(self.weights.theta, self.options.temperature)
 
     def predict(self, observation: Any, deterministic: bool = True) -> tuple[int, None]:
-        """The action for an observation, and None where others return a state.
+        """The action for an observation, and None, where SB3 returns a state.
 
         Args:
-            observation: as the environment gives it.
-            deterministic: the most preferred action (the first of equals), or one drawn from the policy.
+            observation: an observation of the environment.
+            deterministic: the most probable action (the first of equals), or one drawn from the policy.
         """
         preferences = self.weights.theta[self.environment.features(observation)].sum(axis=0)
         if deterministic:
@@ -281,12 +281,12 @@ class Learner:
         return int(self._resets.choice(self.environment.n_actions, p=chances)) + self.environment.first_action, None
 
     def act(self, observations: Any, generator: np.random.Generator, deterministic: bool = False) -> IntArray:
-        """An action for each of several observations, drawn from the policy with the given random numbers.
+        """An action for each of several observations, drawn from the policy.
 
         Args:
-            observations: as a vector environment gives them, the first axis counting environments.
-            generator: where the randomness comes from; one number an observation is taken from it.
-            deterministic: the most preferred actions (the first of equals) instead; nothing is drawn.
+            observations: a batch, as a vector environment returns it.
+            generator: source of randomness; one number per observation is drawn.
+            deterministic: the most probable actions (the first of equals) instead; nothing is drawn.
         """
         features = np.stack([self.environment.features(one) for one in observations])
         preferences = self.weights.theta[features].sum(axis=1)
@@ -297,7 +297,7 @@ class Learner:
         return np.asarray(drawn + self.environment.first_action, np.int64)
 
     def export(self, path: str | Path) -> Path:
-        """Write the policy of a table for programs without Python: .onnx (extra `export`), or .h, a C header."""
+        """Export a tabular policy for programs without Python: .onnx (extra `export`), or .h, a C header."""
         from vpac.deep.policy import NumpyPolicy
         from vpac.deep.spaces import Interface
 
@@ -311,7 +311,7 @@ class Learner:
         return NumpyPolicy(interface, [theta], biases, "tanh", *shared, memory=env.memory).export(path)
 
     def save(self, path: str | Path) -> Path:
-        """Write `agent.json` and `weights.safetensors` into the folder `path`; what was there can be read until this can."""
+        """Write `agent.json` and `weights.safetensors` into the folder `path`; the previous files stay valid until then."""
         arrays = self.weights._asdict() | {"words": self._rng.view(np.int64), "eyes": self._rollout_rng.view(np.int64)}
         arrays["returns"] = self.returns
         arrays |= {f"history.{name}": column for name, column in self.history._asdict().items()}
@@ -327,7 +327,7 @@ class Learner:
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None) -> Self:
-        """Read a learner back; nothing in the files is run.
+        """Load a learner; runs no stored code.
 
         Args:
             path: the folder it was saved to.
@@ -337,7 +337,7 @@ class Learner:
 
     @classmethod
     def restore(cls, saved: SavedAgent, env: Any = None) -> Self:
-        """The learner of a folder that was read."""
+        """The learner of a saved folder."""
         saved.check_class(cls.__name__)
         data, numbers = saved.data, saved.weights()
         with reading(saved.folder):
@@ -362,7 +362,7 @@ class Learner:
         self._resets.bit_generator.state = data["resets"]
         count = numbers["returns"].shape[:1]
         _check_shape(numbers["returns"], count, np.float64, f"{wrong}: returns")
-        unknown = np.full(count, np.nan)  # what older versions did not record
+        unknown = np.full(count, np.nan)  # columns that older versions did not record
         columns = [numbers.get(f"history.{name}", unknown) for name in History._fields]
         for name, column in zip(History._fields, columns, strict=True):
             _check_shape(column, count, column.dtype, f"{wrong}: history.{name}")
@@ -375,7 +375,7 @@ class Learner:
             self._controller.state = Multiplier.read(data["multiplier"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy what `save` writes; an environment that has no name is pickled itself."""
+        """Pickle and copy what `save` writes; an environment without a name is pickled itself."""
         return revived, (type(self), frozen(self), self.environment.recipe is None and self._env)
 
     def __repr__(self) -> str:
@@ -410,7 +410,7 @@ class VAACTD(AC):
 
 
 class MVPI(AC):
-    """Mean-variance policy iteration around AC: `psi` prices the variance of a step's reward, not of the return.
+    """Mean-variance policy iteration with AC: `psi` penalises the variance of the reward per step, not of the return.
 
     With psi = 0 it is AC, bit for bit. The variance is that of the normalised discounted occupancy, in which an episode that
     has ended pays 0 for ever (`vpac.oracle.step_reward`).
@@ -421,13 +421,13 @@ class MVPI(AC):
 
 
 class OffPolicyLearner(Learner):
-    """A learner whose actions come from a behaviour policy; its settings are those of `OffPolicyOptions`."""
+    """A learner with a behaviour policy; its settings are those of `OffPolicyOptions`."""
 
     options_type = OffPolicyOptions
 
 
 class OffPolicyAC(OffPolicyLearner):
-    """Off-policy actor-critic: the mean return of the target policy, from a behaviour policy's experience."""
+    """Off-policy actor-critic: maximises the mean return of the target policy from a behaviour policy's experience."""
 
     priced = False
 
@@ -464,7 +464,7 @@ class OffPolicyVAACTD(OffPolicyAC):
 
 
 def _check_shape(array: Any, shape: tuple[int, ...], kind: Any, what: str) -> None:
-    """Compiled code asks no questions, so arrays are looked at here."""
+    """Check an array before it is passed to compiled code, which checks nothing."""
     if array.shape != shape or array.dtype != kind:
         found, needed = f"{list(array.shape)} of {array.dtype}", f"{list(shape)} of {np.dtype(kind)}"
         raise UserError(f"{what} has shape {found}, the environment needs {needed}")
@@ -484,11 +484,11 @@ def learn_many(
 
     Args:
         kind: the algorithm, e.g. `VPAC`.
-        env: the environment, its id or its specification. Of an environment that is not compiled every run gets its own,
-            made from the specification.
+        env: the environment, its id or its specification. If it is not compiled, every run makes its own from the
+            specification.
         seeds: one for each run.
-        episodes: of each run.
-        threads: how many runs at a time; default: one for each core.
+        episodes: number of episodes of each run.
+        threads: number of runs at a time; default: one for each core.
         callback: as for `Learner.learn`, called from the run's own thread.
         every: as for `Learner.learn`.
         progress: show a progress bar.
@@ -516,7 +516,7 @@ def learn_many(
     first = make(chosen[0]) if stepped else first
     bar = Bar(whole(episodes, "episodes") * len(chosen)) if progress else None
     with bar or nullcontext():
-        found = [run(first)]  # compiles, if need be, before the threads start
+        found = [run(first)]  # compile before the threads start
         with ThreadPoolExecutor(workers) as pool:
             found += pool.map(lambda seed: run(make(seed)), chosen[1:])
     if diverged is not None:

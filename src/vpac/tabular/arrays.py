@@ -1,4 +1,4 @@
-"""Numbers and arrays that compiled code works on: settings, weights, rates, buffers. Nothing here needs Numba."""
+"""Numbers and arrays for compiled code: settings, weights, rates, buffers. Nothing here needs Numba."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 DIRECT, INDIRECT, MONTE_CARLO = 0, 1, 2
-"""Critics of the spread: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
+"""Spread critics: σ̂ by TD (VPAC), M̂ by TD (VAAC_TD), M̂ from whole returns (VAAC)."""
 PUBLISHED, CORRECTED = 0, 1
 ACTION, STATE, RETURN = 0, 1, 2
 CLIPPED, IMPORTANCE, EXPECTED = 0, 1, 2
@@ -20,11 +20,11 @@ CODES = {
     "published": PUBLISHED, "corrected": CORRECTED, "action": ACTION, "state": STATE, "return": RETURN, "clipped": CLIPPED,
     "importance": IMPORTANCE, "expected": EXPECTED, "uniform": UNIFORM, "epsilon-greedy": EPSILON_GREEDY, "target": TARGET,
 }  # fmt: skip
-"""The words of the options."""
+"""The names of these constants in options."""
 
 
 class Settings(NamedTuple):
-    """The choices of a learner. Words are numbers here: the constants of this module."""
+    """The settings of a learner as numbers: the constants of this module."""
 
     critic: int
     """DIRECT, INDIRECT or MONTE_CARLO."""
@@ -37,50 +37,50 @@ class Settings(NamedTuple):
     gamma: float
     """Discount factor."""
     temperature: float
-    """Of the softmax."""
+    """Temperature of the softmax."""
     score: float
-    """What 1[a] − π(a) is multiplied by: 1/temperature, or 1 as in the authors' code."""
+    """Factor of 1[a] − π(a): 1/temperature, or 1 as in the authors' code."""
     limit: int
     """Episodes are truncated after this many steps."""
     on_policy: bool = True
-    """Whether actions are the target policy's own; then every ratio is one."""
+    """Whether actions are drawn from the target policy; then every ratio is one."""
     behaviour: int = TARGET
     """UNIFORM, TABLE, EPSILON_GREEDY or TARGET."""
     epsilon: float = 0.0
-    """Of the ε-greedy behaviour policy."""
+    """ε of the ε-greedy behaviour policy."""
     ratios: int = IMPORTANCE
     """Ratios of the critics: CLIPPED, IMPORTANCE or EXPECTED."""
     clip_actor: bool = False
     """Whether the actor's ratios are min(1, ρ)."""
     limited: bool = True
-    """Whether the user or the environment set `limit`; otherwise an episode that reaches it counts as endless."""
+    """Whether the user or the environment set `limit`; otherwise it is an error to reach it."""
     volatility: bool = False
-    """Whether ψ is a price of the variance of a step's reward (MVPI): then the reward pays it, and the actor does not."""
+    """Whether ψ penalises the variance of the reward per step (MVPI), by changing the reward and not the actor's weight."""
     by_return: bool = False
-    """Whether ψ is the price of a measure of the whole return: then the actor pays it once the episode has ended."""
+    """Whether ψ penalises a measure of the whole return: the actor is updated when the episode has ended."""
 
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
-"""Outcomes of a step: fine, the first quantity that is not finite, or an episode that does not end."""
+"""Outcomes of a step: no error, the first quantity that is not finite, or an episode that does not end."""
 LARGEST = 1e150
-"""Estimates and updates beyond this count as infinite: what has been learned stays finite, and so do its squares."""
+"""Estimates and updates beyond this count as infinite, so that weights and their squares stay finite."""
 
 
 class Weights(NamedTuple):
-    """What a learner learns."""
+    """Parameters of a learner."""
 
     theta: FloatArray
     """Policy parameters θ, [features, actions]."""
     w: FloatArray
     """Value critic Q̂."""
     z: FloatArray
-    """Critic of the spread: σ̂ or M̂; of another measure the mean influence of returns, a baseline."""
+    """Spread critic: σ̂ or M̂; for other measures the mean influence of returns, a baseline."""
     mean: FloatArray
     """Ĵ, the mean of V̂(S_0) over starts, [1]; in MVPI y = (1 − γ) · mean return, the mean reward of a step."""
 
 
 class Rates(NamedTuple):
-    """Prices and step sizes, one number for each episode."""
+    """ψ and step sizes, one number for each episode."""
 
     psi: FloatArray
     alpha_theta: FloatArray
@@ -105,13 +105,13 @@ class EpisodeBuffer(NamedTuple):
 
     @classmethod
     def make(cls, steps: int, n_active: int, n_actions: int) -> EpisodeBuffer:
-        """Room for so many steps."""
+        """Allocate arrays for `steps` steps."""
         active, action, policy = np.zeros((steps, n_active), np.int64), np.zeros(steps, np.int64), (steps, n_actions)
         return cls(active, action, np.zeros(policy), *(np.zeros(steps) for _ in range(6)))
 
 
 class Workspace(NamedTuple):
-    """Arrays that the loop works in."""
+    """Working arrays of the loop."""
 
     here: IntArray
     """Active features of S."""
@@ -122,16 +122,16 @@ class Workspace(NamedTuple):
     behaviour: FloatArray
     """b(·|S)."""
     position: FloatArray
-    """Where the world is: a state's number, or a point."""
+    """Current position: a state's index, or a point."""
     table: FloatArray
     """The behaviour policy b[s, a], if it is a table."""
     buffer: EpisodeBuffer
     influence: FloatArray
-    """IF of a measure: returns, ascending, and their influences, [2, knots]."""
+    """Influence function of a measure: ascending returns and their influences, [2, knots]."""
 
     @classmethod
     def make(cls, n_active: int, n_actions: int, table: FloatArray | None = None, recorded_steps: int = 0) -> Workspace:
-        """For so many active features and actions; `recorded_steps` is the longest episode that is recorded."""
+        """Allocate arrays; `recorded_steps` is the longest episode that is recorded."""
         here, there = np.zeros(n_active, np.int64), np.zeros(n_active, np.int64)
         policy, policy_next, behaviour = np.zeros(n_actions), np.zeros(n_actions), np.zeros(n_actions)
         table = np.zeros((1, n_actions)) if table is None else table
@@ -140,14 +140,14 @@ class Workspace(NamedTuple):
 
 
 class History(NamedTuple):
-    """What happened in each episode."""
+    """Statistics of each episode."""
 
     returns: FloatArray
     """Discounted return."""
     lengths: IntArray
     """Steps."""
     terminated: BoolArray
-    """Whether it ended by itself; otherwise it was cut off."""
+    """Whether it terminated; otherwise it was truncated."""
     effective: FloatArray
     """Off-policy, the effective share of its steps, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
     clipped: FloatArray
@@ -163,6 +163,6 @@ class History(NamedTuple):
 
     @classmethod
     def make(cls, episodes: int) -> History:
-        """Room for so many episodes."""
+        """Allocate arrays for `episodes` episodes."""
         returns, effective, clipped = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes)
         return cls(returns, np.zeros(episodes, np.int64), np.zeros(episodes, bool), effective, clipped)

@@ -1,6 +1,6 @@
 """The budget controller of a learner: every few episodes it measures the variance of the return and adjusts ψ.
 
-The variance is that of the present policy: exact where the process is finite and small, else of the last returns.
+The variance is that of the current policy: exact if the MDP is finite and small, otherwise that of the last returns.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
 EVERY = 20
-"""Episodes between two measurements. They come at multiples of it, so that a pause in learning changes nothing."""
+"""Episodes between two measurements, which are at multiples of it, so that a pause in learning changes nothing."""
 WINDOW = 200
 """Returns in a measured variance."""
 LEAST = 20
 """The smallest sample that is measured."""
 MOST_TRANSITIONS = 20_000
-"""Processes with more are not evaluated exactly."""
+"""MDPs with more transitions are not evaluated exactly."""
 
 
 def with_budget(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Settings on top of an algorithm's defaults. With a budget ψ starts at 0, and what is penalised is what is limited:
-    the variance of the whole return, unless the critics know only that given the first action."""
+    """Settings on top of an algorithm's defaults. With a budget ψ starts at 0, and the penalised variance is the limited one,
+    that of the whole return, unless the critics estimate only the variance given the first action."""
     if given.get("budget") is None:
         return {**defaults, **given}
     if as_schedule(given.get("psi", 0.0), "psi") != Constant(0.0):
@@ -48,7 +48,7 @@ def is_exact(learner: Learner) -> bool:
 
 
 def exact_now(learner: Learner) -> tuple[float, float]:
-    """Exact mean and variance of the return of the present policy, in a finite process."""
+    """Exact mean and variance of the return of the current policy, in a finite MDP."""
     from vpac.tabular.curves import exact_moments
 
     mdp, limit = learner.environment.mdp, learner.environment.limit
@@ -79,7 +79,7 @@ class BudgetController:
 
     @property
     def step_scale(self) -> float:
-        """Factor of the policy's step size, 1 / (1 + ψ √V): a high price does not make steps long."""
+        """Factor of the policy's step size, 1 / (1 + ψ √V), so that a high ψ does not make large steps."""
         return 1.0 / (1.0 + self.state.psi * self.budget.std)
 
     def update(self, recent: Sequence[FloatArray]) -> None:

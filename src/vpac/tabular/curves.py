@@ -1,11 +1,10 @@
-"""How good the policies along a run are: exactly where the process is finite, by compiled rollouts otherwise.
+"""Evaluation of the policies of a run: exact for finite MDPs, by compiled rollouts otherwise.
 
-`exact_moments` is the recursion of `vpac.oracle.moments` with a horizon, for many policies side by side, so that one
-instruction serves several of them:
+`exact_moments` is the recursion of `vpac.oracle.moments` with a horizon, vectorised over policies:
 
     V_h(s) = E[R + γ V_{h−1}(S')]        M_h(s) = E[R² + 2γ R V_{h−1}(S') + γ² M_{h−1}(S')]
 
-It stops early once nothing changes any more. The oracle centres its squares and is the judge; a test compares the two.
+It stops once nothing changes any more. A test compares it with the oracle, which sums centred squares.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ Policy = Literal["greedy", "softmax"]
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean and variance of the return of the policies along a run."""
+    """Mean and variance of the return of a run's policies."""
 
     episodes: IntArray
-    """After how many episodes each policy was there."""
+    """Number of episodes before each policy."""
     mean: FloatArray
     variance: FloatArray
-    """The start state's share included."""
+    """Variance including that over start states."""
 
 
 @dataclass
 class Snapshots:
-    """A callback for `Learner.learn(callback=…, every=…)` that keeps the policies along the way."""
+    """A callback for `Learner.learn(callback=…, every=…)` that keeps the current policies."""
 
     episodes: list[int] = field(default_factory=list)
     thetas: list[FloatArray] = field(default_factory=list)
@@ -56,9 +55,9 @@ class Snapshots:
         self, learner: Learner, policy: Policy = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
         horizon: int | None = None, n_rollouts: int = 800, threads: int = 1,
     ) -> Curve:  # fmt: skip
-        """Mean and variance of each policy of the learner that was kept, exact or by rollouts as in the paper.
+        """Mean and variance of each stored policy, exact or by rollouts as in the paper.
 
-        The continuous world always uses rollouts. Episodes are cut off after `horizon` steps, by default the learner's limit.
+        The continuous puddle world always uses rollouts. Episodes end after `horizon` steps, by default the learner's limit.
         """
         one_of(policy, ("greedy", "softmax"), "policy")
         one_of(evaluate, ("exact", "rollouts"), "way to evaluate")
@@ -87,7 +86,7 @@ def rollouts(
 
 
 def paths(learner: Learner, policy: str, count: int, limit: int, seed: np.random.SeedSequence) -> list[Any]:
-    """Where `count` episodes of the learner's greedy or softmax policy went, from start to end.
+    """Trajectories of `count` episodes of the learner's greedy or softmax policy.
 
     Returns:
         For each episode its states, [steps + 1], or in the continuous puddle world its points, [steps + 1, 2].
@@ -112,14 +111,14 @@ def _work(learner: Learner) -> Workspace:
 
 
 MOST_LANES = 64
-"""Policies side by side: many, so that the work is done by vector instructions; not more than caches hold."""
+"""Policies in a batch: enough for vector instructions, few enough for the caches."""
 SETTLED = 1e-15
 ROUNDING = 1e-12
-"""A variance below this share of the second moment is what is left of a difference of equal numbers: zero."""
+"""A variance below this share of the second moment is a rounding error and counts as zero."""
 
 
 class _Model(NamedTuple):
-    """Transitions, and for each the place of its (state, successor) pair among all such pairs, −1 at the end."""
+    """Transitions, and for each the index of its (state, successor) pair among all such pairs, −1 if it ends the episode."""
 
     row: IntArray
     pair: IntArray
@@ -129,7 +128,7 @@ class _Model(NamedTuple):
     pair_start: IntArray
     pair_successor: IntArray
     crossed: bool
-    """Whether any reward of non-zero mean is paid on the way; if not, 2γ E[R V(S')] is zero."""
+    """Whether any reward with a non-zero mean is paid before the end; if not, 2γ E[R V(S')] is zero."""
 
 
 class _Scratch(NamedTuple):
@@ -178,7 +177,7 @@ def exact_state_moments(
 
 
 def _model(mdp: FiniteMDP) -> _Model:
-    """Pairs that end the episode are left out: nothing comes after them."""
+    """The model of an MDP, without pairs that end the episode."""
     goes_on = ~mdp.terminal[mdp.successor]
     key = (mdp.row // mdp.n_actions * mdp.n_states + mdp.successor)[goes_on]
     pairs, place = np.unique(key, return_inverse=True)
@@ -194,7 +193,7 @@ def _model(mdp: FiniteMDP) -> _Model:
 
 @inlined
 def _settled(new: FloatArray, old: FloatArray) -> bool:
-    """Whether nothing has changed but by rounding."""
+    """Whether all changes are rounding errors."""
     for state in range(new.shape[0]):
         for lane in range(new.shape[1]):
             if abs(new[state, lane] - old[state, lane]) > SETTLED * abs(new[state, lane]):

@@ -1,7 +1,7 @@
-"""Worlds that are sampled in compiled code: any `FiniteMDP`, and the continuous puddle world.
+"""Environments that are sampled in compiled code: any `FiniteMDP`, and the continuous puddle world.
 
-A position is two numbers: the state's number, as the bits of an integer, and nothing; or a point of the unit square.
-What a learner sees of it is its active features: the state's number, or the tiles that the point lies in.
+A position is two numbers: a state's index (as the bits of an integer) and zero, or a point of the unit square. Learners see
+its active features: the state's index, or the tiles that contain the point.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from vpac.tabular.options import Options
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 ONE = np.uint64(1)
-"""Indices without a sign need no test for negative ones, which count from an array's end."""
+"""Unsigned indices need no test for negative ones."""
 
 
 class World(NamedTuple):
-    """A world as arrays; those of a finite process, or `square` and `tiles`, are empty.
+    """An environment as arrays; those of a finite MDP, or `square` and `tiles`, are empty.
 
-    Successors of a state and action are sorted from likely to unlikely, so that the search for one ends soon.
+    Successors of a state and action are sorted by falling probability, so that the search for one ends soon.
     """
 
     finite: bool
@@ -54,7 +54,7 @@ class World(NamedTuple):
 
 
 def compile_mdp(mdp: FiniteMDP) -> World:
-    """A finite process as a compiled world."""
+    """A finite MDP as a compiled world."""
     order = np.lexsort((-mdp.probability, mdp.row))
     starts = np.flatnonzero(mdp.start > 0.0)
     return World(
@@ -65,7 +65,7 @@ def compile_mdp(mdp: FiniteMDP) -> World:
 
 
 def compile_puddle(env: ContinuousPuddleWorld, tiles: Tiles) -> World:
-    """The continuous puddle world as a compiled world, seen through tiles."""
+    """The continuous puddle world as a compiled world, with tile features."""
     square = [env.stride, env.noise, *env.puddle, env.puddle_std, *env.goal, env.goal_distance, env.goal_reward]
     none, nowhere = np.zeros(0), np.zeros(0, np.int64)
     return World(
@@ -76,7 +76,7 @@ def compile_puddle(env: ContinuousPuddleWorld, tiles: Tiles) -> World:
 
 @inlined
 def as_table(world: World, n_actions: int) -> World:
-    """A finite process with so many actions, in code that is compiled for nothing else."""
+    """A finite MDP with `n_actions` actions, for a specialised compilation."""
     return World(
         True, n_actions, world.n_features, 1, world.indptr, world.successor, world.probability, world.reward,
         world.deviation, world.terminal, world.starts, world.start_probability, world.square, world.tiles,
@@ -85,7 +85,7 @@ def as_table(world: World, n_actions: int) -> World:
 
 @inlined
 def reset(world: World, position: FloatArray, rng: RngState) -> None:
-    """Draw where an episode starts."""
+    """Draw the start of an episode."""
     if world.finite:
         drawn, index, last = uniform(rng), 0, len(world.starts) - 1
         up_to = world.start_probability[0]
@@ -109,7 +109,7 @@ def observe(world: World, position: FloatArray, active: IntArray) -> None:
 
 @inlined
 def move(world: World, position: FloatArray, action: int, rng: RngState) -> tuple[float, bool]:
-    """Take an action: changes the position; returns the reward and whether the episode terminated."""
+    """Take an action and change the position; returns the reward and whether the episode terminated."""
     if world.finite:
         return _move_among_states(world, position, action, rng)
     return _move_in_square(world.square, position, action, rng)
@@ -147,29 +147,29 @@ def _move_in_square(square: FloatArray, position: FloatArray, action: int, rng: 
 
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
-"""Wrappers that do not change what an environment does."""
+"""Wrappers that do not change an environment's behaviour."""
 REMEMBERED, POINTS = 30, 31
-"""Steps that a learner remembers at most, and points of its grid of returns."""
+"""Most steps with memory of the return, and points of the grid of returns."""
 LONGEST = 1_000_000
-"""An episode of more steps than this, in an environment without a limit, is taken for one that never ends."""
+"""Longer episodes, in an environment without a limit, count as endless."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment as a learner sees it: features, actions, and a compiled world if there is one."""
+    """An environment for learners: features, actions, and a compiled world if there is one."""
 
     name: str
-    """The environment's id, or what it is."""
+    """The environment's id or description."""
     n_features: int
-    """How many features there are."""
+    """Number of features."""
     n_actions: int
-    """How many actions there are."""
+    """Number of actions."""
     limit: int
-    """Steps after which an episode is cut off."""
+    """Steps after which an episode is truncated."""
     limited: bool
     """Whether the user or the environment set that limit; otherwise reaching it is an error."""
     n_active: int = 1
-    """How many features are active at a time."""
+    """Number of features that are active at a time."""
     tiles: Tiles = field(default_factory=Tiles.none)
     """The tile coder of point observations."""
     squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
@@ -179,18 +179,18 @@ class Environment:
     first_action: int = 0
     """The smallest action."""
     mdp: FiniteMDP | None = None
-    """The finite process behind it, if it is known: then policies are evaluated exactly."""
+    """The finite MDP, if it is known: then policies are evaluated exactly."""
     world: World | None = None
     """The compiled world, if there is one."""
     env: gymnasium.Env[Any, Any] | None = None
     """The environment, if it is not compiled."""
     recipe: EnvRecipe | None = None
-    """How it is made again; None: plain data cannot say."""
+    """Recipe to make it again; None: it cannot be expressed as plain data."""
     memory: dict[str, Any] | None = None
-    """Arguments of the `RememberReturn` around it; None: nothing is remembered."""
+    """Arguments of the `RememberReturn` around it; None: no memory."""
 
     def features(self, observation: Any) -> IntArray:
-        """The active features of an observation, which compiled code takes as they are: so they are checked here."""
+        """The active features of an observation, checked because compiled code does not check them."""
         if len(self.tiles.offset):
             return self._tiles_of(observation)
         try:
@@ -235,7 +235,7 @@ def open_environment(env: Any, options: Options) -> Environment:
 
 
 def _remembering(env: Any, options: Options) -> Any:
-    """What a learner that remembers its return sees in place of an environment."""
+    """The environment with memory of the return, for `remember="return"`."""
     if isinstance(env, FiniteMDP):
         env = env.to_gymnasium(max_episode_steps=options.max_episode_steps)
     made = make_env(env)
@@ -257,7 +257,7 @@ def _remembering(env: Any, options: Options) -> Any:
                 f"{made} does not say which returns are possible, so that no grid can be laid: wrap it by hand, "
                 "RememberReturn with gamma=… bins=… low=… high=… horizon=…"
             ) from None
-        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # or nothing is paid before the end
+        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # no reward before the end
         given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
     if isinstance(env, gymnasium.Env):
         return RememberReturn(made, **given)
@@ -285,7 +285,7 @@ def _opened(env: gymnasium.Env[Any, Any], options: Options) -> Environment:
     common = {"name": name, "n_actions": int(acts.n), "first_action": int(acts.start), **_limits(limit)}
     if isinstance(seen, spaces.Discrete):
         return Environment(n_features=int(seen.n), first=int(seen.start), env=env, **common)
-    assert isinstance(seen, spaces.Box)  # make_env has flattened or refused everything else
+    assert isinstance(seen, spaces.Box)  # make_env has flattened or rejected everything else
     low, high = seen.low.astype(np.float64).ravel(), seen.high.astype(np.float64).ravel()
     which = unbounded(low, high)
     tiles = tile_coder(squash(low, which), squash(high, which), options.tilings, options.tiles, options.hash_size)

@@ -1,8 +1,8 @@
-"""Linear features as lists of active indices: one for a state's number, one for each tiling for a point.
+"""Linear features as lists of active indices: one for a state's index, or one for each tiling of a point.
 
-Tile coding: a grid of tiles is laid over the space several times, each time shifted by another fraction of a tile, and a
-point activates the one tile of each tiling that it lies in. Tile k of tiling t has a place of its own while there is room;
-with fewer features than tiles they are hashed, and distant tiles may share one. Coordinates without bounds are squashed first.
+Tile coding: several grids of tiles are laid over the space, each shifted by another fraction of a tile, and a point activates
+one tile of each tiling. Every tile has its own feature if there are enough; otherwise tiles are hashed, and distant tiles
+may share a feature. Coordinates without bounds are squashed first.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ MIXER = 0x9E3779B97F4A7C15
 """2⁶⁴ divided by the golden ratio: multiplying by it scatters consecutive numbers (Knuth)."""
 HALF = np.uint64(32)
 MOST = 10_000_000
-"""More features than this are surely not meant: three tables of them would take gigabytes."""
+"""Larger numbers of features are rejected: three tables of them would take gigabytes."""
 NO_BOUND = float(np.finfo(np.float32).max)
-"""A bound as large as this is none."""
+"""A bound this large counts as no bound."""
 
 
 class Tiles(NamedTuple):
     """A tile coder."""
 
     size: int
-    """How many features there are."""
+    """Number of features."""
     hashed: bool
     """Whether there are fewer features than tiles."""
     low: FloatArray
@@ -36,13 +36,13 @@ class Tiles(NamedTuple):
     scale: FloatArray
     """Tiles per unit of each coordinate."""
     counts: IntArray
-    """Tiles along each coordinate, one more than asked for because shifted tilings stick out."""
+    """Tiles along each coordinate, one more than requested because tilings are shifted."""
     offset: FloatArray
     """Shift of each tiling along each coordinate, in tiles, [tilings, coordinates]."""
 
     @classmethod
     def none(cls) -> Tiles:
-        """For worlds that need no tiles."""
+        """For environments that need no tiles."""
         return cls(0, False, np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
 
@@ -83,7 +83,7 @@ def squash(point: FloatArray, which: BoolArray) -> FloatArray:
 
 @shared
 def fill_tiles(tiles: Tiles, point: FloatArray, active: IntArray) -> None:
-    """The active tile of each tiling into `active`; a point outside the box lies in the last tile on that side."""
+    """Write the active tile of each tiling into `active`; a point outside the box activates the last tile on that side."""
     tilings, dimensions = tiles.offset.shape
     for tiling in range(tilings):
         index, mixed = tiling, np.uint64(tiling)

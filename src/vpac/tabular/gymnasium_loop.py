@@ -94,7 +94,7 @@ def train_gymnasium(
     environment: Environment, settings: Settings, weights: Weights, rates: Rates, rng: RngState, work: Workspace,
     history: History, seeds: list[int],
 ) -> tuple[int, int, int]:  # fmt: skip
-    """`loop.train` for a Gymnasium environment; every episode resets it with a seed of its own."""
+    """`loop.train` for a Gymnasium environment; every episode resets it with its own seed."""
     env: Any = environment.env
     shared = {name: getattr(rates, name) / environment.n_active for name in ("alpha_theta", "alpha_w", "alpha_z")}
     rates = rates._replace(**shared)

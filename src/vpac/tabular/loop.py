@@ -1,4 +1,4 @@
-"""The compiled loop, once: every tabular and linear algorithm runs through it.
+"""The compiled loop, written once: every tabular and linear algorithm runs through it.
 
     for each episode                                                       (Algorithm 1, lines 5–19)
         S, A ~ start, b(·|S);  I_Q, I_σ ← 1, 1                             lines 6–7
@@ -6,9 +6,9 @@
             take A, observe R, S'; A' ~ b(·|S')                            line 9
             the critics and the actor learn; the trace advances            lines 10–16, update.py
             S, A ← S', A'                                                  line 17
-        until S' is terminal or the episode is cut off                     line 18
+        until S' is terminal or the episode is truncated                   line 18
 
-An episode that is cut off is not over: the last step bootstraps like any other.
+After a truncation the last step bootstraps like any other.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def train(
     world: World, settings: Settings, weights: Weights, ascent: FloatArray, rates: Rates, rng: RngState,
     work: Workspace, history: History, rollout_rng: RngState, target: FloatArray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Learn for as many episodes as `history` has room; returns (GOOD or what went wrong, episode, step).
+    """Learn for as many episodes as `history` has rows; returns (GOOD or an error, episode, step).
 
-    `ascent` is where the actor's updates go: θ itself, or another array to look at the updates of a policy held fixed. If
-    `target` is not empty, one episode of the target policy follows each training episode, with random numbers of its own, and
-    its return goes there.
+    `ascent` receives the actor's updates: θ itself, or another array to collect the updates of a fixed policy. If `target` is
+    not empty, one episode of the target policy follows each training episode, with separate random numbers, and its return is
+    stored there.
 
-    The loop is written once and compiled three times: for tables of four actions on-policy, for all tables, and for tiles.
-    Each version has its constants folded, and the few numbers that locate a table's episode stay in registers.
+    The loop is written once and compiled three times: for on-policy tables of four actions, for all tables, and for tiles.
+    Each version has constants folded, and the position of a table's episode stays in registers.
     """
     rows = world.n_features if world.n_active == 1 else 2
     memory = borrow(rows, world.n_actions)
@@ -84,7 +84,7 @@ def train(
 
 @inlined
 def as_on_policy(s: Settings) -> Settings:
-    """The settings of an on-policy learner, with constants for the compiler to fold."""
+    """The settings of an on-policy learner, with constants that the compiler can fold."""
     return Settings(
         s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
         CLIPPED, False, s.limited, s.volatility, s.by_return,
@@ -93,7 +93,7 @@ def as_on_policy(s: Settings) -> Settings:
 
 @inlined
 def in_registers(work: Workspace) -> Workspace:
-    """The workspace of a table: one active feature, the state's number. No other code sees these arrays."""
+    """The workspace of a table, on the stack: one active feature, the state's index."""
     here, there, position = on_stack(work.here, 1), on_stack(work.there, 1), on_stack(work.position, 2)
     return Workspace(
         here, there, work.policy, work.policy_next, work.behaviour, position, work.table, work.buffer, work.influence
@@ -105,10 +105,10 @@ def _train(
     world: World, settings: Settings, weights: Weights, ascent: FloatArray, rates: Rates, rng: RngState,
     work: Workspace, history: History, rollout_rng: RngState, target: FloatArray, policies: FloatArray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """`train`, with room for policies.
+    """`train`, with an array for cached policies.
 
-    A table's policies are kept, one row for each state, until θ changes there: drawing the next action then waits for no
-    exp. A row of zeros is not known yet. With tiles, θ changes for many positions at once, and two rows take turns.
+    A table's policies are cached, one row for each state, until θ changes there, so that drawing the next action needs no exp.
+    A row of zeros is not computed yet. With tiles, θ changes for many positions at once, and two rows are used in turn.
     """
     theta, position, here, there = weights.theta, work.position, work.here, work.there
     coldness = 1.0 / settings.temperature
@@ -148,7 +148,7 @@ def _train(
                 square_sum += product * product
                 excess_sum += choice.excess
                 product *= next_choice.actor_rho
-            changed = here if world.n_active == 1 else there  # of a table's policies, the state's that was left
+            changed = here if world.n_active == 1 else there  # of a table only that state changed
             fill_policy(theta, changed, coldness, policy if world.n_active == 1 else next_policy)
             if world.n_active == 1:
                 here[0] = there[0]
@@ -164,7 +164,7 @@ def _train(
                 )
             if found != GOOD:
                 return found, episode, at
-            for step in range(steps):  # θ has changed wherever the episode went: those policies are not known any more
+            for step in range(steps):  # θ has changed in all visited states: discard their cached policies
                 policies[work.buffer.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
         if settings.volatility:
             weights.mean[0] += rates.alpha_mean[episode] * ((1.0 - settings.gamma) * total - weights.mean[0])
@@ -184,35 +184,35 @@ def _train(
 
 
 class FixedPolicy(NamedTuple):
-    """A policy to be rolled out."""
+    """A fixed policy to be rolled out."""
 
     theta: FloatArray
     coldness: float
     """1/temperature."""
     greedy: bool
-    """Whether it takes the first of the most preferred actions; otherwise the softmax's."""
+    """Whether it takes the most probable action (the first of equals) instead of sampling."""
     gamma: float
     limit: int
-    """Episodes are cut off after so many steps."""
+    """Episodes are truncated after this many steps."""
 
 
 @compiled
 def play(world: World, fixed: FixedPolicy, rng: RngState, work: Workspace, returns: FloatArray) -> None:
-    """Fill `returns` with the discounted returns of episodes of a policy."""
+    """Fill `returns` with discounted returns of a policy's episodes."""
     for episode in range(len(returns)):
         returns[episode], _ = play_once(world, fixed, rng, work, work.table[:0])
 
 
 @compiled
 def play_path(world: World, fixed: FixedPolicy, rng: RngState, work: Workspace, path: FloatArray) -> int:
-    """One episode, whose positions go to `path`, [limit + 1, 2]; returns the number of steps."""
+    """Play one episode and write its positions to `path`, [limit + 1, 2]; returns the number of steps."""
     _, steps = play_once(world, fixed, rng, work, path)
     return steps
 
 
 @inlined
 def play_once(world: World, fixed: FixedPolicy, rng: RngState, work: Workspace, path: FloatArray) -> tuple[float, int]:
-    """The discounted return of an episode, and its steps; writes its positions down if `path` has room."""
+    """The discounted return of an episode, and its steps; writes its positions to `path` if that is not empty."""
     position, here, policy = work.position, work.here, work.policy
     reset(world, position, rng)
     total, discount, terminated, steps = 0.0, 1.0, False, 0

@@ -22,25 +22,25 @@ BEHAVIOURS = ("uniform", "epsilon-greedy", "target")
 
 
 class StepSizeOrder(UserWarning):
-    """The step sizes are not in the order that the proof of convergence asks for.
+    """The step sizes are not in the order that the proof of convergence needs.
 
-    It asks for α_θ < α_z < α_w. The paper's own settings have α_z = α_w, so equal ones pass. Schedules are looked at in
-    the first episode and in episode 10 000.
+    It needs α_θ < α_z < α_w. The paper's own settings have α_z = α_w, so equal ones pass. Schedules are checked in the first
+    episode and in episode 10 000.
     """
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings that every learner has."""
+    """Settings of all learners."""
 
     psi: Rate = 0.0
     """Price of variance ψ (μ in VAAC), in units of 1/reward: a number or a schedule, e.g. "warm-up:0.05:300:500"."""
     penalty: str = "variance"
-    """What ψ is the price of: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
+    """The penalised measure: variance, std, semivariance:TARGET, cvar:SHARE, gini, mad, volatility or entropic:BETA
     (`vpac list penalties`). All but variance and volatility are learned from whole returns."""
     budget: Budget | str | Mapping[str, Any] | None = None
-    """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found and not given, and `variance_of`
-    is "return" if nothing else is said."""
+    """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found automatically, and `variance_of`
+    is "return" by default."""
     gamma: float = 0.99
     """Discount factor."""
     alpha_theta: Rate = 0.01
@@ -48,34 +48,34 @@ class Options:
     alpha_w: Rate = 0.5
     """Step size of the value critic."""
     alpha_z: Rate = 0.5
-    """Step size of the critic of the spread."""
+    """Step size of the spread critic."""
     temperature: float = 1.0
-    """Of the softmax policy."""
+    """Temperature of the softmax policy."""
     score: Literal["exact", "published"] = "exact"
-    """"exact" divides the score by the temperature, as the derivative does; "published" does not, as the authors' code."""
+    """"exact" divides the score by the temperature, as the derivative does; "published" does not, like the authors' code."""
     form: Literal["corrected", "published"] = "corrected"
-    """The actor's formula: the gradient, or the paper's."""
+    """The actor's weight: the gradient ("corrected"), or the paper's formula."""
     variance_of: Literal["action", "state", "return"] = "action"
-    """Which variance the corrected form penalises: given the first state and action, given the first state, or all. The
-    published form has no choice and ignores it."""
+    """The variance that the corrected form penalises: given the first state and action, given the first state, or of the whole
+    return. The published form ignores it."""
     baseline: bool = True
-    """Subtract state averages from the actor's weights: much less noise, and the same on average if the actor's ratios are
-    on-policy or plain. With clipped ratios the average changes, too: Σ_a b min(1, π/b) ∇log π is not zero."""
+    """Subtract state averages from the actor's weights: much less noise, and the same mean update on-policy or with plain
+    ratios. With clipped ratios the mean update changes, because Σ_a b min(1, π/b) ∇log π is not zero."""
     remember: Literal["nothing", "return"] = "nothing"
-    """"return": observations also say the step and the return collected so far (`vpac.envs.RememberReturn`), on a grid that is
-    laid where the process is finite. `predict` and `act` take such observations, `vpac.evaluate` gives them."""
+    """"return": observations also have the step and the return so far (`vpac.envs.RememberReturn`), in finite MDPs on a grid.
+    `predict` and `act` take such observations; `vpac.evaluate` adds both numbers."""
     max_episode_steps: int | None = None
-    """Cut episodes off after so many steps; default: the environment's own limit."""
+    """Truncate episodes after this many steps; default: the environment's own limit."""
     start_policy: Literal["zero", "uniform"] = "zero"
     """Policy parameters start at zero, or uniform in (0, 1) as in the paper's experiments."""
     start_critics: Literal["zero", "uniform"] = "zero"
     """Critics start at zero, or uniform in (0, 1)."""
     tilings: int = 10
-    """Tilings, for environments whose observations are points."""
+    """Tilings, for Box observations."""
     tiles: int = 5
     """Tiles along each coordinate."""
     hash_size: int | None = 1024
-    """Features that the tiles are hashed into; None: one for each tile."""
+    """Number of features into which tiles are hashed; None: one for each tile."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -100,7 +100,7 @@ class Options:
         self._warn_of_order()
 
     def _warn_of_order(self) -> None:
-        """Check the step sizes in the first episode and in a late one, where schedules may have crossed."""
+        """Check the step sizes in the first episode and in a late one, because schedules may cross."""
         as_schedule(self.psi, "psi")
         rates = [as_schedule(getattr(self, name), name) for name in ("alpha_theta", "alpha_z", "alpha_w")]
         for episode in (0, FAR_ON):
@@ -116,7 +116,7 @@ class Options:
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Options:
-        """Options from keywords; an unknown one is named with the nearest that is known."""
+        """Options from keywords; the error for an unknown one names the nearest known one."""
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
@@ -130,7 +130,7 @@ class Options:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
-        """The same as numbers, for compiled code."""
+        """The options as numbers, for compiled code."""
         return Settings(
             critic=critic, form=CODES[self.form], variance_of=CODES[self.variance_of], baseline=bool(self.baseline),
             gamma=float(self.gamma), temperature=float(self.temperature),
@@ -146,18 +146,18 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class OffPolicyOptions(Options):
-    """Settings of learners whose actions come from a behaviour policy."""
+    """Settings of learners with a behaviour policy."""
 
     behaviour: Any = "uniform"
     """"uniform", "epsilon-greedy" (of the target policy), "target" (the target policy itself), or a table b[s, a]."""
     epsilon: float = 0.1
-    """Of the ε-greedy behaviour policy."""
+    """ε of the ε-greedy behaviour policy."""
     critics: Literal["expected", "importance", "clipped"] = "expected"
     """"expected": moments of the target policy's own return, without ratios; "importance": of the importance-weighted
     return (Theorem 3); "clipped": with ρ = min(1, π/b), as published, which the paper calls Retrace."""
     ratios: Literal["clipped", "plain"] = "clipped"
-    """The actor's ratios with expected critics. The products of plain ratios are unbiased and explode in long episodes;
-    clipped ones are neither. The other critics bring their own, and this is ignored."""
+    """The actor's ratios with expected critics. Products of plain ratios are unbiased but grow without bound in long episodes;
+    clipped ones are biased and bounded. Other critics determine their own ratios and ignore this."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,7 +181,7 @@ class OffPolicyOptions(Options):
         return plain
 
     def compile(self, critic: int, limit: int, limited: bool = True) -> Settings:
-        """The same as numbers, for compiled code."""
+        """The options as numbers, for compiled code."""
         plain, named = super().compile(critic, limit, limited), isinstance(self.behaviour, str)
         clip_actor = self.critics == "clipped" or (self.critics == "expected" and self.ratios == "clipped")
         return plain._replace(

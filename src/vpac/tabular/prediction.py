@@ -1,7 +1,7 @@
-"""Policy evaluation: the direct and the indirect critic of the variance against the exact one, along a run.
+"""Policy evaluation: errors of the direct and the indirect variance critic during learning.
 
-Sherstan et al. (2018) found the direct critic better behaved: with a noisy value, with traces, off-policy. The paper builds on
-it; here it is measured. The policy is held fixed. One walk of the behaviour policy teaches Q̂ and, from it, both critics:
+Sherstan et al. (2018) found the direct critic better behaved: with a noisy value, with traces, off-policy. The paper relies on
+it; here it is measured. The policy is fixed. One walk of the behaviour policy trains Q̂ and, from it, both critics:
 
     Q̂ ← Q̂ + α_w δ e          δ = R + γ ρ' Q̂' − Q̂
     σ̂ ← σ̂ + α_z δ̄ ē          δ̄ = δ² + γ² ρ'² σ̂' − σ̂                     direct, VPAC
@@ -11,9 +11,9 @@ The errors are those of the learners (`update.td_errors`). Traces accumulate; at
 
     e ← γ λ_w c e + 1[S_t, A_t]       ē ← γ² λ_z c̄ ē + 1[S_t, A_t]
 
-σ and M are sums discounted by γ², hence ē's decay. As their errors carry ρ and ρ², the traces carry c = ρ_t and c̄ = ρ_t²;
+σ and M are sums discounted by γ², hence ē's decay. As their errors contain ρ and ρ², the traces contain c = ρ_t and c̄ = ρ_t²;
 with expected critics both are min(1, ρ_t), as in Retrace(λ) (Munos et al., 2016). A trace depends on the past only, and at the
-fixed point the mean error of every pair is zero: λ does not move it.
+fixed point the mean error of every pair is zero, so the fixed point does not depend on λ.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from vpac.typing import FloatArray, IntArray
 
 
 class Walk(NamedTuple):
-    """What is learned, the traces, and where the walk is between two measurements."""
+    """Estimates, traces, and the position of the walk between two measurements."""
 
     value: FloatArray
     """Q̂, [S, A]."""
@@ -53,7 +53,7 @@ class Walk(NamedTuple):
     trace: FloatArray
     """e."""
     trace_bar: FloatArray
-    """ē, of both σ̂ and M̂."""
+    """ē, for both σ̂ and M̂."""
     position: FloatArray
     here: IntArray
     there: IntArray
@@ -73,7 +73,7 @@ def walk_on(
     world: World, direct: Settings, indirect: Settings, policy: FloatArray, behaviour: FloatArray, lambda_w: float,
     lambda_z: float, alpha_w: FloatArray, alpha_z: FloatArray, walk: Walk, rng: RngState,
 ) -> None:  # fmt: skip
-    """As many steps as there are step sizes."""
+    """Take as many steps as there are step sizes."""
     q, sigma, moment = walk.value, walk.variance, walk.moment
     position, here, there = walk.position, walk.here, walk.there
     action, age = walk.clock[0], walk.clock[1]
@@ -114,7 +114,7 @@ def walk_on(
 
 @inlined
 def _fade(trace: FloatArray, lam: float, factor: float) -> None:
-    """trace ← λ · factor · trace; without traces it is not read."""
+    """trace ← λ · factor · trace; skipped if λ = 0."""
     if lam > 0.0:
         flat = trace.reshape(trace.size)  # one loop, for vector instructions
         for pair in range(len(flat)):
@@ -123,7 +123,7 @@ def _fade(trace: FloatArray, lam: float, factor: float) -> None:
 
 @inlined
 def _move(estimate: FloatArray, trace: FloatArray, lam: float, state: int, action: int, amount: float) -> None:
-    """estimate ← estimate + amount · trace; without traces the pair alone moves."""
+    """estimate ← estimate + amount · trace; with λ = 0 only for the current pair."""
     if lam > 0.0:
         every, each = estimate.reshape(estimate.size), trace.reshape(trace.size)
         for pair in range(len(every)):
@@ -133,22 +133,22 @@ def _move(estimate: FloatArray, trace: FloatArray, lam: float, state: int, actio
 
 
 ROUNDING = 1e-9
-"""A variance below −ROUNDING times the largest second moment is negative; nearer to zero it may be rounding."""
+"""A variance below −ROUNDING times the largest second moment counts as negative; above it may be rounding."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the critics are judged by."""
+    """Exact values that the critics are compared with."""
 
     action_value: FloatArray
-    """Q(s,a) of the kind of critics, [S, A]."""
+    """Exact fixed point Q(s,a) of these critics, [S, A]."""
     action_variance: FloatArray
     """σ(s,a) likewise."""
     shares: FloatArray
-    """How much each pair counts, [S, A]; they add up to one."""
+    """Weight of each pair, [S, A]; they add up to one."""
 
     def rms(self, error: FloatArray) -> float:
-        """Root of the weighted mean square; inf where something is not finite."""
+        """Weighted root mean square; inf if something is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = float(np.sqrt((self.shares * error**2)[self.shares > 0.0].sum()))
         return found if np.isfinite(found) else np.inf
@@ -176,11 +176,11 @@ class Prediction:
     steps: int = 100_000
     """Steps of a run, over all its episodes."""
     points: int = 60
-    """How many times the errors are measured, evenly in the logarithm of the number of steps."""
+    """Number of measurements, evenly spaced in the logarithm of the number of steps."""
     max_episode_steps: int | None = None
-    """Cut episodes off after so many steps; None: never, and a process that does not end is one long episode."""
+    """Truncate episodes after this many steps; None: never, and an MDP without an end is one long episode."""
     weighting: Literal["visits", "uniform"] = "visits"
-    """Errors count by the behaviour policy's share of time in each pair (exact), or alike for all non-terminal pairs."""
+    """Weight errors by the behaviour policy's share of time in each pair (exact), or equally over non-terminal pairs."""
 
     def __post_init__(self) -> None:
         for name in ("gamma", "lambda_w", "lambda_z"):
@@ -203,9 +203,9 @@ class Prediction:
         """One run: columns of `points` numbers (fewer if `steps` is small).
 
         `steps`; root mean square errors `value_error`, `direct_error`, `indirect_error`; mean errors `direct_bias`,
-        `indirect_bias`; shares of negative variances `direct_negative`, `indirect_negative`. An estimate that diverged has
-        the error inf (and no mean error: NaN). `truth`, of `self.truth(mdp, policy, behaviour)`, need not be computed again for
-        each run; `behaviour` is the target policy by default.
+        `indirect_bias`; shares of negative variances `direct_negative`, `indirect_negative`. A diverged estimate has the error
+        inf and the mean error NaN. Pass `truth` (of `self.truth(mdp, policy, behaviour)`) to avoid computing it for each run;
+        `behaviour` is the target policy by default.
         """
         target = check_policy(mdp, policy)
         table = target if behaviour is None else check_behaviour(mdp, target, behaviour)
@@ -230,7 +230,7 @@ class Prediction:
         self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None,
         truth: Truth | None = None,
     ) -> dict[str, float]:  # fmt: skip
-        """`direct_error` and `indirect_error` at the fixed points that a run with the same noise converges to, exactly."""
+        """Exact `direct_error` and `indirect_error` at the fixed points of a run with the same noise."""
         target = check_policy(mdp, policy)
         truth = truth or self.truth(mdp, target, behaviour)
         found = variance_given_value(mdp, target, self._noisy(truth, seed), self.gamma, behaviour, self.critics)
@@ -238,7 +238,7 @@ class Prediction:
         return {"direct_error": direct, "indirect_error": indirect}
 
     def truth(self, mdp: FiniteMDP, policy: ArrayLike, behaviour: ArrayLike | None = None) -> Truth:
-        """The fixed points of the critics, and what each pair counts."""
+        """The fixed points of the critics, and the weight of each pair."""
         table = check_policy(mdp, policy if behaviour is None else behaviour)
         exact = evaluate_off_policy(mdp, policy, table, self.gamma, self.critics)
         shares = np.where(mdp.terminal[:, None], 0.0, 1.0) * np.ones_like(table)
@@ -276,7 +276,7 @@ def log_spaced(total: int, points: int) -> list[int]:
 
 
 def _streams(seed: int) -> list[np.random.SeedSequence]:
-    """Of the noise of the value, and of the walk: the same walk for every noise."""
+    """Random streams of the value's noise and of the walk: the walk is the same for every noise."""
     return np.random.SeedSequence(seed).spawn(2)
 
 

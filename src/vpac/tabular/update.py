@@ -4,17 +4,17 @@
 `learn_from_episode` is Algorithm 2 (VAAC). `loop.py` calls them. Comments give the lines: "line 10 | D 13 | 3: 12" is line 10
 of Algorithm 1, line 13 of Appendix D and line 12 of Algorithm 3. A "+" marks what is added to AC; with ψ = 0 each is AC.
 
-q, v are Q̂(S,A) and V̂(S) = Σ_a π(a|S) Q̂(S,a), the latter zero without a baseline. s, s_mean are the same for the critic of the
-spread: σ̂ (VPAC) or M̂ (VAAC). γ̄ = γ². The paper calls VAAC's price μ; here it is ψ.
+q, v are Q̂(S,A) and V̂(S) = Σ_a π(a|S) Q̂(S,a), the latter zero without a baseline. s, s_mean are the same for the spread
+critic: σ̂ (VPAC) or M̂ (VAAC). γ̄ = γ². The paper calls VAAC's price μ; here it is ψ.
 
-The corrected forms are gradients, the published ones are not (docs/corrections.md). Slips of the paper, resolved in favour of
-its derivations:
+The corrected forms are gradients, the published ones are not (docs/corrections.md). Errors in the paper's pseudo-code are
+resolved in favour of its derivations:
 
-- Algorithm 2 sums the rewards to come into Ḡ; the derivation needs those collected, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
+- Algorithm 2 sums future rewards into Ḡ; the derivation needs those collected so far, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
 - Algorithm 2 exchanges α_w and α_z: α_w is the value critic's here.
 - Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A').
 - V(S_0) is the value of this episode's start, not one number for all starts.
-- VAAC's episodes have no limit in the paper; here they have that of the others. A cut episode is bootstrapped like any other.
+- VAAC's episodes have no limit in the paper; here they have that of the others. A truncated episode is bootstrapped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def choose(
     """A ~ π(·|S), or off-policy A ~ b(·|S) with its ratios."""
     if settings.on_policy:
         return Choice(pick(policy, rng), 1.0, 1.0, 0.0)
-    if settings.behaviour == UNIFORM:  # nothing to search
+    if settings.behaviour == UNIFORM:  # no search needed
         action = int(uniform(rng) * len(behaviour))
         behaviour[action] = 1.0 / len(behaviour)
     else:
@@ -88,7 +88,7 @@ def choose(
 def fill_behaviour(
     settings: Settings, table: FloatArray, theta: FloatArray, active: IntArray, policy: FloatArray, behaviour: FloatArray
 ) -> None:  # fmt: skip
-    """b(a|s) into `behaviour`."""
+    """Write b(a|s) into `behaviour`."""
     n_actions = len(behaviour)
     for action in range(n_actions):
         if settings.behaviour == UNIFORM:
@@ -105,7 +105,7 @@ def fill_behaviour(
 
 @inlined
 def ratios(settings: Settings, policy: FloatArray, behaviour: FloatArray, action: int) -> Choice:
-    """An action with its ratios ρ = π/b, clipped at 1 where the settings say so."""
+    """An action with its ratios ρ = π/b, clipped at 1 if the settings say so."""
     if settings.on_policy:
         return Choice(action, 1.0, 1.0, 0.0)
     rho = policy[action] / behaviour[action]
@@ -114,7 +114,7 @@ def ratios(settings: Settings, policy: FloatArray, behaviour: FloatArray, action
     return Choice(action, critics, clipped if settings.clip_actor else rho, rho - clipped)
 
 
-# What the updates take and keep
+# Arguments and state of the updates
 
 
 class Transition(NamedTuple):
@@ -139,19 +139,19 @@ class Transition(NamedTuple):
 
 
 class StepSizes(NamedTuple):
-    """The price of variance and the step sizes of an episode, the latter divided by the number of active features."""
+    """ψ and the step sizes of an episode, the latter divided by the number of active features."""
 
     psi: float
-    """ψ, the price of the return's variance."""
+    """ψ of the return's variance."""
     reward_psi: float
-    """MVPI's price of the variance of a step's reward; one of the two is zero."""
+    """MVPI's ψ of the variance of the reward per step; one of the two is zero."""
     alpha_theta: float
     alpha_w: float
     alpha_z: float
 
 
 class Trace(NamedTuple):
-    """What an episode carries from step to step. A new one is made at each: compiled code keeps it in registers."""
+    """Traces of an episode. Every step makes a new tuple, which compiled code keeps in registers."""
 
     i_q: float
     """I_Q = γ^k."""
@@ -187,7 +187,7 @@ def step_sizes(settings: Settings, rates: Rates, episode: int, n_active: int) ->
 
 @inlined
 def prices(settings: Settings, psi: float) -> tuple[float, float]:
-    """ψ as (price of the return's variance, price of the reward's variance): one of the two is zero."""
+    """ψ as (ψ of the return's variance, ψ of the reward's variance): one of the two is zero."""
     if settings.volatility:
         return 0.0, psi
     return psi, 0.0
@@ -204,7 +204,7 @@ augment = inlined(augmented)
 def begin_episode(
     settings: Settings, weights: Weights, state: IntArray, policy: FloatArray, choice: Choice, alpha_mean: float
 ) -> Trace:
-    """Ĵ ← Ĵ + α (V̂(S_0) − Ĵ), and the trace of the first step. MVPI uses the place of Ĵ for its y."""
+    """Ĵ ← Ĵ + α (V̂(S_0) − Ĵ), and the trace of the first step. MVPI stores its y in place of Ĵ."""
     state_value = mean_value(weights.w, state, policy)
     if not settings.volatility:
         weights.mean[0] += alpha_mean * (state_value - weights.mean[0])
@@ -230,15 +230,15 @@ def learn_step(
 ) -> tuple[int, Trace]:
     """One step of the critics, the actor and the trace.
 
-    Returns GOOD, or what is not finite and was not learned, and the trace of the next step. `ascent` is where the actor's
-    update goes: θ, or another array to look at the updates of a policy held fixed.
+    Returns GOOD, or the quantity that is not finite and was not learned, and the trace of the next step. `ascent` receives the
+    actor's update: it is θ, or another array to collect the updates of a fixed policy.
     """
     w, z, alpha_w, alpha_z, n_active = weights.w, weights.z, sizes.alpha_w, sizes.alpha_z, len(t.state)
     q, s = value(w, t.state, t.action), value(z, t.state, t.action)
     delta, delta_bar = td_errors(settings, w, z, q, s, t)  # line 10, + line 11 | D 13, 14 | 3: 12, 13
     q_after, s_after = q + n_active * alpha_w * delta, s + n_active * alpha_z * delta_bar
     good = abs(q_after) + abs(s_after) < LARGEST
-    if n_active > 1:  # a sum may hide large parts that cancel
+    if n_active > 1:  # large terms of a sum may cancel
         good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST
     if not good:
         if not math.isfinite(t.reward):
@@ -260,7 +260,7 @@ def learn_step(
 def td_errors(
     settings: Settings, w: FloatArray, z: FloatArray, q: float, s: float, t: Transition
 ) -> tuple[float, float]:
-    """δ and δ̄ of a transition, with Q̂ = q and the spread's estimate s at S, A."""
+    """δ and δ̄ of a transition, with Q̂ = q and the spread critic's estimate s at S, A."""
     if t.terminated:
         return sampled_errors(settings, t.reward, q, s, 0.0, 0.0, 1.0)
     if settings.on_policy or settings.ratios != EXPECTED:
@@ -291,7 +291,7 @@ def sampled_errors(
 def expected_errors(
     settings: Settings, w: FloatArray, z: FloatArray, q: float, s: float, t: Transition
 ) -> tuple[float, float]:
-    """The same averaged over the target policy's next action: no ratio is needed, whatever the behaviour policy."""
+    """The same averaged over the target policy's next action: needs no ratio, whatever the behaviour policy."""
     delta = delta_bar = 0.0
     for action in range(len(t.next_policy)):
         q_next, s_next = value(w, t.next_state, action), value(z, t.next_state, action)
@@ -306,7 +306,7 @@ def move_actor(
     settings: Settings, weights: Weights, ascent: FloatArray, trace: Trace, sizes: StepSizes, state: IntArray,
     policy: FloatArray, action: int, q: float, s: float,
 ) -> int:  # fmt: skip
-    """θ ← θ + α_θ ∇log π(A|S) · weight, with the critics as they are after the step (line 14 | D 17 | 2: 19 | 3: 17)."""
+    """θ ← θ + α_θ ∇log π(A|S) · weight, with the critics after the step's update (line 14 | D 17 | 2: 19 | 3: 17)."""
     v = s_mean = 0.0
     if settings.baseline:
         v = mean_value(weights.w, state, policy)
@@ -322,7 +322,7 @@ def move_actor(
 
 @inlined
 def actor_weight(settings: Settings, trace: Trace, psi: float, q: float, v: float, s: float, s_mean: float) -> float:
-    """The weight of step k: AC's, I_Q Q̂, less ψ times the penalty of the algorithm and its form."""
+    """The weight of step k: AC's, I_Q Q̂, minus ψ times the penalty of the algorithm and its form."""
     if settings.form == PUBLISHED:
         if settings.critic != DIRECT:
             return vaac_published(settings, trace, psi, q - v, s - s_mean)
@@ -359,7 +359,7 @@ def corrected(settings: Settings, trace: Trace, psi: float, a: float, sigma: flo
 def off_policy_vpac_published(trace: Trace, psi: float, q: float, sigma: float) -> float:
     """Off-policy AC: I_Q ρ_Q Q̂; + VPAC: − ψ̄ I_σ ρ_σ σ̂ (D 17), with ψ̄ = 2ψ from the second step on (D 9, 19).
 
-    The gradient has 2 X_k Q̂ more in the penalty.
+    The gradient has an additional 2 X_k Q̂ in the penalty.
     """
     price = psi if trace.first else 2.0 * psi
     return trace.i_q * trace.rho * q - price * trace.t_bar * sigma
@@ -395,7 +395,7 @@ def advance(
 
 @inlined
 def record(buffer: EpisodeBuffer, step: int, state: IntArray, policy: FloatArray, choice: Choice, reward: float) -> int:
-    """Store a step of the episode that is generated (line 7)."""
+    """Store a step of the episode (line 7)."""
     for index in range(len(state)):
         buffer.active[step, index] = state[index]
     for index in range(len(policy)):
@@ -410,15 +410,15 @@ def learn_from_episode(
     settings: Settings, weights: Weights, ascent: FloatArray, sizes: StepSizes, buffer: EpisodeBuffer, steps: int,
     after: IntArray, choice: Choice, terminated: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """The critics from whole returns, then the actor, over the whole episode.
+    """Update the critics from whole returns, then the actor, over the whole episode.
 
         G_t = R_{t+1} + γ G_{t+1},     Q̂ ← Q̂ + α_w (G_t − Q̂_i),     M̂ ← M̂ + α_z (G_t² − M̂_i)
 
-    Q̂_i and M̂_i are the critics as they were when the episode began. A cut episode goes on with their estimates of the state
-    `after` it. Off-policy G_t = R_{t+1} + γ ρ_{t+1} G_{t+1} in the corrected form; in the published one every reward carries
-    the ratios from the episode's start on, Σ_j γ^{j−t} ρ_{0:j} R_{j+1}.
+    Q̂_i and M̂_i are the critics before the episode. A truncated episode is bootstrapped with their estimates of the state
+    `after` it. Off-policy G_t = R_{t+1} + γ ρ_{t+1} G_{t+1} in the corrected form; in the published one every reward has the
+    ratios from the episode's start, Σ_j γ^{j−t} ρ_{0:j} R_{j+1}.
 
-    Returns GOOD, or what is not finite and was not learned, and the step where that was found.
+    Returns GOOD, or the quantity that is not finite and was not learned, and its step.
     """
     from_start = settings.form == PUBLISHED and not settings.on_policy
     product = 1.0
@@ -475,12 +475,12 @@ def learn_from_episode(
     return GOOD, steps
 
 
-# Other measures of the return than its variance: AC, and at the end of an episode
+# Measures of the return other than its variance: AC, plus an update at the end of an episode
 
 
 @inlined
 def interpolated(x: float, table: FloatArray) -> float:
-    """f(x) of a table of ascending x and f(x), [2, knots]: linear between the knots, and constant beyond."""
+    """f(x) from a table of ascending x and f(x), [2, knots]: linear between the knots, constant beyond."""
     low, high = 0, table.shape[1] - 1
     if x <= table[0, low]:
         return float(table[1, low])
@@ -502,9 +502,9 @@ def learn_from_return(
 ) -> tuple[int, int]:  # fmt: skip
     """θ ← θ − α_θ ψ Σ_k (IF(G) − b(S_k)) ∇log π(A_k|S_k), b(s) = Σ_a π(a|s) ẑ(s,a), and ẑ ← ẑ + α_z (IF(G) − ẑ).
 
-    IF is the influence function of the measure at the distribution of recent returns (`risk.measures`), ẑ a baseline, which
-    learns after the actor. A time limit ends the return. Returns GOOD, or what is not finite and was not learned, and the step
-    where that was found.
+    IF is the influence function of the measure at the distribution of recent returns (`risk.measures`), ẑ a baseline, which is
+    updated after the actor. A time limit ends the return. Returns GOOD, or the quantity that is not finite and was not learned,
+    and its step.
     """
     buffer, influence = work.buffer, interpolated(total, work.influence)
     for step in range(steps):
@@ -526,7 +526,7 @@ def learn_from_return(
 
 @inlined
 def risk_neutral(sizes: StepSizes) -> StepSizes:
-    """What `learn_step` takes where the return pays: AC's step sizes."""
+    """AC's step sizes, for `learn_step` with a penalty on the whole return."""
     return StepSizes(0.0, 0.0, sizes.alpha_theta, sizes.alpha_w, 0.0)
 
 

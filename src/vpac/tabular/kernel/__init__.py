@@ -1,1 +1,1 @@
-"""What speaks to the compiler: memory, random numbers, softmax and exponentials in compiled code."""
+"""Code that depends on LLVM: memory, random numbers, softmax and exponentials in compiled code."""

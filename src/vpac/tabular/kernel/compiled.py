@@ -1,12 +1,12 @@
 """How functions of the learners are compiled.
 
-`compiled` functions are called from Python and kept on disk; `inlined` ones become part of their callers, `shared` ones are
-called. LLVM does the inlining: Numba's own would repeat its analysis for every call. None of them may make arrays: they get
+`compiled` functions are called from Python and cached on disk; `inlined` ones become part of their callers, `shared` ones are
+called. LLVM does the inlining: Numba's own would repeat its analysis for every call. None of them may create arrays: they get
 all they need as arguments. So no references to arrays are counted, which would take most of the time of a loop whose steps
 take less than 100 ns.
 
-Numba looks only at a function's own file to see whether a stored compilation is still good. Ours are made of many files,
-so the folder they are stored in carries a digest of all of them.
+Numba checks only a function's own file to see whether a cached compilation is valid. Ours depend on many files, so the name
+of the cache folder contains a digest of all of them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ OPTIONS: dict[str, Any] = {
     "fastmath": {"contract", "arcp", "nsz"},
     "_nrt": False,
 }
-"""Products and sums may be fused and reciprocals shared; numbers that are not finite keep their meaning."""
+"""Products and sums may be fused and reciprocals shared; NaN and infinity keep their meaning."""
 
 
 def cache_folder() -> Path:
-    """Where compilations are stored: in NUMBA_CACHE_DIR, or in the user's cache folder."""
+    """The cache folder of compilations: in NUMBA_CACHE_DIR, or in the user's cache folder."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in [*sorted(Path(__file__).parent.parent.rglob("*.py")), Path(measures.__file__)]:
         digest.update(path.read_bytes())
@@ -49,19 +49,19 @@ FOLDER = cache_folder()
 
 
 def inlined(function: Function) -> Function:
-    """Compile as a part of whatever calls it."""
+    """Compile as part of its callers."""
     result: Function = njit(forceinline=True, **OPTIONS)(function)
     return result
 
 
 def shared(function: Function) -> Function:
-    """Compile once, for all that call it: for long functions whose calls are rare."""
+    """Compile once for all callers: for long functions that are rarely called."""
     result: Function = njit(**OPTIONS)(function)
     return result
 
 
 def compiled(function: Function) -> Function:
-    """Compile when it is first called, and store the result; calls release the GIL."""
+    """Compile at the first call, and cache the result on disk; calls release the GIL."""
     config: Any = numba.config
     result: Any = njit(**OPTIONS)(function)
     elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(FOLDER)
@@ -71,7 +71,7 @@ def compiled(function: Function) -> Function:
         result.compile = _one_process_at_a_time(
             result.compile, FOLDER / f"{function.__module__}.{function.__name__}.lock"
         )
-    except (OSError, RuntimeError, AttributeError):  # nowhere to store it, or Numba is switched off
+    except (OSError, RuntimeError, AttributeError):  # the cache cannot be written, or Numba is disabled
         pass
     finally:
         config.CACHE_DIR = elsewhere
@@ -79,7 +79,7 @@ def compiled(function: Function) -> Function:
 
 
 def _one_process_at_a_time(build: Callable[[Any], Any], lock: Path) -> Callable[[Any], Any]:
-    """Of processes that need the same function one compiles it, half a minute for the largest; the others load the result.
+    """If several processes need the same function, one compiles it (half a minute for the largest); the others load the result.
 
     The lock also keeps them from writing different compilations under one name, as Numba's cache would.
     """
@@ -90,7 +90,7 @@ def _one_process_at_a_time(build: Callable[[Any], Any], lock: Path) -> Callable[
                 portable.lock(stack.enter_context(open(lock, "w")).fileno(), wait=True)
             try:
                 return build(signature)
-            except OSError:  # the result could not be stored, but it is there
+            except OSError:  # the result could not be cached, but can be used
                 return build(signature)
 
     return locked

@@ -1,7 +1,7 @@
-"""exp of several numbers at a time.
+"""Vectorised exp.
 
 A softmax takes most of a step's arithmetic, and the C library's exp takes one number at a time. This one is written for
-LLVM's vectors: four numbers cost what one does. Its relative error is below 4e-16 for arguments from −700 to 0.
+LLVM's vectors: four numbers take as long as one. Its relative error is below 4e-16 for arguments from −700 to 0.
 
     exp(x) = 2^k exp(r),   k = round(x / log 2),   r = x − k log 2,   |r| ≤ log(2)/2,   exp(r) by its Taylor polynomial
 """
@@ -19,9 +19,9 @@ from numba.core.cgutils import get_item_pointer
 from numba.extending import intrinsic
 
 LANES = 4
-"""Numbers in a vector of AVX2; LLVM splits it where registers are smaller."""
+"""Numbers in an AVX2 vector; LLVM splits it where registers are smaller."""
 LEAST = -700.0
-"""exp of smaller arguments counts as zero, which it is beside the largest term of a softmax, one."""
+"""exp of smaller arguments is zero, negligible beside the largest term of a softmax, one."""
 ROUNDER = 1.5 * 2.0**52
 """Added to a number below 2⁵¹, it leaves the nearest integer in the lowest bits."""
 LOG2_HIGH, LOG2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
@@ -59,7 +59,7 @@ def _exponential(builder: ir.IRBuilder, x: Any) -> Any:
 
 
 def _pointer(context: Any, builder: ir.IRBuilder, kind: Any, array: Any, index: Any, to: Any) -> Any:
-    """Where a one-dimensional array holds an item."""
+    """Pointer to an item of a one-dimensional array."""
     held = context.make_array(kind)(context, builder, array)
     pointer: Any = get_item_pointer(  # type: ignore[no-untyped-call]
         context, builder, kind, held, [index], wraparound=False
@@ -101,7 +101,7 @@ def _in_place(lanes: int) -> Any:
 
 
 def _softmax_of(blocks: int) -> Any:
-    """Makes an intrinsic: policy ← softmax(preferences · coldness) for so many times four actions."""
+    """Makes an intrinsic: policy ← softmax(preferences · coldness) for 4 · `blocks` actions."""
 
     def typed(context: Any, preferences: Any, coldness: Any, policy: Any) -> Any:
         """The signature and the code."""
@@ -131,10 +131,10 @@ def _softmax_of(blocks: int) -> Any:
 
 
 def _add_score_of_four(context: Any, theta: Any, first: Any, policy: Any, action: Any, amount: Any) -> Any:
-    """theta[a] += amount · (1[a = action] − policy[a]) for four actions from the first one on."""
+    """theta[a] += amount · (1[a = action] − policy[a]) for four actions, beginning with `first`."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        """One pass: a number changed by itself could not be loaded with its neighbours soon after."""
+        """One vector store: after a scalar store, loading the vector again would stall."""
         target = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], VECTOR)
         source = _pointer(context, builder, signature.args[2], arguments[2], arguments[1], VECTOR)
         chosen = builder.sub(arguments[3], arguments[1])

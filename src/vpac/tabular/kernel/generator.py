@@ -1,7 +1,7 @@
 """Random numbers in compiled code: xoshiro256++ (Blackman and Vigna, 2021), one stream for each run.
 
-A stream's four words come from `numpy.random.SeedSequence`, so runs of one seed are independent of each other and of how
-many there are.
+A stream's four words come from `numpy.random.SeedSequence`, so the runs of one seed are independent of each other and of
+their number.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def pick(probabilities: FloatArray, rng: RngState) -> int:
     """An index drawn with the given probabilities, which add up to one."""
     drawn = uniform(rng)
     index, up_to = 0, 0.0
-    for before in range(
-        len(probabilities) - 1
-    ):  # all of them: a loop that ends early is a branch that nobody can predict
+    for before in range(len(probabilities) - 1):  # no early exit: its branch would be unpredictable
         up_to += probabilities[before]
         index += drawn >= up_to
     return index

@@ -1,7 +1,7 @@
-"""Memory for a compiled function to work in: taken when it begins, given back when it ends.
+"""Memory for compiled functions: allocated when they begin, freed when they end.
 
-Compiled functions cannot make arrays, because nobody counts references to them (`compiled.py`). What is as large as the
-world and of no interest to the caller they get from the C library instead.
+Compiled functions cannot create arrays, because references are not counted (`compiled.py`). Large temporary arrays are
+allocated with the C library instead.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BYTES = 8
 
 @inlined
 def borrow(rows: int, columns: int) -> Any:
-    """Memory for a table of zeros. Large ones cost nothing until they are written to."""
+    """Allocate a table of zeros. A large one costs nothing until it is written to."""
     return _calloc(np.uint64(rows * columns), np.uint64(BYTES))
 
 
 @inlined
 def give_back(memory: Any) -> None:
-    """The end of borrowed memory."""
+    """Free borrowed memory."""
     _free(memory)
 
 
@@ -55,7 +55,7 @@ table_in: Any = intrinsic(_table_in)
 
 
 def _on_stack(context: Any, array: Any, size: Any) -> Any:
-    """The first numbers of an array, copied to the stack."""
+    """Copy the first numbers of an array to the stack."""
     if not isinstance(size, types.IntegerLiteral):
         return None
     length = size.literal_value
@@ -79,4 +79,4 @@ def _on_stack(context: Any, array: Any, size: Any) -> Any:
 
 
 on_stack: Any = intrinsic(prefer_literal=True)(_on_stack)
-"""A copy of an array's first numbers where nobody else looks: LLVM keeps it in registers."""
+"""A private copy of an array's first numbers, which LLVM keeps in registers."""

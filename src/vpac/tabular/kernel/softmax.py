@@ -21,9 +21,9 @@ from vpac.typing import FloatArray, IntArray
 @inlined
 def value(weights: FloatArray, active: IntArray, action: int) -> float:
     """Σ_i weights[i, action] over the active features i: Q̂, σ̂ or M̂ of a state and action."""
-    column = np.uint64(action)  # without a sign: no test for negative indices, which count from the end
+    column = np.uint64(action)  # unsigned: no test for negative indices
     total = weights[np.uint64(active[0]), column]
-    for index in range(1, len(active)):  # not one turn of it for a table
+    for index in range(1, len(active)):  # empty for a table
         total += weights[np.uint64(active[index]), column]
     return float(total)
 
@@ -40,7 +40,7 @@ def mean_value(weights: FloatArray, active: IntArray, policy: FloatArray) -> flo
 @inlined
 def fill_policy(theta: FloatArray, active: IntArray, coldness: float, policy: FloatArray) -> None:
     """π(a|s) ∝ exp(θ(s,a) · coldness) into `policy`; coldness is 1/temperature."""
-    if len(active) == 1 and len(policy) == LANES:  # the usual cases without a loop
+    if len(active) == 1 and len(policy) == LANES:  # the usual case, without a loop
         softmax_of_four(theta[np.uint64(active[0])], coldness, policy)
     elif len(active) == 1 and len(policy) == 2 * LANES:
         softmax_of_eight(theta[np.uint64(active[0])], coldness, policy)
@@ -69,7 +69,7 @@ def _fill_any_policy(theta: FloatArray, active: IntArray, coldness: float, polic
 
 @inlined
 def policy_at(theta: FloatArray, active: IntArray, coldness: float, policies: FloatArray, slot: int) -> np.uint64:
-    """Which row of `policies` holds the policy of a state: its own, filled if it is not known yet; or the given slot."""
+    """The row of `policies` with the policy of a state: its own, computed if needed; or the given slot."""
     row = np.uint64(active[0] if len(active) == 1 else slot)
     if len(active) > 1 or policies[row, 0] == 0.0:
         fill_policy(theta, active, coldness, policies[row])
