@@ -71,17 +71,17 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
         return
     STATE.asked, STATE.message, STATE.said = None, None, False
     before = {number: signal.signal(number, _handle) for number in signals}
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-    threading.Thread(target=_listen, args=(heard, signals), daemon=True).start()
-    listener = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    threading.Thread(target=_listen, args=(reader, signals), daemon=True).start()
+    listener = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     hook, sys.unraisablehook = sys.unraisablehook, partial(_unraisable, sys.unraisablehook)
     try:
         yield
     finally:
         sys.unraisablehook = hook
         signal.set_wakeup_fd(listener)
-        told.close()
+        writer.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         STATE.asked = None
@@ -141,11 +141,11 @@ def _handle(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
 
-def _listen(heard: socket.socket, signals: Sequence[int]) -> None:
+def _listen(reader: socket.socket, signals: Sequence[int]) -> None:
     """Say what happens after a signal, and bound how long it takes, whatever the main thread does."""
     first = None
-    with heard:
-        while byte := heard.recv(1):
+    with reader:
+        while byte := reader.recv(1):
             number, now, message = byte[0], time.monotonic(), STATE.message
             if number not in signals or message is None:
                 continue

@@ -1,4 +1,4 @@
-"""Agents and environments become numbers: returns of episodes, and where their variance comes from."""
+"""Evaluate agents in environments: returns of episodes, sources of their variance, certificates, stress tests, logs."""
 
 from typing import TYPE_CHECKING
 

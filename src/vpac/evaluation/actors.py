@@ -1,8 +1,8 @@
-"""Whatever can choose an action, asked in one way: observations of several episodes in, an action for each out.
+"""A common interface to agents: observations of several episodes in, an action for each out.
 
-Agents of ours have `act(observations, generator, deterministic)`. Models like those of Stable-Baselines3 have
+Agents of vpac have `act(observations, generator, deterministic)`. Models like those of Stable-Baselines3 have
 `predict(observation, deterministic=…)` and draw from the global generators of their libraries; so may plain functions.
-These generators are seeded for the time of an evaluation and put back afterwards, so that the seed decides everything.
+These generators are seeded during an evaluation and restored afterwards, so that the seed determines everything.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from vpac.errors import UserError
 from vpac.saved import AGENT, SavedAgent
 
 CHECKED = 50
-"""How often an agent's answers are compared with the space of actions: mistakes show early, and comparing costs time."""
+"""How often an agent's actions are compared with the action space: errors show early, and checking takes time."""
 GAMMA = 0.99
 """The discount factor of agents that do not have one."""
 
 
 class Actor:
-    """An agent, asked for the actions of `count` episodes at a time.
+    """An agent that chooses actions for `count` episodes at a time.
 
     It has `act` or `predict`, or is a function of an observation. `seen` and `acts` are the spaces of one observation and of
-    one action. `deterministic`: the most preferred action instead of a drawn one; functions decide for themselves.
+    one action. `deterministic`: the most likely action instead of a sampled one; it does not affect functions.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Actor:
         self.agent, self.acts, self.deterministic = agent, acts, deterministic
         self.seen, self.count = batch_space(seen, count), count
         self.remembers = False
-        """Whether the agent has shown that it carries a state from step to step."""
+        """Whether the agent has returned a state that it carries from step to step."""
         self._state: Any = None
         self._unchecked = CHECKED
         self._rng = np.random.default_rng(0)
@@ -66,17 +66,17 @@ class Actor:
 
     @property
     def decides_itself(self) -> bool:
-        """Whether the agent is a plain function, which nobody can ask for its most preferred action."""
+        """Whether the agent is a plain function, for which `deterministic` has no meaning."""
         return self._ask == self._call_each
 
     def begin(self, seed: np.random.SeedSequence) -> None:
-        """Forget what was, and draw from a new stream of random numbers."""
+        """Reset the agent's states, and start a new stream of random numbers."""
         self._rng, self._state = np.random.default_rng(seed), None
         if self._ask != self._act:
             _seed_globals(int(seed.generate_state(1)[0]))
 
     def actions(self, observations: Any, fresh: Any) -> Any:
-        """An action for each observation, as the vector environment takes them; `fresh` says where episodes begin."""
+        """An action for each observation, for a vector environment; `fresh` marks the beginnings of episodes."""
         chosen = self._ask(observations, fresh)
         if isinstance(self.acts, spaces.Dict | spaces.Tuple):
             return chosen
@@ -99,7 +99,7 @@ class Actor:
         return typed
 
     def _check(self, found: Any, typed: Any) -> None:
-        """Whether these are actions; an environment may take others without a word, and what it does then is no measurement."""
+        """Raise an error unless these are valid actions; an environment may silently accept others."""
         for one, read in zip(found, typed, strict=True):
             if not (np.array_equal(one, read) or isinstance(self.acts, spaces.Box)) or not self.acts.contains(read):
                 raise self._no_action(one.tolist())
@@ -160,15 +160,15 @@ def _seed_globals(seed: int) -> None:
 
 
 def _pair(answer: Any) -> tuple[Any, Any]:
-    """Action and state, of a `predict` that may leave the state out."""
+    """Action and state from a `predict` that may return no state."""
     return answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
 
 
 def as_seen(env: gymnasium.Env[Any, Any], agent: Any) -> gymnasium.Env[Any, Any]:
     """The environment with the memory and the observations that an agent learned with.
 
-    Those of the PPO family see what `arranged` gives, other agents of ours vectors. Agents of others get what the environment
-    gives, unless they say that they were made for a vector.
+    Agents of the PPO family get the observations of `arranged`, other agents of vpac vectors. Other agents get the
+    environment's own observations, unless their `observation_space` is a vector.
     """
     memory = getattr(getattr(agent, "environment", agent), "memory", None)
     if memory is not None and memory_of(env) is None:
@@ -181,10 +181,10 @@ def as_seen(env: gymnasium.Env[Any, Any], agent: Any) -> gymnasium.Env[Any, Any]
 
 
 def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], name: str) -> None:
-    """Refuse an agent that was made for other spaces, as far as it says for which; `name` is the environment's.
+    """Reject an agent that was made for other spaces, if it names its spaces; `name` is the environment's.
 
     Policies of the PPO family have an `interface`; models like those of Stable-Baselines3 `observation_space` and
-    `action_space`. Others check what they are given.
+    `action_space`. Other agents are not checked.
     """
     interface = getattr(agent, "interface", None)
     if isinstance(interface, Interface):
@@ -205,7 +205,7 @@ def check_fits(agent: Any, seen: spaces.Space[Any], acts: spaces.Space[Any], nam
 
 
 def _differ(one: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
-    """Whether two spaces surely hold different things; pictures may have their channels first or last."""
+    """Whether two spaces are surely different; images may have their channels first or last."""
     if isinstance(one, spaces.Discrete) and isinstance(other, spaces.Discrete):
         return bool(one.n != other.n)
     if isinstance(one, spaces.Box) and isinstance(other, spaces.Box):
@@ -215,7 +215,7 @@ def _differ(one: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
 
 
 def _sizes(interface: Interface) -> str:
-    """What is seen and done, in words."""
+    """The spaces of observations and actions, in words."""
     image = f" beside an image {list(interface.image)}" if interface.image else ""
     of_each = f" in parts {list(interface.choices)}" if interface.choices else ""
     what = "actions to choose from" if interface.discrete_actions else "numbers of an action"
@@ -224,7 +224,7 @@ def _sizes(interface: Interface) -> str:
 
 
 def load_agent(path: str | Path, env: Any = None) -> Any:
-    """The agent that was saved to a folder, whatever its kind; of the PPO family, its policy. Nothing in the files is run.
+    """Load a saved agent of any kind; for the PPO family, its policy. Runs no stored code.
 
     Args:
         path: the folder with `agent.json`, or one of `vpac train` that holds a single run.
@@ -235,8 +235,8 @@ def load_agent(path: str | Path, env: Any = None) -> Any:
 
 
 def restored(saved: SavedAgent, env: Any = None) -> Any:
-    """The agent of a folder that was read; all of the folder's files are checked."""
-    if saved.algorithm.deep:  # its policy is all that acts, and needs neither JAX nor the environment it was learned in
+    """The agent of a saved folder, after checking all of its files."""
+    if saved.algorithm.deep:  # the policy suffices to act, and needs neither JAX nor the training environment
         from vpac.deep.policy import load_policy
 
         saved.weights()

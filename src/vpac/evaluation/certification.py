@@ -1,7 +1,7 @@
 """`vpac.certify`: measure a policy so that somebody else can check it.
 
-Every episode has a seed of its own and is the one that `vpac.evaluate(agent, env, 1, seed=seed)` plays. So the worst of them
-can be repeated and filmed one by one, and a baseline meets the same random numbers.
+Every episode has its own seed and is the one that `vpac.evaluate(agent, env, 1, seed=seed)` plays. So the worst ones can be
+repeated and filmed one by one, and a baseline gets the same random numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vpac.risk.sample import ReturnSample
 WORST = 5
 """Episodes that are shown and repeated."""
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5)
-"""Quantiles of the sample at which P(G < c) is bounded, whatever else is asked for."""
+"""Quantiles of the sample at which P(G < c) is always bounded."""
 Progress = bool | Callable[[int, int], object]
 
 
@@ -48,30 +48,30 @@ def certify(
     measured: Callable[[str, Callable[..., ReturnSample]], ReturnSample] = lambda name, play: play(),
     progress: Progress = False,
 ) -> PolicyCertificate:  # fmt: skip
-    """Measure a policy and write down what can be relied on.
+    """Measure a policy and record which limits it keeps.
 
     Args:
         agent: as for `evaluate`.
         env: as for `evaluate`, but not a vector environment.
-        episodes: how many are measured.
-        seed: of everything random.
+        episodes: number of episodes.
+        seed: seed of all randomness.
         gamma: discount factor; default: the agent's own, or 0.99.
-        deterministic: certify the policy's most preferred actions instead of drawn ones.
+        deterministic: certify the policy of the most likely actions instead of the sampled ones.
         undiscounted: certify the sum of rewards instead of the discounted return.
         level: the confidence of each interval.
         alphas: shares of worst episodes for VaR and CVaR.
         below: returns c at which P(G < c) is bounded.
-        limits: what the policy has to hold.
-        baseline: another agent, which meets the same random numbers; "random": one that acts at random.
-        baseline_name: what it is called.
-        sources: starts from which the sources of the variance are measured, up to ten episodes each; 0: leave them out.
-        stress: what `vpac.evaluation.stress` found (`StressTest.as_dict`) of the same policy.
-        policy: what it is, for readers: its name, files and hashes.
-        environment: what it is, for readers: its arguments and wrappers.
+        limits: limits that the policy should keep.
+        baseline: another agent, which plays the same seeds; "random": random actions.
+        baseline_name: its name.
+        sources: starts for the sources of the variance, up to ten episodes each; 0: leave them out.
+        stress: the result of `vpac.evaluation.stress` (`StressTest.as_dict`) for the same policy.
+        policy: description of the policy for readers: its name, files and hashes.
+        environment: description of the environment for readers: its arguments and wrappers.
         about: versions, machine, time.
-        commands: how to repeat the episode with a seed on the command line, by what they do.
-        measured: called with the name of a sample and what measures it (`evaluate_each`, which takes `before` and `keep`), to
-            keep or to find it.
+        commands: commands that repeat the episode with a seed, by their purpose.
+        measured: called with the name of a sample and a function that measures it (`evaluate_each`, which takes `before` and
+            `keep`), to store it or to load it.
         progress: as for `evaluate`.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
@@ -121,10 +121,10 @@ def certify(
 
 
 class RandomActions:
-    """Acts at random, all actions alike, or all that masks allow.
+    """Random actions, uniform over all actions or over those that masks allow.
 
     Args:
-        env: whose actions it takes, as for `evaluate`.
+        env: the environment, as for `evaluate`.
     """
 
     def __init__(self, env: Any) -> None:

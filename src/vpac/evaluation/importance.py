@@ -1,4 +1,4 @@
-"""Mean, variance and CVaR of a policy π's return from episodes of another policy b.
+"""Off-policy evaluation: mean, variance and CVaR of a policy π's return from episodes of another policy b.
 
 With ρ_t = π(A_t|S_t) / b(A_t|S_t), ρ_{0:t} = Π_{j≤t} ρ_j, x_t = Σ_{j<t} γ^j R_{j+1} and any critics Q, V, M (M is the second
 moment of the later return), these have the means E_π[G] and E_π[(G − c)²], for any c:
@@ -11,23 +11,23 @@ moment of the later return), these have the means E_π[G] and E_π[(G − c)²],
 | `per-decision` | the terms above with critics that are zero |
 | `doubly-robust` | with critics that were fitted to the other episodes (five folds) |
 | `weighted` | returns with weights ρ_{0:T} / Σ ρ_{0:T}: the only one with quantiles, and so with CVaR |
-| `fitted` | Q̂ and σ̂ by the targets of the off-policy critics with expected next actions (`vpac.oracle.off_policy`) |
-| `marginalised` | ratios of the visits of states instead of products of ratios; Discrete observations only |
+| `fitted` | Q̂ and σ̂ fitted to the targets of the off-policy critics with expected next actions (`vpac.oracle.off_policy`) |
+| `marginalised` | ratios of state visits instead of products of ratios; Discrete observations only |
 
-On finite worlds both of the last solve the process that the log shows: a transition counts k = π/n(s,a) in `fitted`, which
-estimates b, and k = ρ/Σρ over the state's steps in `marginalised`, which takes the logged probabilities. With P, r, d₀ so made,
+In finite MDPs both of the last solve the MDP estimated from the log: a transition has weight k = π/n(s,a) in `fitted`, which
+estimates b, and k = ρ/Σρ over the state's steps in `marginalised`, which uses the logged probabilities. With these P, r, d₀,
 
     V = r + γ P V,   mean = d₀V,   variance = Var_{d₀}(V) + Σ_steps ν(S) k (R + γV(S') − V(S))²,   ν = d₀ + γ² Pᵀν
 
-which is σ's equation solved for its mean. Elsewhere `fitted` is least squares (LSTD) on squares and products of the
-observation's numbers, for each action, and as good as these features. It and `marginalised` leave out the step at which an
-episode is cut off, and mean the return of episodes that are not.
+which is σ's equation solved for its mean. Otherwise `fitted` is least squares (LSTD) on squares and products of the
+observation's numbers, for each action, and only as accurate as these features. Both leave out the step at which an episode is
+truncated, and estimate the return of episodes that are not.
 
 Intervals are bootstrapped over episodes: studentised, with the error of one more episode as influential as any here, or,
-where estimates are fitted again, normal with their spread and bias, of variances on a logarithmic scale. The lower bound of
-the mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil (2009): ρ_{0:T} (G −
-lowest) is cut at a level that a part of the log chooses, which can only lower its mean. It holds for any number of episodes
-if no return of π is below `lowest`.
+where estimates are refitted, normal with the standard deviation and bias of the refits, on a logarithmic scale for variances.
+The lower bound of the mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil
+(2009): ρ_{0:T} (G − lowest) is clipped at a level chosen with a part of the log, which can only lower its mean. It holds for
+any number of episodes if no return of π is below `lowest`.
 """
 
 from __future__ import annotations
@@ -51,42 +51,42 @@ from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
 LEAST = 30.0
-"""Effective episodes below which a method is refused; docs/offline.md has the coverage above it."""
+"""Methods with fewer effective episodes are rejected; docs/offline.md has the coverage above it."""
 FOLDS = 5
 RESAMPLES, REFITS = 2000, 300
-"""Of the bootstrap: where the terms of episodes are fixed, and where critics are fitted again."""
+"""Resamples of the bootstrap with fixed terms per episode, and with refitted critics."""
 WIDER = 1.07
-"""Factor of the spread of refits, which know nothing of influential episodes that the log lacks. Without it means were covered
-in 93.8 % of 1200 logs, on which it was chosen; docs/offline.md has the coverage on others."""
+"""Factor of the standard deviation of refits, which miss influential episodes that the log lacks. Without it means were
+covered in 93.8 % of 1200 logs, on which it was chosen; docs/offline.md has the coverage on others."""
 DENSE = 1500
-"""States up to which systems are solved as dense ones."""
+"""Largest number of states for dense solves."""
 RIDGE = 1e-6
-"""Of the features' mean square, in least squares."""
+"""Ridge penalty of least squares, relative to the features' mean square."""
 TINY = 1e-300
-"""Variances below count as this."""
+"""Smaller variances are raised to this."""
 WIDE = 20
-"""Numbers of an observation up to which their products are features, too."""
+"""Largest observation whose products are features, too."""
 OFF = 4.0
 """Standard errors by which the mean ratio may differ from 1 before a note says so."""
 
 
 @dataclass(frozen=True)
 class OfflineEstimate:
-    """What one method says."""
+    """The estimate of one method."""
 
     method: str
     """One of `METHODS`."""
     effective: float
-    """Effective sample size, in episodes: (Σw)²/Σw² of the ratios of whole episodes or, of methods that know the visits of
-    states, of those of steps."""
+    """Effective sample size, in episodes: (Σw)²/Σw² of the ratios of whole episodes or, for methods that use state visits, of
+    those of steps."""
     refused: str = ""
-    """Why there is no estimate; empty: there is one."""
+    """Why there is no estimate; empty if there is one."""
     mean: Interval | None = None
     """Of the return."""
     variance: Interval | None = None
     """Of the return."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
-    """Mean of the worst share of returns, by share; of `weighted` only."""
+    """Mean of the worst share of returns, by share; only for `weighted`."""
 
 
 @dataclass(frozen=True)
@@ -96,23 +96,23 @@ class OfflineReport:
     estimates: tuple[OfflineEstimate, ...]
     """By method, in the order of `METHODS`."""
     episodes: int
-    """Of the log."""
+    """Episodes in the log."""
     steps: int
-    """Of the log."""
+    """Steps in the log."""
     gamma: float
     """Discount factor."""
     level: float
     """Confidence of the intervals and of the lower bound."""
     least: float
-    """Effective episodes below which methods are refused."""
+    """Methods with fewer effective episodes are rejected."""
     behaviour: tuple[float, float]
     """Mean and variance of the returns in the log."""
     lower: float
     """The mean return is at least this, with confidence `level`."""
     lowest: float
-    """What the lower bound assumes: no return of the policy is below."""
+    """The assumption of the lower bound: no return of the policy is below this."""
     notes: tuple[str, ...] = ()
-    """What speaks against relying on the estimates."""
+    """Reasons to doubt the estimates."""
 
     def __getitem__(self, method: str) -> OfflineEstimate:
         return next(one for one in self.estimates if one.method == one_of(method, METHODS, "method"))
@@ -147,15 +147,15 @@ def offline(
 
     Args:
         log: a .parquet file, `minari:NAME`, or a `Log`; `vpac.evaluate(…, log=FILE)` writes one.
-        policy: an agent of ours, a table π[s, a], or a function from observations [n, numbers] to probabilities [n, actions].
+        policy: an agent of vpac, a table π[s, a], or a function from observations [n, numbers] to probabilities [n, actions].
         gamma: discount factor; default: the policy's own, or 0.99.
         methods: some of "per-decision", "doubly-robust", "weighted", "fitted" and "marginalised".
         alphas: shares of worst returns whose mean, CVaR, is estimated.
         level: the confidence of intervals and lower bound.
-        least: a method with fewer effective episodes is refused; if all are, this raises a `UserError`.
-        lowest: no return is below, which the lower bound assumes; default: the lowest in the log.
-        seed: of resamples and folds.
-        progress: show a bar if it takes more than two seconds, or call this with resamples done and resamples in all.
+        least: a method with fewer effective episodes is rejected; if all are, this raises a `UserError`.
+        lowest: assumed lower bound of all returns, for the lower bound of the mean; default: the lowest return in the log.
+        seed: seed of resamples and folds.
+        progress: show a bar if it takes more than two seconds, or call this with the number of finished and of all resamples.
     """
     found = log if isinstance(log, Log) else load_log(log)
     gamma = gamma_of(policy) if gamma is None else check_gamma(gamma)
@@ -194,7 +194,7 @@ def _estimate(
     study: LogStudy, method: str, alphas: Sequence[float], level: float, least: float, draws: np.random.SeedSequence,
     tell: Callable[[int], object],
 ) -> OfflineEstimate:  # fmt: skip
-    """What a method says, or why it does not."""
+    """The estimate of a method, or the reason why there is none."""
     if why := study.missing(method):
         return OfflineEstimate(method, 0.0, why)
     effective, n = study.effective(method), len(study.log)
@@ -224,16 +224,16 @@ def _estimate(
 
 
 def _refitted_interval(estimate: float, values: FloatArray, level: float) -> Interval:
-    """A normal interval with the spread of estimates from resampled logs, around the estimate less their bias.
+    """A normal interval with the standard deviation of estimates from resampled logs, around the estimate less their bias.
 
-    Percentiles of a few hundred resamples rest on seven of them at each end; the spread rests on all.
+    Percentiles of a few hundred resamples depend on seven of them at each end; the standard deviation uses all.
     """
     centre, half = 2.0 * estimate - float(values.mean()), WIDER * normal_quantile(level) * float(values.std(ddof=1))
     return Interval(float(estimate), centre - half, centre + half)
 
 
 class FittedCritics(NamedTuple):
-    """Estimates at every step of a log: of the later return, given the action and before it is chosen."""
+    """Estimates of the later return at every step of a log, given the action and before it is chosen."""
 
     action_value: FloatArray
     action_moment: FloatArray
@@ -243,7 +243,7 @@ class FittedCritics(NamedTuple):
 
 
 class LogStudy:
-    """A log, seen with the probabilities of the policy in question."""
+    """A log with the probabilities of the evaluated policy."""
 
     def __init__(self, log: Log, chances: Chances, gamma: float) -> None:
         self.log, self.chances, self.gamma = log, chances, gamma
@@ -273,7 +273,7 @@ class LogStudy:
         return self.chances.finite and self.chances.every is not None
 
     def missing(self, method: str) -> str:
-        """Why a method cannot be used here; empty: it can."""
+        """Why a method cannot be used here; empty if it can."""
         if method == "marginalised" and not self.finite:
             return "marginalised: needs Discrete observations and actions"
         if method in ("fitted", "doubly-robust") and self.chances.every is None:
@@ -281,7 +281,7 @@ class LogStudy:
         return ""
 
     def notes(self) -> tuple[str, ...]:
-        """What speaks against relying on the estimates."""
+        """Reasons to doubt the estimates."""
         found, n = [], len(self.log)
         error = float(self.weight.std(ddof=1)) / np.sqrt(n)
         if abs(self.weight.mean() - 1.0) > OFF * error + 1e-6:
@@ -309,15 +309,15 @@ class LogStudy:
         return float(w.sum()) ** 2 / squares * per_episode if squares > 0.0 else 0.0
 
     def averaged(self, folds: np.random.Generator | None) -> list[tuple[float, FloatArray]]:
-        """Mean and variance, each with the influence of every episode; with critics of the other folds, if there are any."""
+        """Mean and variance, each with the influence of every episode; with cross-fitted critics if `folds` is given."""
         x, squares = self.terms(None if folds is None else self.cross_fitted(folds))
         mean = float(x.mean())
-        bias = float(x.var(ddof=1)) / len(x)  # that of the squared mean
+        bias = float(x.var(ddof=1)) / len(x)  # bias of the squared mean
         variance = float(squares.mean()) - (mean - self.centre) ** 2 + bias
         return [(mean, x), (variance, squares - 2.0 * (mean - self.centre) * x)]
 
     def terms(self, critics: FittedCritics | None) -> tuple[FloatArray, FloatArray]:
-        """One term an episode for E[G], and one for E[(G − c)²]; c is the weighted mean return."""
+        """One term per episode for E[G], and one for E[(G − c)²]; c is the weighted mean return."""
         log, zero = self.log, np.zeros(len(self.log.reward))
         Q, M, V, B = critics or (zero,) * 4
         d, after = self.discount, self.paid - self.centre
@@ -332,7 +332,7 @@ class LogStudy:
         return reached[log.first] + next(sums), moment[log.first] + next(sums)
 
     def cross_fitted(self, rng: np.random.Generator) -> FittedCritics:
-        """Critics at the steps of each fold that were fitted to the others."""
+        """Critics at the steps of each fold, fitted to the other folds."""
         n = len(self.log)
         fold = rng.permutation(np.arange(n) % min(FOLDS, n))
         parts = np.zeros((4, len(self.log.reward)))
@@ -342,7 +342,7 @@ class LogStudy:
         return FittedCritics(*parts)
 
     def refit(self, method: str, times: FloatArray) -> tuple[float, float]:
-        """Mean and variance by a fitted method, of episodes that count so many times each."""
+        """Mean and variance by a fitted method, with episodes weighted by `times`."""
         share, first = times / times.sum(), self.log.first
         if self.finite:
             value, moment = (x[self.state[first]] for x in self._states(self._kernel(method, times)))
@@ -353,7 +353,7 @@ class LogStudy:
         return mean, float(share @ (moment - value**2) + share @ (value - mean) ** 2)
 
     def weighted(self, alphas: Sequence[float]) -> list[tuple[float, FloatArray]]:
-        """The same and CVaR, of the returns with weights ρ_{0:T} / Σ ρ_{0:T}."""
+        """Mean, variance and CVaR of the returns with weights ρ_{0:T} / Σ ρ_{0:T}."""
         order = np.argsort(self.returns, kind="stable")
         G, p = self.returns[order], self.weight[order] / self.weight.sum()
         n, mean = len(G), float(p @ G)
@@ -369,18 +369,18 @@ class LogStudy:
         return found
 
     def critics(self, times: FloatArray) -> FittedCritics:
-        """Q̂ and the second moments, fitted to episodes that count so many times each."""
+        """Q̂ and the second moments, fitted to episodes weighted by `times`."""
         return self._finite_critics(times) if self.finite else self._linear_critics(times)
 
     def _kernel(self, method: str, times: FloatArray) -> FloatArray:
-        """k of each step: how much it counts among the steps of its state."""
+        """k of each step: its weight among the steps of its state."""
         m = times[self.log.episode] * self.used
         if method == "marginalised":
             m = m * self.ratio
             total = np.bincount(self.state, m, len(self.table))[self.state]
         else:
             counts = np.bincount(self.pair, m, self.table.size).reshape(self.table.shape)
-            seen = self.table * (counts > 0.0)  # what the policy does that was never seen is left out
+            seen = self.table * (counts > 0.0)  # actions of the policy that never occur are left out
             m = m * self.chances.taken
             total = counts.reshape(-1)[self.pair] * seen.sum(axis=1)[self.state]
         return np.divide(m, total, out=np.zeros_like(m), where=total > 0.0)
@@ -404,7 +404,7 @@ class LogStudy:
         return np.asarray(np.bincount(self.state, x, len(self.table)), np.float64)
 
     def _solve(self, kernel: FloatArray, discount: float, b: FloatArray, flow: bool = False) -> FloatArray:
-        """x = b + discount · P x, P as the kernel counts; of a `flow` x = b + discount · Pᵀ x."""
+        """Solve x = b + discount · P x, P given by the kernel; for a `flow` x = b + discount · Pᵀ x."""
         from scipy.sparse import csc_array, eye_array
         from scipy.sparse.linalg import spsolve
 
@@ -481,10 +481,10 @@ def _features(observations: FloatArray) -> FloatArray:
 
 
 def lower_bound(terms: FloatArray, risk: float, seed: np.random.SeedSequence) -> float:
-    """A number that the mean of terms that are not negative exceeds with probability 1 − risk; 0 if nothing better is known.
+    """A lower confidence bound, at level 1 − risk, of the mean of non-negative terms; 0 if nothing better is known.
 
-    A fifth of the terms choose the level b at which the others are cut, which lowers their mean y. Of n numbers in 0 … b with
-    the sample variance s², the mean is at least y − s √(2 log(2/risk)/n) − 7 b log(2/risk)/(3 (n − 1)).
+    A fifth of the terms determine the level b at which the others are clipped, which lowers their mean y. For n numbers in
+    0 … b with the sample variance s², the mean is at least y − s √(2 log(2/risk)/n) − 7 b log(2/risk)/(3 (n − 1)).
     """
     x = np.random.default_rng(seed).permutation(terms)
     few = max(len(x) // 5, 1)

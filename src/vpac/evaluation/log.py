@@ -1,17 +1,17 @@
-"""Logs of episodes with the probability of every action: a Parquet file, one row a step, or a data set of Minari.
+"""Logs of episodes with the probability of every action: a Parquet file, one row per step, or a data set of Minari.
 
 | column | type | meaning |
 |---|---|---|
 | `episode` | whole number | which episode; any numbers |
 | `step` | whole number | 0, 1, 2, … within the episode |
-| `observation` | list of numbers | what the action was chosen from; of a Discrete space a list of one |
-| `action` | whole number or list of numbers | what was done |
-| `reward` | number | what it paid |
-| `terminated`, `truncated` | true or false | whether the episode ended with this step, by itself or cut off |
-| `probability` | number | of the action under the policy that acted; of a Box action its density |
+| `observation` | list of numbers | the observation before the action; for a Discrete space a list of one number |
+| `action` | whole number or list of numbers | the action |
+| `reward` | number | the reward |
+| `terminated`, `truncated` | true or false | whether the episode terminated or was truncated with this step |
+| `probability` | number | of the action under the policy that acted; for a Box action its density |
 | `action_mask` | list of true or false | if there are masks: which actions were allowed |
 
-A Box action is clipped to its space. A number of it that lies on a bound has the probability of all that lies beyond.
+Box actions are clipped to their space. A number on a bound has the probability of everything beyond the bound.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from vpac.typing import BoolArray, FloatArray, IntArray
 
 COLUMNS = ("episode", "step", "observation", "action", "reward", "terminated", "truncated", "probability")
 MINARI = "minari:"
-"""Begins the name of a data set of Minari."""
+"""Prefix of the name of a Minari data set."""
 IN_INFOS = ("probability", "log_prob")
-"""Names in the infos of a data set of Minari under which the probability of an action is found."""
+"""Names of the probability of an action in the infos of a Minari data set."""
 ROUNDING = 1e-6
-"""How far a probability may exceed 1: files hold 32-bit numbers, too."""
+"""How far a probability may exceed 1: files may hold 32-bit numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Episodes of one policy, step by step: the steps of an episode follow one another."""
+    """Episodes of one policy, step by step; the steps of an episode are consecutive."""
 
     observation: FloatArray
     """[steps, numbers]."""
@@ -55,9 +55,9 @@ class Log:
     first: IntArray
     """The first step of each episode, [episodes]."""
     terminated: BoolArray
-    """Whether each episode ended by itself; otherwise it was cut off."""
+    """Whether each episode terminated; otherwise it was truncated."""
     mask: BoolArray | None = None
-    """Which actions were allowed in each step, [steps, actions]; None: the log does not say."""
+    """Which actions were allowed in each step, [steps, actions]; None: unknown."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -69,12 +69,12 @@ class Log:
 
     @cached_property
     def episode(self) -> IntArray:
-        """Which episode each step is of, from 0."""
+        """Index of each step's episode, from 0."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @cached_property
     def time(self) -> IntArray:
-        """Steps before each step, in its episode."""
+        """Number of steps before each step, in its episode."""
         return np.arange(len(self.reward)) - self.first[self.episode]
 
     @cached_property
@@ -88,7 +88,7 @@ class Log:
         return bool(self.action.ndim == 1)
 
     def running(self, x: FloatArray, join: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-        """Each step's x joined with all of its episode before it: sums with np.add, products with np.multiply."""
+        """Cumulative x within each episode: sums with np.add, products with np.multiply."""
         found = x.copy()
         by_length = np.argsort(-self.lengths, kind="stable")
         lengths, first = self.lengths[by_length], self.first[by_length]
@@ -175,7 +175,7 @@ def _allowed(mask: FloatArray, name: str) -> BoolArray:
 def _check_steps(
     episode: FloatArray, step: FloatArray, starts: BoolArray, first: IntArray, over: BoolArray, name: str
 ) -> None:
-    """Every episode has the steps 0, 1, 2, … and ends with the last of them."""
+    """Check that every episode has the steps 0, 1, 2, … and ends with the last of them."""
     expected = np.arange(len(step)) - np.repeat(first, np.diff(np.append(first, len(step))))
     if (step != expected).any():
         bad = int(np.argmax(step != expected))
@@ -207,7 +207,7 @@ def _check_probabilities(probability: FloatArray, discrete: bool, name: str) -> 
 
 
 def _from_minari(name: str) -> Log:
-    """Episodes of a data set of Minari, whose infos have to hold probabilities."""
+    """Episodes of a Minari data set, whose infos must have probabilities."""
     whole_name = f"the data set {name!r} of Minari"
     try:
         import minari
@@ -215,7 +215,7 @@ def _from_minari(name: str) -> Log:
         raise UserError(f"{MINARI}{name} needs Minari: pip install 'minari[hdf5]'") from None
     try:
         episodes = list(minari.load_dataset(name).iterate_episodes())
-    except Exception as error:  # files of any kind of damage, and names of data sets that are not there
+    except Exception as error:  # damaged files, and names of missing data sets
         raise UserError(f"cannot read {whole_name}: {type(error).__name__}: {error!s:.120}") from None
     parts: dict[str, list[Any]] = {column: [] for column in COLUMNS}
     for number, one in enumerate(episodes):
@@ -226,7 +226,7 @@ def _from_minari(name: str) -> Log:
             raise UserError(f"{whole_name} does not say how probable its actions were: {expected}")
         if any(isinstance(x, dict | tuple) for x in (one.observations, one.actions)):
             raise UserError(f"{whole_name} has Dict or Tuple spaces: expected Box or Discrete ones")
-        said = np.asarray(infos[key], np.float64).reshape(-1)[-length:]  # one more: the first is of the reset
+        said = np.asarray(infos[key], np.float64).reshape(-1)[-length:]  # the first of length + 1 is that of the reset
         probability = np.exp(said) if key == "log_prob" else said
         flat = np.asarray(one.actions, np.float64).reshape(length, -1)
         whole = np.asarray(one.actions).ndim == 1 and np.asarray(one.actions).dtype.kind in "iu"
@@ -242,7 +242,7 @@ def _from_minari(name: str) -> Log:
 
 
 class Recorder:
-    """Keeps the steps that `play` counts, and writes them as a log."""
+    """Collects the steps that `play` counts, and writes them as a log."""
 
     def __init__(self, agent: Any, path: str | Path, deterministic: bool) -> None:
         self.agent, self.path = agent, Path(path)
@@ -256,13 +256,13 @@ class Recorder:
         self._rows: list[tuple[Any, ...]] = []
 
     def record(self, counted: BoolArray, *columns: Any) -> None:
-        """Keep a step of each environment that counts: episode, step, observation, action, reward, terminated, truncated."""
+        """Add a step of each counted environment: episode, step, observation, action, reward, terminated, truncated."""
         episode, step, seen, *rest = columns
         rows, mask = (seen["vector"], seen[MASK]) if isinstance(seen, Mapping) else (seen, np.ones((len(counted), 0)))
         self._rows.append(tuple(np.array(column)[counted] for column in (episode, step, rows, mask, *rest)))
 
     def write(self) -> Path:
-        """Write the log, whole or not at all."""
+        """Write the log atomically."""
         import polars as pl
 
         columns = (np.concatenate(x) for x in zip(*self._rows, strict=True))
@@ -285,7 +285,7 @@ class Recorder:
 
 
 def check_loggable(policy: Any) -> None:
-    """Refuse a policy whose probabilities depend on more than the columns of a log hold."""
+    """Reject a policy whose probabilities depend on more than the columns of a log."""
     about = getattr(policy, "interface", None)
     for has, what in (("image", "images"), ("choices", "actions of several parts")):
         if getattr(about, has, None):
@@ -294,22 +294,22 @@ def check_loggable(policy: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """How probable a policy's actions are in the steps of a log."""
+    """Probabilities of a policy's actions in the steps of a log."""
 
     taken: FloatArray
     """Probability, or density, of the action that was taken, [steps]."""
     every: FloatArray | None
     """Probability of every action, [steps, actions]; None: actions are not Discrete."""
     action: IntArray | None
-    """Which of them was taken, from 0."""
+    """Index of the action that was taken."""
     finite: bool
     """Whether observations are Discrete."""
 
     @classmethod
     def of(cls, policy: Any, observations: FloatArray, actions: Any, mask: BoolArray | None = None) -> Chances:
-        """Ask a policy: an agent of ours, a table π[s, a], or a function from observations [n, numbers] to π [n, actions].
+        """Query a policy: an agent of vpac, a table π[s, a], or a function from observations [n, numbers] to π [n, actions].
 
-        `mask` is for policies that learned with masks.
+        `mask` is for policies trained with masks.
         """
         from vpac.deep.policy import NumpyPolicy
         from vpac.deep.spaces import Interface

@@ -1,8 +1,8 @@
-"""`vpac.evaluate`, and the loop that plays episodes of a fixed policy in several environments, right in every autoreset mode.
+"""`vpac.evaluate`, and its loop: episodes of a fixed policy in several environments, correct in every autoreset mode.
 
-NEXT_STEP   the step after an episode's end resets and ignores the action: what it returns is no step of any episode
+NEXT_STEP   the step after an episode's end only resets and ignores the action: it belongs to no episode
 SAME_STEP   the last step resets, too: its reward belongs to the old episode, its observation to the new one
-DISABLED    `restart` resets what has ended, by `reset_mask`
+DISABLED    `restart` resets finished environments with `reset_mask`
 """
 
 from __future__ import annotations
@@ -44,38 +44,38 @@ if TYPE_CHECKING:
     from vpac.envs.vector import Environments
 
 LONGEST = 1_000_000
-"""An episode of more steps than this is taken for one that never ends."""
+"""Longer episodes count as endless."""
 KEEP_EVERY = 5.0
-"""Seconds between two times that the episodes so far are kept."""
+"""Seconds between two calls of `keep`."""
 LONG = 20_000
 """If the first episodes are longer than this, a warning says that they may never end."""
 ENDLESS = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
 
 Term = Callable[[FloatArray, IntArray, FloatArray], Any]
-"""What a step adds to one of an episode's sums, from rewards, numbers of steps before it, and discounts."""
+"""What a step adds to a sum over an episode, from rewards, numbers of earlier steps, and discounts."""
 
 
 def play(
     envs: Vector | _Fast, act: Callable[[Any, BoolArray], Any], episodes: int, gamma: float, terms: Sequence[Term],
     tell: Callable[[int], object] = lambda done: None, record: Callable[..., object] | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:  # fmt: skip
-    """Sums of the `terms` [terms, episodes], lengths, and whether it terminated, of each episode.
+    """Sums of the `terms` [terms, episodes], lengths, and whether each episode terminated.
 
-    Environment i plays episodes i, i + n, i + 2n, … of n environments: to stop at the first that end would count short
-    episodes more often than long ones. `act` is given observations, and whether each begins an episode; `tell` the number of
-    finished episodes whenever it grows; `record`, at every step, which environments count, and their episodes, steps,
-    observations, actions, rewards, terminations and truncations.
+    Environment i plays episodes i, i + n, i + 2n, … of n environments: stopping at the first that end would favour short
+    episodes. `act` gets observations, and a mask of those that begin an episode; `tell` the number of finished episodes
+    whenever it grows; `record`, at every step, which environments count, and their episodes, steps, observations, actions,
+    rewards, terminations and truncations.
     """
     n = envs.n
     found, lengths = np.zeros((len(terms), episodes)), np.zeros(episodes, np.int64)
     terminated = np.zeros(episodes, bool)
-    number = np.arange(n)  # the episode that each environment is at; from `episodes` on none counts
+    number = np.arange(n)  # the current episode of each environment; from `episodes` on none counts
     sums, steps, discount = np.zeros((len(terms), n)), np.zeros(n, np.int64), np.ones(n)
     observations = envs.reset()
     fresh, resetting, done = np.ones(n, bool), np.zeros(n, bool), 0
     while done < episodes:
         actions = act(observations, fresh)
-        seen = None if record is None else copy.deepcopy(observations)  # environments may write into what they gave
+        seen = None if record is None else copy.deepcopy(observations)  # environments may overwrite their observations
         observations, rewards, ends, cuts = envs.step(actions)
         counted = (number < episodes) & ~resetting
         if not np.isfinite(rewards[counted]).all():
@@ -132,10 +132,10 @@ class Step(NamedTuple):
 
     action: Any
     observation: Any
-    """What it led to."""
+    """The observation after it."""
     reward: float
     ended: str
-    """"terminated", "truncated", or empty while the episode goes on."""
+    """"terminated", "truncated", or empty if the episode continues."""
 
 
 def walk(env: Any, observation: Any, choose: Callable[[Any], Any], name: str) -> Iterator[Step]:
@@ -163,7 +163,7 @@ class Played(NamedTuple):
 
     @property
     def volatility(self) -> float:
-        """Standard deviation of the reward of a step, all steps alike."""
+        """Standard deviation of the reward per step, all steps weighted equally."""
         steps = self.lengths.sum()
         mean = self.scores.sum() / steps
         return float(np.sqrt(max(self.squares.sum() / steps - mean**2, 0.0)))
@@ -171,7 +171,7 @@ class Played(NamedTuple):
 
 @dataclass
 class _Fast:
-    """The environments that the PPO family learns in, which begin episodes by themselves, from seeds given once."""
+    """The environments of the PPO family, which reset by themselves, from seeds given once."""
 
     envs: Environments
     seeds: list[int]
@@ -209,12 +209,12 @@ def play_policy(
 
 
 def seeds_from(sequence: np.random.SeedSequence, count: int) -> IntArray:
-    """Seeds below 2³¹, as every environment takes them."""
+    """Seeds below 2³¹, which every environment accepts."""
     return np.random.default_rng(sequence).integers(2**31, size=count)
 
 
 COPIED = ("vpac.envs.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
-"""Where environments come from whose deep copies are independent of them and keep what a user has changed."""
+"""Modules of environments whose deep copies are independent and keep the user's changes."""
 
 
 @dataclass
@@ -222,17 +222,17 @@ class Vector:
     """A vector environment, and the seeds of its episodes."""
 
     env: Any
-    """The `VectorEnv`, which takes lists of seeds, whatever its base class says."""
+    """The `VectorEnv`, which accepts lists of seeds, whatever its base class says."""
     mode: AutoresetMode
     """What it does at the end of an episode."""
     ours: bool
-    """Whether it was made here: then every episode gets a seed of its own, and it is closed at the end."""
+    """Whether it was made here: then every episode gets its own seed, and it is closed at the end."""
     seeds: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
-    """Of the episodes, by number."""
+    """Seeds of the episodes, by number."""
 
     @property
     def n(self) -> int:
-        """How many sub-environments there are."""
+        """Number of sub-environments."""
         return int(self.env.num_envs)
 
     @property
@@ -246,7 +246,7 @@ class Vector:
         return self.env.envs[0] if isinstance(self.env, SyncVectorEnv) else self.env
 
     def seed(self, sequence: np.random.SeedSequence, episodes: int) -> None:
-        """Choose the seeds of so many episodes."""
+        """Choose the seeds of `episodes` episodes."""
         self.seeds = seeds_from(sequence, -(-episodes // self.n) * self.n)
 
     def reset(self) -> Any:
@@ -255,12 +255,12 @@ class Vector:
         return self.env.reset(seed=seeds[: self.n] if self.ours else seeds[0])[0]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
-        """One step of each."""
+        """Step all sub-environments."""
         observations, rewards, terminated, truncated, _ = self.env.step(actions)
         return observations, reward_array(rewards, "the environment"), terminated, truncated
 
     def restart(self, observations: Any, over: BoolArray, number: IntArray) -> Any:
-        """Reset what has ended, if it does not do so itself; what was made elsewhere goes on with its own random numbers."""
+        """Reset finished environments, if they do not reset themselves; those made elsewhere keep their own random numbers."""
         if self.mode is not AutoresetMode.DISABLED or not over.any():
             return observations
         seeds = [
@@ -271,10 +271,10 @@ class Vector:
 
 
 def vectorised(env: Any, count: int, agent: Any) -> Vector:
-    """At most `count` sub-environments, with observations as the agent takes them.
+    """A vector of at most `count` sub-environments, with observations as the agent takes them.
 
-    An object is copied if it comes from a family that is known to survive it; any other object is used itself, alone,
-    because a copy might share a simulator with it.
+    An object is copied if it comes from a module whose copies are known to be independent; any other object is used itself,
+    alone, because a copy might share a simulator with it.
     """
     if isinstance(env, VectorEnv):
         mode = env.metadata.get("autoreset_mode")
@@ -293,7 +293,7 @@ def vectorised(env: Any, count: int, agent: Any) -> Vector:
 
 
 class CheckedSteps(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose answers are checked before a vector environment, which would take text for a number, gets them."""
+    """Checks an environment's results before a vector environment, which would take text for a number, gets them."""
 
     def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], name: str) -> None:
         super().__init__(make())
@@ -305,7 +305,7 @@ class CheckedSteps(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def check_first(env: Any, learning: bool) -> None:
-    """Look whether something can be measured in an environment, as far as it is not known (`vpac.envs.check`)."""
+    """Check an environment before it is used, unless it is known (`vpac.envs.check`)."""
     if isinstance(env, str | EnvSpec | gymnasium.Env) or (callable(env) and not isinstance(env, FiniteMDP | VectorEnv)):
         check_before_use(env, lambda: make_unflattened(env), learning=learning)
 
@@ -320,12 +320,12 @@ def _makers(env: Any, count: int, agent: Any) -> list[Callable[[], gymnasium.Env
 
 
 def one_environment(env: Any, agent: Any) -> gymnasium.Env[Any, Any]:
-    """A single environment, with observations and memory as the agent takes them; an object is used itself, perhaps wrapped."""
+    """A single environment, with observations and memory as the agent takes them; an object is used itself, or wrapped."""
     return as_seen(make_unflattened(env), agent)
 
 
 def is_users(env: gymnasium.Env[Any, Any], given: Any) -> bool:
-    """Whether an environment is the user's own object, which is not ours to close."""
+    """Whether an environment is the user's own object, which must not be closed here."""
     return isinstance(given, gymnasium.Env) and env.unwrapped is given.unwrapped
 
 
@@ -333,24 +333,23 @@ def evaluate(
     agent: Any, env: Any, episodes: int = 1000, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
     envs: int = 8, progress: bool | Callable[[int, int], object] = False, log: str | Path | None = None,
 ) -> ReturnSample:  # fmt: skip
-    """Returns of so many episodes. The same arguments give the same sample.
+    """Play episodes and return a sample of their returns. The same arguments give the same sample.
 
-    Every sub-environment plays a number of episodes that is fixed beforehand, so that short episodes do not get in more
-    often than long ones.
+    Every sub-environment plays a fixed number of episodes, so that short episodes are not favoured.
 
     Args:
-        agent: one of ours, a model with `predict(observation, deterministic=…)` as those of Stable-Baselines3 have, or a
+        agent: an agent of vpac, a model with `predict(observation, deterministic=…)` like those of Stable-Baselines3, or a
             function from an observation to an action. Box actions are clipped to their space.
         env: a Gymnasium id, a function that makes an environment, an environment, a `FiniteMDP`, or a
             `gymnasium.vector.VectorEnv` in any autoreset mode.
-        episodes: how many.
-        seed: of the environments and of the policy.
+        episodes: number of episodes.
+        seed: seed of the environments and of the policy.
         gamma: discount factor; default: the agent's own, or 0.99.
-        deterministic: measure the policy's most preferred actions instead of drawn ones.
-        envs: sub-environments that are stepped together; a vector environment has its own number. It changes which
-            random numbers go where, so it belongs to what decides the sample.
-        progress: show a bar if it takes more than two seconds, or call this with episodes done and episodes in all.
-        log: a .parquet file for every step with the probability of its action (`vpac.offline` reads it); of agents of ours.
+        deterministic: measure the policy of the most likely actions instead of the sampled ones.
+        envs: sub-environments that are stepped together; a vector environment has its own number. The sample depends on it,
+            because it changes which random numbers each episode gets.
+        progress: show a bar if it takes more than two seconds, or call this with the number of finished and of all episodes.
+        log: a .parquet file for every step with the probability of its action (`vpac.offline` reads it); for agents of vpac.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     recorder = None if log is None else Recorder(agent, log, deterministic)
@@ -367,7 +366,7 @@ def measure(
     agent: Any, env: Any, terms: Sequence[Term], episodes: int, *, seed: int, gamma: float, deterministic: bool,
     envs: int = 8, progress: bool | Callable[[int, int], object] = False, record: Callable[..., object] | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray, dict[str, Any]]:  # fmt: skip
-    """Play the episodes of `evaluate` and sum the `terms` over each; returns what `play` does, and what was done in words."""
+    """Play the episodes of `evaluate` and sum the `terms` over each; returns the result of `play`, and a description."""
     episodes, envs, seed = whole(episodes, "episodes", 1, MOST_EPISODES), whole(envs, "envs", 1), whole(seed, "seed")
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(env, min(envs, episodes), agent)
@@ -384,7 +383,7 @@ def measure(
 
 @contextmanager
 def _acting(agent: Any, made: Vector, env: Any, deterministic: bool) -> Iterator[Actor]:
-    """The agent in a vector environment, which is closed afterwards if it was made here of `env`."""
+    """The agent in a vector environment, which is closed afterwards if it was made here from `env`."""
     try:
         actor = Actor(agent, made.env.single_observation_space, made.env.single_action_space, made.n, deterministic)
         with restore_global_rng():
@@ -401,8 +400,8 @@ def evaluate_each(
 ) -> ReturnSample:  # fmt: skip
     """One episode for each seed: the one that `evaluate(agent, env, 1, seed=seed)` plays, so that any of them can be repeated.
 
-    Two policies that are given the same seeds meet the same random numbers. `before` are episodes of the first seeds that were
-    played earlier; `keep` is given what there is every few seconds, at the end, and if something stops it.
+    Two policies with the same seeds get the same random numbers. `before` are episodes of the first seeds that were played
+    earlier; `keep` is called with the episodes so far every few seconds, at the end, and on an interruption.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
@@ -436,13 +435,13 @@ def evaluate_each(
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:
-    """Seeds of so many episodes, all from one; the first of more are those of fewer."""
+    """Seeds of `episodes` episodes, derived from one; a longer list begins with a shorter one."""
     count = whole(episodes, "episodes", 1, MOST_EPISODES)
     return [int(one) for one in seeds_from(np.random.SeedSequence(whole(seed, "seed")), count)]
 
 
 def agent_name(agent: Any) -> str:
-    """What an agent is called: a function by its name, others by their class."""
+    """An agent's name: that of a function, or of its class."""
     plain = getattr(agent, "__name__", None)
     return str(plain) if isinstance(plain, str) else type(agent).__name__
 
@@ -450,17 +449,16 @@ def agent_name(agent: Any) -> str:
 def budget_report(
     agent: Any, env: Any = None, *, episodes: int = 1000, seed: int = 0, level: float = 0.95
 ) -> BudgetReport:
-    """What an agent trained with a budget achieves of what is limited, with intervals, and in words what that means.
+    """Whether an agent trained with a budget keeps it, with intervals and an explanation in words.
 
-    It is the policy as it was trained that is measured: it draws its actions. The return has the discount of the
-    variance that is limited: with `variance_gamma=1` mean and variance are those of the score.
+    The policy that samples its actions is measured. The return has the discount of the limited variance: with
+    `variance_gamma=1` mean and variance are those of the score.
 
     Args:
         agent: a learner or an agent of the PPO family with a budget.
-        env: where it is measured, as for `vpac.evaluate`; not needed where the process is finite and small, and the numbers
-            exact.
-        episodes: how many are measured.
-        seed: of them.
+        env: the environment, as for `vpac.evaluate`; not needed for a small finite MDP, where the numbers are exact.
+        episodes: number of episodes.
+        seed: seed of these episodes.
         level: the confidence of the intervals.
     """
     budget = getattr(getattr(agent, "options", None), "budget", None)
@@ -496,7 +494,7 @@ def budget_report(
 
 
 def _exact(learner: Any) -> tuple[float, float] | None:
-    """Mean and variance of a learner's policy; None where they are not computed exactly."""
+    """Exact mean and variance of a learner's policy; None if they are not available."""
     from vpac.tabular.budget import exact_now, is_exact
 
     return exact_now(learner) if is_exact(learner) else None

@@ -1,25 +1,24 @@
-"""Where the variance of the return comes from: start state, the policy's draws, the environment's noise.
+"""Sources of the variance of the return: start state, the policy's draws, the environment's randomness.
 
 The definition is that of `vpac.oracle.sources`: the law of total variance, applied to the start, to every action given the
-past, and to every answer of the environment given past and action. It is estimated by a nested design. Each start is played
+past, and to every response of the environment given past and action. It is estimated by a nested design. Each start is played
 twice; the covariance of the two returns is the start's part, and half their mean squared difference is the rest. The first of
-the two is gone again, and in each of its steps the policy draws three more actions: that is cheap and finds rare ones. Then
+the two episodes is replayed, and in each of its steps the policy draws three more actions, which is cheap and finds rare ones.
 
-    policy        of all pairs of actions that differ, one is picked; the episode is led to its step t by its seeds and actions;
+    policy        of all pairs of different actions, one is picked; the episode is replayed to its step t;
                   d₁ = G(a) − G(a') with one continuation's random numbers, d₂ with another's;
-    environment   of all steps whose answer took random numbers, one is picked, and answered twice; d₁, d₂ likewise.
+    environment   of all steps whose response used random numbers, one is picked, and drawn twice; d₁, d₂ likewise.
 
-½ E[d₁d₂] is the variance of the expected return over actions (answers), because the continuations are independent of one
-another; within a pair they share random numbers, which changes nothing about the mean and makes d small. Steps are picked
-with probabilities in proportion to γ^{2t}; times the sum of these weights (over the number of pairs in a step) it estimates the
-sum over the episode. What the rest says beside the two is shared among them by how little is known about each.
+½ E[d₁d₂] is the variance of the expected return over actions (responses), because the continuations are independent of one
+another; within a pair they share random numbers, which leaves the mean unchanged and makes d small. Steps are picked with
+probabilities in proportion to γ^{2t}; times the sum of these weights (over the number of pairs in a step) it estimates the sum
+over the episode. The rest is a second estimate of the sum of both; the gap is divided between them by their uncertainty.
 
-Of rare actions few branchings tell, so the intervals are those of rare events (`vpac.risk.intervals`). An action that never
-came up may still matter as much as anything that was seen: for the upper end of the policy's part one is counted, as large as
-the largest difference of two episodes with the same start. Likewise for the environment, if few of its answers differed;
-otherwise the returns themselves have seen what it does. Shares are intervals of the
-odds: on the log scale the distances of part and remainder add up as errors do, √(d² + e² − 2ρde), with their correlation ρ
-where it is negative; so a share lies between 0 and 1.
+Few branches show rare actions, so the intervals are those of rare events (`vpac.risk.intervals`). An action that was never
+drawn may matter as much as any that was: the upper end of the policy's part includes one such event, as large as the largest
+difference of two episodes with the same start. So does that of the environment, if few of its responses differed. Intervals of
+shares are intervals of the odds: on the log scale the errors of part and remainder are combined as √(d² + e² − 2ρde), with
+their correlation ρ where it is negative; so a share lies between 0 and 1.
 """
 
 from __future__ import annotations
@@ -51,25 +50,25 @@ from vpac.typing import FloatArray
 
 PARTS = ("start", "policy", "environment")
 FEW = 10
-"""Fewer branchings than this that made a difference: a part is known roughly at best."""
+"""With fewer branches that made a difference, a part is known only roughly."""
 
 
 class Estimate(NamedTuple):
-    """Parts of a variance, by name; what came out below zero is 0."""
+    """Parts of a variance, by name; negative estimates are set to 0."""
 
     total: Interval
     parts: dict[str, Interval]
     shares: dict[str, Interval]
     """They add up to 1."""
     few: dict[str, int]
-    """How many branchings made a difference, of parts of which that were few."""
+    """Number of branches that made a difference, for parts with few of them."""
 
 
 def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int) -> Estimate:
     """Parts with intervals.
 
-    `rows` have, of each start, two returns, the policy's term, the environment's, and the number of steps that the latter's
-    was picked from. `silent` parts are known to be zero, and `draws` actions were drawn in each step.
+    `rows` have, for each start, two returns, the policy's term, the environment's, and the number of steps from which the
+    latter was picked. `silent` parts are known to be zero, and `draws` actions were drawn in each step.
     """
     one, two, chosen, answered, steps = rows.T
     n = len(rows)
@@ -77,7 +76,7 @@ def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int)
     bessel = n / (n - 0.5)  # the common mean is estimated from 2n returns
     rest = 0.5 * (one - two) ** 2
     start = bessel * (one - centre) * (two - centre) + (bessel - 1.0) * rest
-    apart = 2.0 * float(rest.max())  # the largest squared difference that was seen
+    apart = 2.0 * float(rest.max())  # the largest squared difference in the sample
     events = {"policy": apart / draws, "environment": 0.5 * apart * float(steps.mean())}
     events |= dict.fromkeys(("start", *silent), 0.0)
     gap = rest - chosen - answered  # has mean zero
@@ -97,7 +96,7 @@ def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int)
 
 
 def _doubt(term: FloatArray, event: float) -> float:
-    """The variance of a term, with one event more: of what was not seen one cannot be sure that it is not there."""
+    """The variance of a term, including one unseen event."""
     largest = max(float(np.abs(term).max()), event) if event > 0.0 else 0.0
     return float(np.var(term)) + largest**2 / len(term)
 
@@ -111,7 +110,7 @@ def _share(
     mine, rest = max(part.estimate, 0.0), sum(max(parts[other].estimate, 0.0) for other in others)
     if not mine + rest > 0.0:
         return Interval(np.nan, np.nan, np.nan)
-    if mine == 0.0 or rest == 0.0:  # no odds to speak of: the worst cases
+    if mine == 0.0 or rest == 0.0:  # the odds are 0 or infinite: use the worst cases
         return Interval(mine / (mine + rest), _part_of(part.low, left.high), _part_of(part.high, left.low))
     together = np.std(terms[name]) * np.std(remainder)
     rho = min(float(np.cov(terms[name], remainder, ddof=0)[0, 1] / together), 0.0) if together > 0.0 else 0.0
@@ -138,7 +137,7 @@ NEW_EPISODE = np.zeros(1, bool)
 
 
 class Way(NamedTuple):
-    """An episode that was walked."""
+    """A recorded episode."""
 
     actions: list[Any]
     rewards: list[float]
@@ -147,7 +146,7 @@ class Way(NamedTuple):
 
 
 class Walker:
-    """One environment and one agent, under control of seeds: `reset`'s, the noise after it, and the policy's."""
+    """One environment and one agent, controlled by seeds: of `reset`, of the randomness after it, and of the policy."""
 
     def __init__(self, agent: Any, env: Any, gamma: float, deterministic: bool) -> None:
         if isinstance(env, VectorEnv):
@@ -162,7 +161,7 @@ class Walker:
         self._room = create_empty_array(self.seen, 1)
         self._answers = batch_space(self.acts, 1)
         self.noisy = False
-        """Whether the environment has taken random numbers after a reset."""
+        """Whether the environment has drawn random numbers after a reset."""
 
     def close(self) -> None:
         """Close the environment, unless it is the user's."""
@@ -170,7 +169,7 @@ class Walker:
             self.env.close()
 
     def notes(self) -> tuple[str, ...]:
-        """What to know about this environment."""
+        """Notes about this environment."""
         if self.noisy:
             return ()
         return (
@@ -179,7 +178,7 @@ class Walker:
         )
 
     def episode(self, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> Way:
-        """A whole episode: `begin` decides the start, `noise` all that follows."""
+        """Play an episode: `begin` determines the start, `noise` all that follows."""
         world, own = _two(noise)
         observation = self._reset(begin, world)
         self.actor.begin(own)
@@ -188,7 +187,7 @@ class Walker:
         return Way(actions, rewards, self._discounted(rewards))
 
     def check(self, way: Way, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> None:
-        """Refuse an environment that does not do the same again with the same seeds and actions."""
+        """Reject an environment that does not repeat an episode with the same seeds and actions."""
         if self.actor.remembers:
             raise UserError("the agent carries a state along: sources of variance need an agent without a memory")
         self._reset(begin, _two(noise)[0])
@@ -202,8 +201,8 @@ class Walker:
     def look(
         self, way: Way, begin: Any, noise: Any, own: np.random.SeedSequence, fresh: int
     ) -> tuple[list[list[Any]], list[bool]]:
-        """Go the way again. In each step the policy's actions there, the one that was taken and `fresh` ones, and whether the
-        environment takes random numbers for its answer."""
+        """Replay an episode. For each step return the action taken there and `fresh` drawn ones, and whether the environment's
+        response used random numbers."""
         observation = self._reset(begin, _two(noise)[0])
         self.actor.begin(own)
         drawn, noisy = [], []
@@ -218,9 +217,9 @@ class Walker:
     def branch(
         self, way: Way, begin: Any, noise: Any, t: int, action: Any, answer: Any, rest: np.random.SeedSequence
     ) -> float:
-        """Return from step t of an episode on, after another action there.
+        """The return from step t of an episode on, after another action there.
 
-        `answer` is the seed of the environment's answer, by default the first draw of `rest`, that of all that follows.
+        `answer` is the seed of the environment's response, by default the first draw of `rest`, the seed of all that follows.
         """
         self._reset(begin, _two(noise)[0])
         for earlier in way.actions[:t]:
@@ -243,7 +242,7 @@ class Walker:
         self.env.unwrapped.np_random = np.random.default_rng(world)
 
     def _follow(self, observation: Any, actions: list[Any]) -> list[float]:
-        """Follow the policy to the end; notes the actions and returns the rewards."""
+        """Follow the policy to the end; records the actions and returns the rewards."""
         rewards = []
         for step in walk(self.env, observation, self._choose, name_of(self.given)):
             actions.append(step.action)
@@ -269,14 +268,14 @@ def _finite(reward: float) -> float:
 
 
 def _two(seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
-    """Streams for the environment and for the policy; asking again gives the same ones."""
+    """Streams for the environment and for the policy, the same at every call."""
     return [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, k)) for k in range(2)]
 
 
 def exact_sources(
     agent: Any, env: gymnasium.Env[Any, Any], gamma: float, deterministic: bool
 ) -> VarianceSources | None:
-    """The exact parts, for a tabular learner in a finite process under wrappers that do not change it; else None."""
+    """The exact parts, for a tabular learner in a finite MDP under wrappers that do not change it; else None."""
     theta = getattr(getattr(agent, "weights", None), "theta", None)
     if theta is None or agent.environment.n_active != 1:
         return None
@@ -292,11 +291,11 @@ def exact_sources(
 
 
 FRESH = 3
-"""Actions that are drawn in each step beside the one that was taken."""
+"""Actions that are drawn in each step besides the one that was taken."""
 PAIRS = (FRESH + 1) * FRESH // 2
-"""Of actions, in each step."""
+"""Pairs of actions in each step."""
 CHECKED = 10
-"""Episodes that are repeated as a whole, to see whether the environment obeys its seeds."""
+"""Episodes that are repeated, to check that the environment obeys its seeds."""
 
 
 @dataclass(frozen=True)
@@ -306,44 +305,43 @@ class Sources:
     total: Interval
     """Var(G)."""
     parts: dict[str, Interval]
-    """Of "start", "policy" and "environment"; an estimate that would be below zero by chance is 0, the others add up to the
-    total."""
+    """Parts "start", "policy" and "environment"; an estimate below 0 is set to 0, the others add up to the total."""
     shares: dict[str, Interval]
-    """What the parts make up, between 0 and 1."""
+    """Shares of the parts, between 0 and 1."""
     exact: VarianceSources | None
-    """The exact parts, where process and policy are known; else None."""
+    """The exact parts, if MDP and policy are known; else None."""
     starts: int
-    """How many starts were played."""
+    """Number of starts."""
     gamma: float
     """The discount factor."""
     notes: tuple[str, ...]
-    """What a reader should know about this environment."""
+    """Notes about this environment."""
 
 
 def variance_sources(
     agent: Any, env: Any, starts: int = 500, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
     level: float = 0.95, progress: bool | Callable[[int, int], object] = False,
 ) -> Sources:  # fmt: skip
-    """Estimate the parts; beside them the exact ones, for a tabular agent of ours on a finite process.
+    """Estimate the parts; for a tabular agent of vpac in a finite MDP, also compute the exact ones.
 
-    A start is a seed of `reset`; the noise that follows is drawn from a generator that replaces the environment's
-    `np_random` after the reset. Noise that an environment takes from elsewhere cannot be separated from the start, if `reset`
-    seeds it, and makes this impossible, if nothing does: an episode that does not repeat itself is an error.
+    A start is a seed of `reset`; later randomness comes from a generator that replaces the environment's `np_random` after the
+    reset. Randomness from elsewhere cannot be separated from the start if `reset` seeds it; if nothing seeds it, the episode
+    does not repeat, which is an error.
 
     Args:
-        agent: as for `evaluate`, but without a memory of its own.
+        agent: as for `evaluate`, but without a memory.
         env: as for `evaluate`, but not a vector environment.
-        starts: how many starts; each takes up to ten episodes.
-        seed: of everything random.
+        starts: number of starts; each takes up to ten episodes.
+        seed: seed of all randomness.
         gamma: discount factor; default: the agent's own, or 0.99.
-        deterministic: of the policy's most preferred actions instead of drawn ones.
+        deterministic: the policy of the most likely actions instead of the sampled ones.
         level: the confidence of the intervals.
         progress: as for `evaluate`.
     """
     starts = whole(starts, "starts", 10, MOST_EPISODES)
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     walker = Walker(agent, env, gamma, deterministic)
-    student_quantile(level, starts - 1)  # refuses what is not a level
+    student_quantile(level, starts - 1)  # raises if `level` is not a level
     rows = np.zeros((starts, 5))
     with restore_global_rng(), shown(progress, starts, name_of(env)) as tell:
         for number, child in enumerate(np.random.SeedSequence(whole(seed, "seed")).spawn(starts)):
@@ -366,7 +364,7 @@ def _few(name: str, count: int, starts: int) -> str:
 
 
 def _one_start(walker: Walker, seed: np.random.SeedSequence, check: bool) -> FloatArray:
-    """Returns of two episodes, what policy and environment add after the start, and how often the environment spoke."""
+    """Returns of two episodes, the terms of policy and environment, and the number of random responses."""
     begin, first, second, pick, *more = seed.spawn(9)
     way = walker.episode(begin, first)
     again = walker.episode(begin, second)

@@ -1,8 +1,8 @@
-"""What becomes of a policy when its world is not quite the one it learned in.
+"""Stress tests: measure a policy in environments that differ from the one of training.
 
-An arm is the environment with something changed: an argument, noise on what the policy sees or does, observations that come
-late or get lost, other starts. Every arm plays the seeds of the control arm, which changes nothing. What disturbs the policy is
-drawn from a generator of its own, so that the environment's own random numbers stay the same.
+An arm is the environment with one change: an argument, noise on observations or actions, delayed or lost observations, other
+start states. Every arm plays the seeds of the control arm, which changes nothing. Disturbances are drawn from a separate
+generator, so that the environment's own random numbers stay the same.
 """
 
 from __future__ import annotations
@@ -32,26 +32,25 @@ KINDS = {
     "noise": "observation noise", "action-noise": "action noise", "delay": "observations delayed, steps",
     "drop": "observations lost, share", "first-steps": "random first steps",
 }  # fmt: skip
-"""What can be changed beside arguments of the environment, and how it is called."""
+"""Changes other than arguments of the environment, and their names."""
 STREAM = 7_919
-"""Keeps the generator of a disturbance apart from those of environment and policy, which come from the same seed."""
+"""Separates the generator of a disturbance from those of environment and policy, which come from the same seed."""
 WATCHED = 20
-"""Episodes of the control arm whose observations say what a unit of noise is."""
+"""Episodes of the control arm that give the unit of observation noise."""
 
 
 class Disturbed(AnyWrapper, RecordConstructorArgs):
-    """Disturbs what the policy sees and does. Masks of actions stay right: they are neither late nor lost, and noise does
-    only what they allow.
+    """Disturbs observations and actions. Masks of actions are neither delayed nor lost, and noisy actions stay within them.
 
     Args:
         env: any environment.
-        noise: standard deviation of the noise on each number of a Box observation, in units of `scale`; of Discrete ones the
-            probability of seeing any other.
-        action_noise: standard deviation of the noise on each number of a Box action, in units of half its range; of Discrete
-            ones the probability of doing any other.
-        delay: steps by which observations come late; the first is seen until then.
-        drop: probability that an observation is lost; the one before is seen again.
-        scale: of each number of the observation.
+        noise: standard deviation of the noise on each number of a Box observation, in units of `scale`; for Discrete ones the
+            probability of observing another one.
+        action_noise: standard deviation of the noise on each number of a Box action, in units of half its range; for Discrete
+            ones the probability of taking another one.
+        delay: steps by which observations are delayed; the first is repeated until then.
+        drop: probability that an observation is lost; the previous one is repeated.
+        scale: unit of the noise on each number of the observation.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
             raise UserError(f"drop is a probability: expected at most 1, got {self.drop:g}")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start; the first observation is never lost or late."""
+        """Reset; the first observation is never lost or delayed."""
         observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._own = np.random.default_rng([STREAM, seed])
@@ -86,14 +85,14 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         return self._shown(observation, info), info
 
     def step(self, action: Any) -> Step:
-        """Take the action that noise makes of this one; see what gets through."""
+        """Take the disturbed action; return the disturbed observation."""
         observation, reward, terminated, truncated, info = self.env.step(self._moved(action))
         lost = self._own.random() < self.drop
         self._seen.append(self._seen[-1] if lost else self._noisy(observation))
         return self._shown(observation, info, terminated or truncated), reward, terminated, truncated, info
 
     def _shown(self, observation: Any, info: dict[str, Any], over: bool = False) -> Any:
-        """What gets through, with the mask of now."""
+        """The delayed or repeated observation, with the current mask."""
         if self.action_noise:
             self._mask = read_mask(self.env, observation, info, f"{self.env}:", over)
         late = self._seen[0]
@@ -121,7 +120,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         return np.clip(moved, space.low, space.high).astype(space.dtype)
 
     def _other(self, value: Any, space: spaces.Discrete[Any], chance: float, allowed: BoolArray | None = None) -> Any:
-        """Any other value of a Discrete space, or of those that are allowed, by chance."""
+        """With probability `chance`, another (allowed) value of a Discrete space."""
         which, now = np.arange(space.n) if allowed is None else np.flatnonzero(allowed), int(value) - int(space.start)
         hit, step = self._own.random() < chance, int(self._own.integers(1, max(len(which), 2)))
         if not hit or now not in which:
@@ -131,21 +130,21 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that is changed, and the values that it takes."""
+    """A quantity that is changed, and its values."""
 
     name: str
     """One of `KINDS`, or an argument of the environment."""
     values: tuple[Any, ...]
-    """Without that of the control arm."""
+    """Values, without that of the control arm."""
 
     @property
     def label(self) -> str:
-        """For readers."""
+        """Its name for readers."""
         return KINDS.get(self.name, self.name)
 
 
 def arms_of(axes: Sequence[Axis]) -> list[dict[str, Any]]:
-    """What each arm changes, the control arm first: one thing at a time; of two axes also both together."""
+    """The changes of each arm, the control arm first: one axis at a time; with two axes also all combinations."""
     alone = [{axis.name: value} for axis in axes for value in axis.values]
     both = [dict(zip((a.name for a in axes), pair, strict=True)) for pair in product(*(a.values for a in axes))]
     return [{}, *alone, *(both if len(axes) == 2 else [])]
@@ -156,11 +155,11 @@ class StressTest:
     """The returns of every arm, played with the same seeds."""
 
     axes: tuple[Axis, ...]
-    """What was changed."""
+    """The changed quantities."""
     arms: tuple[Mapping[str, Any], ...]
-    """What each arm changes; the first is the control arm."""
+    """The changes of each arm; the first is the control arm."""
     samples: tuple[ReturnSample, ...]
-    """The returns of each."""
+    """The returns of each arm."""
     level: float = 0.95
     """The confidence of each interval."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -171,7 +170,7 @@ class StressTest:
         return compare_paired(self.samples[number].returns, self.samples[0].returns, level=self.level)
 
     def worst_first(self) -> list[int]:
-        """The arms but the control arm: what lowers the mean most first."""
+        """The arms except the control arm, beginning with the one that lowers the mean most."""
         return sorted(range(1, len(self.arms)), key=lambda k: self.samples[k].mean)
 
     def as_dict(self) -> dict[str, Any]:
@@ -200,15 +199,15 @@ def stress(
 
     Args:
         agent: as for `evaluate`.
-        make: makes the environment with these arguments beside its own.
-        axes: what is changed.
-        episodes: of each arm.
-        seed: of everything random.
+        make: makes the environment with these arguments in addition to its own.
+        axes: the quantities that are changed.
+        episodes: episodes of each arm.
+        seed: seed of all randomness.
         gamma: discount factor; default: the agent's own, or 0.99.
-        deterministic: the policy's most preferred actions instead of drawn ones.
+        deterministic: the policy of the most likely actions instead of the sampled ones.
         undiscounted: the sum of rewards instead of the discounted return.
         level: the confidence of each interval.
-        measured: called with the name of an arm and what measures it, to keep or to find it.
+        measured: called with the name of an arm and a function that measures it, to store it or to load it.
         tell: called with the name of an arm when it begins.
     """
     if not axes:
@@ -218,7 +217,7 @@ def stress(
     seeds = episode_seeds(seed, whole(episodes, "episodes", 10))
     scale = _scale(agent, make({}), seeds[:WATCHED], deterministic) if "noise" in {a.name for a in axes} else 1.0
     arms, samples = arms_of(axes), []
-    for arm in arms:  # a mistake in the last is named before the first is measured
+    for arm in arms:  # report an error in the last arm before the first is measured
         changed(make, arm, scale).close()
     for arm in arms:
         tell(arm_name(arm))
@@ -233,7 +232,7 @@ def stress(
 
 
 def arm_name(arm: Mapping[str, Any]) -> str:
-    """An arm in words: `demand = 5, observation noise = 0.1`; the one that changes nothing is the control arm."""
+    """The name of an arm: `demand = 5, observation noise = 0.1`, or the control arm."""
     return ", ".join(f"{KINDS.get(name, name)} = {value}" for name, value in arm.items()) or "control"
 
 

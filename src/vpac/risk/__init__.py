@@ -1,4 +1,4 @@
-"""Measures of risk, their confidence intervals, comparisons, and prices of variance. Samples and numbers, never agents."""
+"""Measures of risk, confidence intervals, comparisons, schedules and budgets of ψ. Works on samples and numbers, not agents."""
 
 from vpac.risk.budget import Budget, BudgetReport, Limit, Multiplier, PricePath, as_budget
 from vpac.risk.certificate import PolicyCertificate

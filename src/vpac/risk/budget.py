@@ -1,25 +1,25 @@
-"""A budget for variance: the largest mean whose variance is at most V, kept by a controller of the price ψ.
+"""A variance budget: maximise the mean subject to variance ≤ V, with a controller that adjusts ψ.
 
-The price is the multiplier of the constraint: mean − ψ · (variance − V). A PID controller measures the variance now and
-then and sets ψ. Its quantities have no units, so its gains do not depend on the size of rewards:
+ψ is the multiplier of the constraint: mean − ψ · (variance − V). A PID controller measures the variance at intervals and sets
+ψ. Its quantities have no units, so its gains do not depend on the scale of rewards:
 
     excess   x = (variance − V) / max(variance, V)                  from −1 (no variance) to 1 (far too much)
     control  u = K_p x + I + K_d ẋ,   kept in [0, log(1 + largest)]
     price    ψ = (exp(u) − 1) / √V                                   in units of 1/reward
 
-Small prices move in straight lines and large ones by factors. Time is counted in samples: a look (one measurement) at which a
-quarter of the sample is new advances it by ¼. Derivatives are of what was measured, and smoothed. The integral I stays between
-the least and the greatest u, does not grow beyond what brings u to its limit, and waits while the variance is on its way to
-the budget already, as policies learn more slowly than numbers are added up (anti-windup).
+Small ψ change linearly, large ones exponentially. Time is counted in samples: a look (one measurement) at which a quarter of
+the sample is new advances it by ¼. Derivatives are of the measurements, and smoothed. The integral I is clamped to the range
+of u, does not grow while u is at its limit, and waits while the variance is already approaching the budget, because policies
+respond with a delay (anti-windup).
 
-The budget may lie between two actions, and a mixture of two varies more than their average: at a constant price a policy is
-drawn to one or the other. What keeps it between them is a price that answers at once, the proportional part.
+The budget may lie between two actions, and a mixture of two varies more than their average: at a constant ψ a policy
+converges to one or the other. The proportional part, which responds at once, keeps it between them.
 
-Other limits have an excess x that moves the same controller. Of several the one that is exceeded most counts;
-a share of the mean that is to be kept is a brake on all of them, and alone it lets ψ rise as far as it goes. Without a V the
-unit of the price is the standard deviation of the returns at the first look, in place of √V.
+Other limits have an excess x for the same controller. With several limits the one that is exceeded most counts; a share of the
+mean to be kept limits all of them, and alone it lets ψ rise until the share is reached. Without a V the unit of ψ is the
+standard deviation of the returns at the first look, in place of √V.
 
-All limits, in the user's words; `Limit.judge` says whether a measured policy holds them:
+All limits, in the user's words; `Limit.judge` decides whether a measured policy keeps them:
 
     keep-mean 0.95      the mean is at least 95 % of a baseline's: of the policy at ψ = 0, or of another on common
                         random numbers
@@ -29,21 +29,21 @@ All limits, in the user's words; `Limit.judge` says whether a measured policy ho
     min-cvar 0.1:100    the worst tenth averages at least 100
     max-ruin 0.05:0     P(G < 0) is at most 5 %
 
-A budget holds keep-mean, min-cvar and max-ruin by the same controller, which gets from a sample of returns how far
-each is exceeded, x from −1 to 1, and how large ψ may become:
+A budget keeps keep-mean, min-cvar and max-ruin with the same controller, which gets the excess x of each, from −1 to 1, and
+the largest useful ψ from a sample of returns:
 
     min-cvar    CVaR_α(G) ≥ c                 x = (c − CVaR + e) / s               ψ ≤ (mean − CVaR) / (2 s²)
     max-ruin    P(G < c) ≤ p                  x = (q + e − p) / max(q + e, p)      ψ ≤ (mean − c) / (2 s²)
     keep-mean   mean ≥ m − (1 − k) |m|        x = (mean − e − floor) / ((1 − k) |m|)
 
-s is the standard deviation, e the standard error of what is measured (of ruin at most 0.2 p, of the mean at most half of
-what may be lost), m the mean of the policy that was learned at ψ = 0. Where x > 0 the price ψ rises: for tail and ruin
-because the limit is exceeded, for the mean because some of it may still be given up.
+s is the standard deviation, e the standard error of the estimate (for ruin at most 0.2 p, for the mean at most half of what
+may be lost), m the mean of the policy learned at ψ = 0. While x > 0, ψ rises: for tail and ruin because the limit is exceeded,
+for the mean because more of it may be given up.
 
-A higher price lowers the mean too, and beyond some price the tail gets worse. In a location–scale family CVaR is mean − k
-s, whose gradient is that of the mean − ψ · variance at ψ = k / (2 s), k = (mean − CVaR) / s; and P(G < c) falls with (mean
-− c) / s, whose gradient points the same way as that of the mean − ψ · variance at ψ = (mean − c) / (2 s²). So no price
-above is asked; where the mean is below c, none is.
+A higher ψ lowers the mean too, and beyond some ψ the tail gets worse. In a location–scale family CVaR is mean − k s, whose
+gradient is that of mean − ψ · variance at ψ = k / (2 s), k = (mean − CVaR) / s; and P(G < c) falls with (mean − c) / s, whose
+gradient has the direction of that of mean − ψ · variance at ψ = (mean − c) / (2 s²). So ψ stays below these values, and is 0
+while the mean is below c.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Holding = Literal["holds", "does not hold", "undecided"]
 
 @dataclass(frozen=True)
 class NeutralMean:
-    """The mean return that was learned at ψ = 0."""
+    """The mean return of the policy learned at ψ = 0."""
 
     mean: float
     error: float
@@ -97,7 +97,7 @@ class Limit:
     value: float
     """The limit itself."""
     at: float = 0.0
-    """Of min-cvar the share of worst episodes; of max-ruin the return below which ruin begins."""
+    """For min-cvar the share of worst episodes; for max-ruin the threshold c."""
 
     def __post_init__(self) -> None:
         one_of(self.kind, KINDS, "limit")
@@ -113,7 +113,7 @@ class Limit:
 
     @classmethod
     def read(cls, kind: str, text: str | float) -> Limit:
-        """From what follows the option: a number, or two with a colon between them."""
+        """Parse the value of an option: a number, or two with a colon between them."""
         parts = str(text).split(":")
         needed = 2 if kind in ("min-cvar", "max-ruin") else 1
         try:
@@ -141,10 +141,10 @@ class Limit:
             "max-ruin": f"P(G < {at}) is at most {100 * self.value:g} %",
         }[self.kind]
 
-    # Judged, of a policy that was measured
+    # Judging a measured policy
 
     def judge(self, sample: ReturnSample, level: float = 0.95, baseline: ReturnSample | None = None) -> dict[str, Any]:
-        """The limit, what was measured with its interval, and whether it holds, as plain data."""
+        """The limit, the estimate with its interval, and whether it holds, as plain data."""
         found, target = self._measured(sample, level, baseline)
         if self.kind.startswith("max"):
             well, ill = found.high <= target, found.low > target
@@ -157,7 +157,7 @@ class Limit:
         }  # fmt: skip
 
     def _measured(self, sample: ReturnSample, level: float, baseline: ReturnSample | None) -> tuple[Interval, float]:
-        """What is measured, and the number that it is compared with."""
+        """The estimate, and the number that it is compared with."""
         if self.kind == "keep-mean":
             if baseline is None or len(baseline) != len(sample):
                 raise UserError("--keep-mean needs a policy to compare with: --baseline RUN")
@@ -166,29 +166,29 @@ class Limit:
             return self.check(sample.returns, level)
         return sample.interval(self.name, level), self.value
 
-    # Held, by a budget: keep-mean, min-cvar and max-ruin
+    # Keeping a limit during training: keep-mean, min-cvar and max-ruin
 
     @property
     def name(self) -> str:
-        """What is limited: mean, std, variance, cvar or ruin."""
+        """The limited quantity: mean, std, variance, cvar or ruin."""
         return self.kind.partition("-")[2]
 
     @property
     def symbol(self) -> str:
-        """The same for people."""
+        """The limited quantity as a formula, for messages."""
         tail = {"cvar": f"mean of the worst {100 * self.at:g} %", "ruin": f"P(return < {self.at:g})"}
         return tail.get(self.name, "mean")
 
     @property
     def in_words(self) -> str:
-        """As a budget was given."""
+        """The limit as it was given."""
         if self.kind == "keep-mean":
             return f"at least {100 * self.value:g} % of the mean at ψ = 0"
         return f"{self.symbol} " + (f"≥ {self.value:g}" if self.name == "cvar" else f"≤ {100 * self.value:g} %")
 
     @property
     def level(self) -> float:
-        """The return that a limit of the tail is about."""
+        """The threshold of a limit of the tail."""
         return self.value if self.kind == "min-cvar" else self.at
 
     def of(self, returns: FloatArray) -> float:
@@ -198,7 +198,7 @@ class Limit:
         return float(np.mean(returns < self.at) if self.kind == "max-ruin" else returns.mean())
 
     def excess(self, returns: FloatArray, reference: NeutralMean | None = None) -> float:
-        """x; of the mean positive while some of it may still be given up."""
+        """x; for the mean positive while more of it may be given up."""
         found = self.of(returns)
         if self.kind == "min-cvar":
             edge = float(metrics.value_at_risk(returns, self.at))
@@ -213,17 +213,17 @@ class Limit:
         return _share(found - min(_error(returns), 0.5 * allowed) - self.floor(reference), allowed)
 
     def most(self, returns: FloatArray) -> float:
-        """The largest ψ that is of use: (mean − level) / (2 s²), and 0 if the mean is below the level."""
+        """The largest useful ψ: (mean − level) / (2 s²), and 0 if the mean is below the level."""
         level = self.of(returns) if self.kind == "min-cvar" else self.at
         variance, above = float(metrics.variance(returns)), float(returns.mean()) - level
         return max(above, 0.0) / (2.0 * variance) if variance > 0.0 else math.inf
 
     def floor(self, reference: NeutralMean | None) -> float:
-        """The smallest mean that is accepted; NaN before the reference is known."""
+        """The smallest accepted mean; NaN while the reference is unknown."""
         return math.nan if reference is None else reference.mean - (1.0 - self.value) * abs(reference.mean)
 
     def check(self, returns: FloatArray, level: float, reference: NeutralMean | None = None) -> tuple[Interval, float]:
-        """What is measured with its interval, of a mean with the error of the reference as well, and its bound."""
+        """The estimate with its interval (for a mean including the error of the reference), and its bound."""
         if self.kind == "min-cvar":
             return cvar_interval(returns, self.at, level=level), self.value
         if self.kind == "max-ruin":
@@ -239,7 +239,7 @@ class Limit:
         return bool(self.missing(end if math.isfinite(end) else found.estimate, bound) <= 0.0)
 
     def missing(self, value: Any, bound: float) -> Any:
-        """By how much values miss the bound; negative where they keep it."""
+        """By how much values miss the bound; negative if they keep it."""
         return value - bound if self.kind == "max-ruin" else bound - value
 
 
@@ -249,7 +249,7 @@ def _error(terms: FloatArray) -> float:
 
 
 def _share(what: float, unit: float) -> float:
-    """A quotient kept within ±1, also of a unit of 0."""
+    """A quotient clipped to ±1, also for a unit of 0."""
     return min(max(what / unit, -1.0), 1.0) if unit > 0.0 else float(np.sign(what))
 
 
@@ -277,50 +277,50 @@ def probability(value: Any, name: str) -> float:
 SMOOTHING = 0.5
 """Share of a new slope in the smoothed one."""
 SETTLING_TIME = 200.0
-"""While a variance would reach its budget within this many samples, the integral stays."""
+"""The integral waits while the variance would reach its budget within this many samples."""
 
 
 class Multiplier(NamedTuple):
     """The state of the controller, as plain numbers."""
 
     psi: float = 0.0
-    """The price now, in units of 1/reward."""
+    """The current ψ, in units of 1/reward."""
     integral: float = 0.0
-    """I, free of units."""
+    """I, dimensionless."""
     excess: float = 0.0
     """x at the last look."""
     slope: float = 0.0
     """ẋ, smoothed."""
     looks: int = 0
-    """How many looks there were."""
+    """Number of measurements."""
     begin: float = 0.0
-    """When the measurement of the mean at ψ = 0 ends and the price begins."""
+    """The time at which the measurement of the mean at ψ = 0 ends and ψ may rise."""
     seen: float = 0.0
-    """Episodes at ψ = 0 that were measured; their mean is `neutral`, the sum of squared deviations from it `squares`."""
+    """Number of measured episodes at ψ = 0; their mean is `neutral`, the sum of squared deviations from it `squares`."""
     neutral: float = 0.0
     squares: float = 0.0
     unit: float = 0.0
-    """The standard deviation that is the unit of the price, where no variance is limited."""
+    """The standard deviation that is the unit of ψ, if no variance is limited."""
 
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> Multiplier:
-        """From what `as_dict` gave."""
+        """Restore what `as_dict` gave."""
         numbers = {name: float(saved[name]) for name in cls._fields if name in saved}
         return cls(**numbers | {"looks": int(saved["looks"])})  # type: ignore[arg-type]
 
     def as_dict(self) -> dict[str, float]:
-        """As plain data; without what only other limits than the variance need, if nothing of it is set."""
+        """As plain data; fields for limits other than the variance are left out if none is set."""
         return dict(zip(self._fields, self if any(self[5:]) else self[:5], strict=False))
 
     @property
     def reference(self) -> NeutralMean | None:
-        """The mean at ψ = 0; None before it was measured."""
+        """The mean at ψ = 0; None before it is measured."""
         if self.seen < 2.0:
             return None
         return NeutralMean(self.neutral, math.sqrt(self.squares / (self.seen - 1.0) / self.seen))
 
     def with_neutral(self, returns: FloatArray) -> Multiplier:
-        """With more episodes at ψ = 0 (sums of squares are joined as by Chan, Golub and LeVeque)."""
+        """Add episodes at ψ = 0 (sums of squares are merged as by Chan, Golub and LeVeque)."""
         n = len(returns)
         if not n:
             return self
@@ -331,9 +331,9 @@ class Multiplier(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the return: of the variance or the standard deviation (give one), of its tail, and of the mean; one or several.
+    """Limits of the return: its variance or standard deviation (one of them), its tail, and its mean; one or several.
 
-    It is the discounted return, start state, environment and the policy's own draws all together.
+    The return is discounted; its variance includes start state, environment and the policy's own draws.
     """
 
     max_variance: float | None = None
@@ -341,22 +341,22 @@ class Budget:
     max_std: float | None = None
     """√V, in units of reward."""
     keep_mean: float | None = None
-    """k, e.g. 0.95: as little variance as can be had for at most 5 % of the mean that was learned at ψ = 0."""
+    """k, e.g. 0.95: as little variance as possible for at most 5 % of the mean learned at ψ = 0."""
     min_cvar: tuple[float, float] | None = None
-    """(α, c): the worst α share of returns has the mean c or more."""
+    """(α, c): the worst α share of returns has at least the mean c."""
     max_ruin: tuple[float, float] | None = None
-    """(p, c): a return below c has at most the probability p."""
+    """(p, c): a return below c has at most probability p."""
     wait: float = 0.0
-    """Episodes, or steps of the PPO family, during which ψ stays 0. A price put on a poor policy may be paid by standing
-    still: let it learn to be good first. With `keep_mean` 0 means 40 % of `learn`; at its end the mean is measured."""
+    """Episodes, or steps of the PPO family, during which ψ stays 0: with ψ > 0 an untrained policy may learn to stand still.
+    With `keep_mean` 0 means 40 % of `learn`; the mean is measured at the end of that time."""
     proportional: float = 1.0
     """K_p."""
     integral: float = 0.1
-    """K_i: what I gains in one sample at x = 1."""
+    """K_i: the change of I in one sample at x = 1."""
     derivative: float = 0.1
     """K_d."""
     largest: float = 100.0
-    """The largest price, as ψ · √V."""
+    """The largest ψ, as ψ · √V."""
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the class is frozen
@@ -381,7 +381,7 @@ class Budget:
 
     @property
     def limits_variance(self) -> bool:
-        """Whether there is a V."""
+        """Whether the variance is limited."""
         return self.max_variance is not None or self.max_std is not None
 
     @property
@@ -393,12 +393,12 @@ class Budget:
 
     @property
     def std(self) -> float:
-        """√V, the unit of the price: ψ · √V has none."""
+        """√V, the unit of 1/ψ: ψ · √V is dimensionless."""
         return math.sqrt(self.variance)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """Limits beside that of the variance."""
+        """Limits other than that of the variance."""
         tail = self.min_cvar and Limit("min-cvar", self.min_cvar[1], self.min_cvar[0])
         ruin = self.max_ruin and Limit("max-ruin", *self.max_ruin)
         mean = None if self.keep_mean is None else Limit("keep-mean", self.keep_mean)
@@ -406,20 +406,20 @@ class Budget:
 
     @property
     def in_words(self) -> str:
-        """As it was given."""
+        """The budget as it was given."""
         words = [] if self.max_std is None else [f"standard deviation ≤ {self.max_std:g}"]
         words += [] if self.max_variance is None else [f"variance ≤ {self.max_variance:g}"]
         return " and ".join([*words, *(limit.in_words for limit in self.limits)])
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; `as_budget` takes it back."""
+        """As plain data, which `as_budget` accepts."""
         found = {name: value for name, value in asdict(self).items() if value is not None}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     def step(self, state: Multiplier, variance: float, share: float = 1.0) -> Multiplier:
         """The state after a measurement of the variance, in units of reward²; one that is not finite changes nothing.
 
-        `share`: how much of the sample behind it is new since the last look, in (0, 1].
+        `share`: how much of the sample is new since the last look, in (0, 1].
         """
         return self._moved(state, self._excess(variance), share, self.std) if math.isfinite(variance) else state
 
@@ -460,7 +460,7 @@ class Budget:
         )
 
     def is_largest(self, psi: float) -> bool:
-        """Whether a price is about as large as it may become."""
+        """Whether ψ is near its upper bound."""
         return psi * self.std >= 0.9 * self.largest
 
 
@@ -500,18 +500,18 @@ def as_budget(value: Any) -> Budget | None:
 
 
 LEEWAY = 0.05
-"""An exact variance may be above its budget by this share and count as met: learning goes on and steers around the budget."""
+"""Share by which an exact variance may exceed its budget and count as met: during learning it fluctuates around it."""
 
 
 class PricePath(NamedTuple):
-    """The history of the multiplier, one row a look."""
+    """The history of ψ, one row per look."""
 
     at: FloatArray
-    """Episodes, or steps of the PPO family, that were behind it."""
+    """Episodes, or steps of the PPO family, before it."""
     psi: FloatArray
-    """The price from then on, in units of 1/reward."""
+    """ψ from then on, in units of 1/reward."""
     variance: FloatArray
-    """The variance that was measured; NaN before there was enough to measure."""
+    """The measured variance; NaN while the sample is too small."""
     error: FloatArray
     """The standard error of its logarithm; 0 where it is exact, NaN where it is unknown."""
 
@@ -521,10 +521,10 @@ class PricePath(NamedTuple):
         return cls(*np.array(rows, np.float64).reshape(-1, 4).T.copy())
 
     def smallest(self, level: float = 0.95) -> tuple[Interval, float, int]:
-        """The smallest variance of all looks, when that was, and how many looks there were.
+        """The smallest variance of all looks, its time, and the number of looks.
 
         The lowest of many estimates is low partly by chance. So its interval, s² exp(± z e), has the confidence
-        1 − (1 − level) / looks: that of all looks together holds with confidence `level`.
+        1 − (1 − level) / looks (Bonferroni): all intervals together hold with confidence `level`.
         """
         looks = int(np.isfinite(self.variance).sum())
         if not looks:
@@ -536,27 +536,27 @@ class PricePath(NamedTuple):
 
 
 def measured(returns: FloatArray, least: int) -> tuple[float, float]:
-    """The variance of some returns and the standard error of its logarithm; NaN of fewer than `least`, which is at least 5.
+    """The variance of returns and the standard error of its logarithm; NaN for fewer than `least` returns (at least 5).
 
-    The error is at least that of normal returns: the lowest of many variances likely has too small a kurtosis, too.
+    The error is at least that of normal returns, because the lowest of many variances tends to have too small a kurtosis.
     """
     if len(returns) < least:
         return math.nan, math.nan
     variance = float(np.var(returns, ddof=1))
-    with np.errstate(all="ignore"):  # of returns that differ by next to nothing
+    with np.errstate(all="ignore"):  # returns that hardly differ
         error = max(log_variance_error(returns), math.sqrt(2.0 / (len(returns) - 1))) if variance > 0.0 else 0.0
     return variance, error
 
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """Whether a trained policy keeps one limit beside that of the variance."""
+    """Whether a trained policy keeps a limit other than that of the variance."""
 
     limit: Limit
     found: Interval
-    """What was measured."""
+    """The estimate."""
     bound: float
-    """What was asked; NaN if the mean at ψ = 0 is not known."""
+    """The bound; NaN if the mean at ψ = 0 is unknown."""
     closest: float
     """The value at the look that came closest to all limits."""
 
@@ -567,7 +567,7 @@ class LimitCheck:
 
     @property
     def words(self) -> str:
-        """What was found."""
+        """The result in words."""
         asked = f", at least {self.bound:.4g} is asked" if self.limit.name == "mean" else ""
         return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.name == 'ruin')}{asked}"
 
@@ -578,7 +578,7 @@ class LimitCheck:
 
 
 def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str:
-    """An estimate with its ends, if they are known."""
+    """An estimate with its interval, if known."""
     unit, sign = (100.0, " %") if percent else (1.0, "")
     estimate, low, high = (unit * x**power for x in (interval.estimate, interval.low, interval.high))
     return f"{estimate:.4g}{sign}" + (f" ({low:.4g} … {high:.4g}{sign})" if math.isfinite(interval.low) else "")
@@ -587,10 +587,10 @@ def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str
 def check_limits(
     budget: Budget, returns: FloatArray, state: Multiplier, looks: Mapping[str, FloatArray], level: float
 ) -> tuple[tuple[LimitCheck, ...], float, float]:
-    """Check all limits beside the variance in a sample of returns; returns the checks, and when a look came closest to all
-    and which variance it saw.
+    """Check all limits other than the variance in a sample of returns; returns the checks, and the time and the variance of
+    the look that came closest to all limits.
 
-    `state` knows the mean at ψ = 0; `looks` are what was measured on the way: "at", "variance", and the values of each limit.
+    `state` has the mean at ψ = 0; `looks` are the measurements during training: "at", "variance", and the values of each limit.
     """
     checked = [limit.check(returns, level, state.reference) for limit in budget.limits]
     unit = math.sqrt(float(np.var(returns)) or 1.0)
@@ -610,27 +610,27 @@ class BudgetReport:
     """Whether a trained policy keeps its budget."""
 
     budget: Budget
-    """What was asked for."""
+    """The budget of training."""
     mean: Interval
     """Mean return of the policy."""
     variance: Interval
     """Variance of its return; both ends are the estimate if it is exact."""
     psi: float
-    """The price in the end."""
+    """The final ψ."""
     smallest: Interval
-    """The smallest variance that was measured, on the way or in the end; its interval allows for the number of looks."""
+    """The smallest measured variance, during training or at the end; its interval allows for the number of looks."""
     smallest_at: float
-    """When that was."""
+    """The time of that measurement."""
     counted: str
-    """What `smallest_at` counts: episodes or steps."""
+    """The unit of `smallest_at`: episodes or steps."""
     episodes: int | None
     """Episodes behind the intervals; None: mean and variance are exact."""
     looks: int = 1
-    """Of how many measured variances `smallest` is the smallest."""
+    """Number of measured variances."""
     limits: tuple[LimitCheck, ...] = ()
-    """Of the limits beside that of the variance."""
+    """Checks of the limits other than that of the variance."""
     closest_at: float = math.nan
-    """After how many steps a look came closest to all limits, if there are such."""
+    """Steps before the look that came closest to all limits, if there are such."""
     closest_variance: float = math.nan
     """The variance at that look."""
 
@@ -649,7 +649,7 @@ class BudgetReport:
 
     @property
     def words(self) -> str:
-        """The outcome in a few plain sentences."""
+        """The result in a few sentences."""
         if self.limits:
             return self._words_of_limits()
         what, unit = ("variance", 1.0) if self.budget.max_std is None else ("standard deviation", 0.5)
@@ -676,7 +676,7 @@ class BudgetReport:
         return f"ψ = {self.psi:.4g} is still below its largest value: longer training may help."
 
     def _words_of_limits(self) -> str:
-        """The outcome where there are other limits than the variance."""
+        """The result if there are limits other than the variance."""
         deviation = "the variance" if self.budget.max_std is None else "the standard deviation"
         mean = [] if self.budget.keep_mean is not None else [f"mean {_shown(self.mean)}"]
         found = [*(check.words for check in self.limits), *mean, f"standard deviation {_shown(self.variance, 0.5)}"]
@@ -715,7 +715,7 @@ class BudgetReport:
         return _shown(interval if self.episodes is not None else Interval(interval.estimate, math.nan, math.nan), power)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; numbers that are not known become null."""
+        """As plain data; unknown numbers become null."""
         found = {
             "budget": self.budget.as_dict(), "max_variance": self.budget.variance, "met": self.met,
             "exact": self.episodes is None, "episodes": self.episodes, "mean": asdict(self.mean),

@@ -1,4 +1,4 @@
-"""A certificate: what was measured of a policy, as one sealed JSON file. Numbers and words only; nothing in it is run."""
+"""A certificate: the measurements of a policy in one JSON file with a checksum. Reading it runs no code."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ PARTS: dict[str, Any] = {
     "below": list, "worst": list, "sources": dict | None, "baseline": dict | None, "limits": list, "stress": dict | None,
     "monitor": list, "notes": list,
 }  # fmt: skip
-"""Of the file, and their kinds."""
+"""Keys of the file, and their types."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyCertificate:
-    """What was measured of a policy. `vpac.certify` and `vpac certify RUN` make it; docs/certify.md has its parts."""
+    """The measurements of a policy, made by `vpac.certify` and `vpac certify RUN`; docs/certify.md lists its parts."""
 
     data: Mapping[str, Any]
-    """All of it, as plain data; unknown numbers are None."""
+    """The content as plain data; unknown numbers are None."""
 
     @property
     def name(self) -> str:
-        """The policy's."""
+        """The policy's name."""
         return str(self.data["policy"]["name"])
 
     @cached_property
     def sample(self) -> ReturnSample:
-        """The returns that it rests on."""
+        """The returns of its episodes."""
         return sample_of(self.data["episodes"], self.data["measurement"])
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits that it judges."""
+        """The limits that were judged."""
         return tuple(Limit(**one["limit"]) for one in self.data["limits"])
 
     @property
     def holds(self) -> bool:
-        """Whether every limit holds; also true of a certificate without limits."""
+        """Whether every limit holds; true if there are none."""
         return all(one["verdict"] == "holds" for one in self.data["limits"])
 
     def save(self, path: str | Path) -> Path:
-        """Write it with a checksum of itself, whole or not at all."""
+        """Write it atomically, with a checksum."""
         return write_text(Path(path), self._text + "\n")
 
     @cached_property
@@ -59,12 +59,12 @@ class PolicyCertificate:
 
     @property
     def checksum(self) -> str:
-        """Of the file."""
+        """Checksum of the file."""
         return str(parse(self._text)[CHECKSUM])
 
     @classmethod
     def load(cls, path: str | Path) -> PolicyCertificate:
-        """Read it and check that it is what was written."""
+        """Read it and verify its checksum."""
         path = Path(path)
         data = read_sealed(path, "a certificate", FORMAT, PARTS)
         found = cls(data)
@@ -79,7 +79,7 @@ class PolicyCertificate:
 
 
 def read_sealed(path: Path, what: str, newest: int, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """A sealed JSON file whose checksum, format and parts are right; whatever is wrong is a `UserError`."""
+    """Read a JSON file and verify its checksum, format and parts; a `UserError` says what is wrong."""
     content = read_input(path, LARGEST_TEXT).rstrip(b"\n")
     try:
         data = parse(content)
@@ -102,6 +102,6 @@ def episodes_of(sample: ReturnSample) -> dict[str, list[Any]]:
 
 
 def sample_of(episodes: Mapping[str, Any], measurement: Mapping[str, Any]) -> ReturnSample:
-    """A sample from its episodes and how they were measured."""
+    """A sample from its episodes and their measurement."""
     columns = {field: episodes[name] for name, field in COLUMNS.items()}
     return ReturnSample(**columns, gamma=float(measurement["gamma"]), about=measurement, kind=measurement["kind"])

@@ -1,7 +1,7 @@
-"""Comparison of two samples, x and y: numbers of which more is better, one a run or one an episode.
+"""Comparison of two samples, x and y, one number per run or per episode; larger numbers are better.
 
-The samples are independent, or paired (`compare_paired`): episode i of both policies has the same seeds. What both meet alike,
-such as an easy start, drops out of the differences, so they are known better. Nothing is assumed of how alike the episodes are.
+The samples are independent, or paired (`compare_paired`): episode i of both policies has the same seeds. Common effects, such
+as an easy start, cancel in the differences, which makes them more accurate. Nothing is assumed about the correlation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def probability_of_improvement(
 
 
 def share_of_wins(x: ArrayLike, y: ArrayLike) -> float:
-    """P(X > Y) + ½ P(X = Y) alone, by ranks: its cost grows as n log n, also for samples of which no table n × m fits."""
+    """P(X > Y) + ½ P(X = Y) by ranks, in O(n log n) time and without an n × m table."""
     from scipy.stats import mannwhitneyu
 
     first, second = one_sample(x), one_sample(y)
@@ -177,7 +177,7 @@ def second_order_dominates(x: ArrayLike, y: ArrayLike) -> bool:
 
 
 def _lead(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray]:
-    """All observations in order, and nm (F_y − Fₓ) at each: above 0 where x has the lead."""
+    """All observations in order, and nm (F_y − Fₓ) at each: positive where x is better."""
     points = np.union1d(x, y)
     if np.isnan(points[-1]):
         raise UserError("a sample that holds NaN cannot be put in order")
@@ -195,37 +195,37 @@ def _counts(indices: IntArray, n: int) -> FloatArray:
 
 Verdict = Literal["A", "B", "neither", "undecided"]
 RESAMPLES = 200
-"""Resamples that tell whether a dominance is more than chance."""
+"""Resamples that test whether a dominance is more than chance."""
 SURE = 0.9
 """The share of resamples that must agree with a dominance before it is reported."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A against B; dominance is of the samples, beside the share of resamples that agree."""
+    """A against B; dominance is that of the samples, with the share of resamples that agree."""
 
     difference_of_means: Interval
     """Mean of A − mean of B (Welch)."""
     ratio_of_variances: Interval
     """Variance of A / variance of B."""
     varies_less: float
-    """How sure the samples make it that A's variance is the smaller: Φ(−log ratio / its standard error)."""
+    """Confidence that A's variance is the smaller: Φ(−log ratio / its standard error)."""
     better_episode: Interval
-    """Probability that an episode of A brings more than one of B, ties counting half (Wilson)."""
+    """Probability that an episode of A has a higher return than one of B, ties counting half (Wilson)."""
     first_order: tuple[bool, bool]
-    """Whether A dominates B, and B A, at first order."""
+    """Whether A dominates B, and whether B dominates A, at first order."""
     second_order: tuple[bool, bool]
     """The same at second order, the risk-averse preference."""
     first_order_share: tuple[float, float]
-    """Share of resamples in which it is so."""
+    """Share of resamples with first-order dominance."""
     second_order_share: tuple[float, float]
-    """Share of resamples in which it is so."""
+    """Share of resamples with second-order dominance."""
 
     @property
     def prefers(self) -> tuple[Verdict, Verdict]:
         """The verdicts at first and at second order.
 
-        "A" or "B" dominates in the samples and in nine of ten resamples; "neither": no dominance in as many; else "undecided".
+        "A" or "B" dominates in the samples and in nine of ten resamples; "neither": as many show no dominance; or "undecided".
         """
         return _verdict(self.first_order, self.first_order_share), _verdict(self.second_order, self.second_order_share)
 
@@ -238,7 +238,7 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
 
     Args:
         a: returns of one policy.
-        b: returns of the other, seen with the same discount.
+        b: returns of the other, with the same discount.
         level: the confidence.
         seed: of what is resampled.
     """
@@ -292,7 +292,7 @@ def _ratio(x: FloatArray, y: FloatArray, level: float) -> Interval:
 def _varies_less(ratio: Interval, x: FloatArray, y: FloatArray, level: float) -> float:
     from scipy.special import ndtr
 
-    if np.isnan(ratio.low):  # one of them does not vary, or there is too little to say
+    if np.isnan(ratio.low):  # one of them does not vary, or is too small a sample
         spread = float(np.ptp(x)), float(np.ptp(y))
         return float("nan") if (spread[0] and spread[1]) or spread == (0.0, 0.0) else float(spread[0] < spread[1])
     end = ratio.high if ratio.estimate < 1.0 else ratio.low

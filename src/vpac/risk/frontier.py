@@ -1,8 +1,8 @@
-"""The trade-off between mean and spread: which prices of variance are worth paying, and which to try next.
+"""The trade-off between mean and spread: which ψ to choose, and which to try next.
 
 ψ is a price in units of 1/reward: the objective is mean − ψ · variance, and a variance has the unit of a squared reward. The
 risk aversion R = ψ · (standard deviation of the risk-neutral policy's return) has no unit; R = 1 means that the risk-neutral
-policy pays one standard deviation for its variance.
+policy's variance costs one standard deviation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vpac.risk.intervals import Interval
 from vpac.typing import BoolArray, FloatArray
 
 LEAST_BEND = 0.02
-"""How far a knee is from the straight line between the ends, at least, in shares of the picture."""
+"""Smallest distance of a knee from the straight line between the ends, with both axes scaled to their range."""
 
 
 def psi_of(aversion: float, std: float) -> float:
@@ -35,28 +35,28 @@ def psi_of(aversion: float, std: float) -> float:
 
 
 def aversion_of(psi: float, std: float) -> float:
-    """R = ψ · std, the other way round."""
+    """R = ψ · std, the inverse of `psi_of`."""
     return float(psi * std)
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """What was reached at one price of variance."""
+    """The result at one ψ."""
 
     psi: float
-    """The price, in units of 1/reward."""
+    """ψ, in units of 1/reward."""
     mean: Interval
     """Of the return."""
     std: Interval
     """Standard deviation of the return."""
     volatility: Interval | None = None
-    """Standard deviation of a step's reward; None: it was not measured."""
+    """Standard deviation of the reward per step; None: not measured."""
     measure: Interval | None = None
-    """The measure of risk that has the price; None: the variance."""
+    """The penalised measure of risk; None: the variance."""
 
     @property
     def spread(self) -> Interval:
-        """What the mean is traded for: the measure or, of the variance, the standard deviation."""
+        """The risk axis: the measure or, for the variance, the standard deviation."""
         return self.std if self.measure is None else self.measure
 
     @property
@@ -72,12 +72,12 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Points along ψ and what they say; the first, with the smallest ψ, is what the others are compared with."""
+    """Points along ψ and their interpretation; the first, with the smallest ψ, is the reference."""
 
     points: tuple[FrontierPoint, ...]
     """Ascending in ψ, at least one."""
     axis: str = "standard deviation"
-    """What the spread of its points is, in words."""
+    """Name of the risk axis."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.psi)))
@@ -101,23 +101,23 @@ class TradeOff:
 
     @property
     def dominated(self) -> BoolArray:
-        """Which points are not worth having: another has no less mean and no more spread, and is not the same."""
+        """Which points are dominated: another has at least the mean and at most the spread, and is not equal."""
         m, s = self.means, self.spreads
         as_good = (m >= m[:, None]) & (s <= s[:, None])
         return np.asarray((as_good & ((m > m[:, None]) | (s < s[:, None]))).any(axis=1), bool)
 
     @property
     def surely_dominated(self) -> BoolArray:
-        """Which points another one beats with its whole interval in both directions."""
+        """Which points are dominated significantly: another is better by its whole interval in both directions."""
         mean, spread = ([getattr(point, name) for point in self.points] for name in ("mean", "spread"))
         above = np.array([one.low for one in mean]) > np.array([[one.high] for one in mean])
         below = np.array([one.high for one in spread]) < np.array([[one.low] for one in spread])
         return np.asarray((above & below).any(axis=1), bool)
 
     def better(self, number: int) -> int | None:
-        """The point whose policies are surely better at the price of this one, by mean − ψ · risk; None if there is none.
+        """A point whose policies are significantly better at this point's ψ, by mean − ψ · risk; None if there is none.
 
-        Its training then ended at a worse optimum than the other's, or too early.
+        The training of this point then ended at a worse optimum, or too early.
         """
         psi = self.points[number].psi
 
@@ -134,21 +134,20 @@ class TradeOff:
     def knee(self) -> int | None:
         """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
 
-        Both axes are measured in shares of their range, so units do not matter. None if there are fewer than three such
-        points or none stands out.
+        Both axes are scaled to their range. None if there are fewer than three such points or no point stands out.
         """
         kept = np.flatnonzero(~self.dominated)
         m, s = self.means[kept], self.spreads[kept]
         if len(kept) < 3 or np.ptp(m) == 0.0 or np.ptp(s) == 0.0:
             return None
-        above = (_share(m) - _share(s)) / np.sqrt(2.0)  # what is not dominated runs from (0, 0) to (1, 1)
+        above = (_share(m) - _share(s)) / np.sqrt(2.0)  # points that are not dominated run from (0, 0) to (1, 1)
         best = int(np.argmax(above))
         return int(kept[best]) if above[best] > LEAST_BEND else None
 
     @property
     def best_sharpe(self) -> int | None:
-        """Where mean / standard deviation is largest; None if no mean is positive, as more spread would look better then, or
-        if the spread is another measure."""
+        """The largest mean / standard deviation; None if no mean is positive, because more spread would then look better, or if
+        the risk is another measure."""
         m, s = self.means, self.spreads
         ratio = np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0)
         return (
@@ -163,12 +162,12 @@ class TradeOff:
         return here / first if first > 0.0 and here >= 0.0 else float("nan")
 
     def removed(self, number: int) -> float:
-        """The share of the first point's spread that a point does away with."""
+        """The share of the first point's spread that a point removes."""
         first = self.points[0].spread.estimate
         return 1.0 - self.points[number].spread.estimate / first if first > 0.0 else float("nan")
 
     def advice(self) -> list[str]:
-        """What to make of it, in sentences."""
+        """The interpretation in sentences."""
         if len(self.points) == 1:
             return ["There is one point only: with more prices of variance there is something to choose from."]
         found = []
@@ -203,7 +202,7 @@ class TradeOff:
         return found
 
     def in_words(self, number: int) -> str:
-        """One point beside the first: "keeps 96 % of the mean and removes 58 % of the standard deviation"."""
+        """A point relative to the first: "keeps 96 % of the mean and removes 58 % of the standard deviation"."""
         if number == 0:
             return "no price does better"
         here, first = self.points[number], self.points[0]
@@ -235,8 +234,8 @@ def _percent(share: float) -> str:
 def hypervolume(means: FloatArray, risks: FloatArray, floor: float, ceiling: float) -> FloatArray:
     """Area below the concave frontier of the points, between a mean of `floor` and a risk (variance or other) of `ceiling`.
 
-    The frontier joins points in straight lines: averages over runs of which some take one policy and some another lie on them.
-    More is better: a frontier that lies above and to the left of another has more. Points along the last axis.
+    The frontier joins points by straight lines: a mixture of the policies of two points lies on them. A frontier above and to
+    the left of another has the larger area. Points along the last axis.
     """
     rows = zip(np.reshape(means, (-1, np.shape(means)[-1])), np.reshape(risks, (-1, np.shape(risks)[-1])), strict=True)
     return np.reshape([_area(m, r, floor, ceiling) for m, r in rows], np.shape(means)[:-1])
@@ -262,22 +261,22 @@ def _area(means: FloatArray, risks: FloatArray, floor: float, ceiling: float) ->
 
 
 FIRST_AVERSIONS = (0.1, 0.5, 2.5)
-"""Risk aversions to begin with, beside none: where there is something to trade, it is mostly between these."""
+"""First risk aversions besides 0: a trade-off, if there is one, is mostly between these."""
 PRICE_STEP = 4.0
-"""How far a step below the smallest price, or beyond the largest one, goes."""
+"""Factor of a step below the smallest ψ, or beyond the largest one."""
 LEAST_RATIO = 1.1
-"""Prices nearer to each other than this ratio count as the same."""
+"""Values of ψ with a smaller ratio count as equal."""
 LARGEST_AVERSION = 1000.0
 """The largest risk aversion that is tried."""
 
 
 def rounded(psi: float) -> float:
-    """Three digits: readable, and the same on every machine."""
+    """Round to three digits: readable, and the same on every machine."""
     return float(f"{psi:.3g}")
 
 
 def first_prices(std: float) -> list[float]:
-    """Prices on a logarithmic scale that the spread of the risk-neutral return sets."""
+    """ψ on a logarithmic scale relative to the spread of the risk-neutral return."""
     return [rounded(psi_of(aversion, std)) for aversion in FIRST_AVERSIONS]
 
 
@@ -285,13 +284,12 @@ def next_prices(
     psis: Sequence[float], means: Sequence[float], spreads: Sequence[float], tried: Sequence[float], count: int,
     scale: float | None = None,
 ) -> list[float]:  # fmt: skip
-    """Up to `count` more prices: in the middle of the longest and most bent pieces of the curve, or beyond its end.
+    """Up to `count` more ψ: in the middle of the longest and most bent segments of the curve, or beyond its end.
 
-    A piece between neighbouring prices counts by its length in the plane of mean and spread, both in shares of
-    their range, times 1 + the turns at its ends in half circles. It is halved on a logarithmic scale. Beyond the largest
-    price counts as half of the last piece: a curve that still moves there has not been followed to its end. `psis` were
-    measured, `tried` are not to be proposed again, measured or not; `scale`: risk aversion / ψ, without it the spread at
-    the smallest price.
+    The priority of a segment between neighbouring ψ is its length in the plane of mean and spread, both scaled to their range,
+    times 1 + the turns at its ends in half circles. It is halved on a logarithmic scale. Beyond the largest ψ the priority is
+    half that of the last segment: the curve may continue there. `psis` were measured, `tried` are not proposed again; `scale`
+    is risk aversion / ψ, by default the spread at the smallest ψ.
     """
     order = np.argsort(psis)
     prices = np.asarray(psis, np.float64)[order]
@@ -322,7 +320,7 @@ def _share(values: FloatArray) -> FloatArray:
 
 
 def _turns(steps: FloatArray) -> FloatArray:
-    """Angles between consecutive pieces; none where a piece has no length."""
+    """Angles between consecutive segments; 0 if a segment has no length."""
     one, two = steps[:-1], steps[1:]
     cross, dot = one[:, 0] * two[:, 1] - one[:, 1] * two[:, 0], (one * two).sum(axis=1)
     return np.asarray(np.abs(np.arctan2(cross, dot)), np.float64)

@@ -51,7 +51,7 @@ Method = Literal["percentile", "bca"]
 METHODS = ("percentile", "bca")
 Seed = int | np.random.SeedSequence | np.random.Generator
 CHUNK = 200_000
-"""How many numbers are resampled at once: few enough for a processor's cache."""
+"""Numbers that are resampled at once: few enough for the cache."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Interval:
 
 
 def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """x̄ ± t · s/√n with n − 1 degrees of freedom (Student); of a single number the ends are unknown."""
+    """x̄ ± t · s/√n with n − 1 degrees of freedom (Student); for a single number the ends are unknown."""
     x = one_sample(sample)
     centre = float(metrics.mean(x))
     half = student_quantile(level, len(x) - 1) * float(np.sqrt(metrics.variance(x) / len(x)))
@@ -75,7 +75,7 @@ def mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
 
 
 def not_negative(interval: Interval) -> Interval:
-    """The same, cut at 0: for what cannot be less. The truth is not there, so the interval covers it as often as before."""
+    """The interval clipped at 0, for quantities that cannot be negative; its coverage stays the same."""
     return Interval(*(0.0 if x < 0.0 else x for x in astuple(interval)))  # unknown ends stay unknown
 
 
@@ -281,7 +281,7 @@ def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 
 
 
 def gamma_ends(y: float, v: float, w: float, *, level: float) -> tuple[float, float]:
-    """The ends above, from an estimate that is not negative, its variance, and the weight in it of an event."""
+    """The ends above, from a non-negative estimate, its variance, and the weight of an unseen event."""
     from scipy.special import gammaincinv
 
     tail = (1.0 - level) / 2.0
@@ -297,9 +297,9 @@ NEARLY_LINEAR = 1e-6
 
 
 def skewed_interval(estimate: float, influence: FloatArray, *, level: float, more: float = 0.0) -> Interval:
-    """Hall's interval of a metric from the influence hᵢ of each observation, whose mean is taken off.
+    """Hall's interval of a metric from the influence hᵢ of each observation, which is centred.
 
-    `more`: what the error's variance has beside s_h²/n, where influences alone would be too sure.
+    `more`: added to the error's variance s_h²/n, where influences alone underestimate it.
     """
     n = len(influence)
     if n < 5:
@@ -381,7 +381,7 @@ def _variance_intervals(x: FloatArray, level: float) -> tuple[Interval, Interval
 
 
 def _counted(hall: Interval, h: FloatArray, terms: FloatArray, level: float) -> Interval:
-    """The interval of rare events where Hall's is known; `terms` are what the metric is the mean of."""
+    """The interval of rare events, if Hall's is known; the metric is the mean of `terms`."""
     if np.isnan(hall.low) or hall.low == hall.high:
         return hall
     n, event = len(h), unseen_event(terms)
@@ -410,7 +410,7 @@ def _wider(one: Interval, other: Interval) -> Interval:
 def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95) -> Interval:
     """Of the mean of the worst α share; h = −max(v − x, 0)/α, v the α quantile.
 
-    Of fewer than five observations in that share the ends are unknown.
+    With fewer than five observations in that share the ends are unknown.
     """
     x = one_sample(sample)
     estimate = float(metrics.cvar(x, alpha))
@@ -459,9 +459,9 @@ def unseen_share(n: int, *, level: float = 0.95) -> float:
 
 
 BOLDEST = 0.75
-"""The largest part of its capital that a bet risks."""
+"""The largest share of its capital that a bet risks."""
 HALVINGS = 40
-"""Of the bisection: the bound is exact to 1e-12."""
+"""Steps of the bisection: the bound is exact to 1e-12."""
 
 
 def clopper_pearson(count: int, n: int, *, level: float = 0.95) -> Interval:
@@ -496,7 +496,7 @@ def uniform_probability_below(sample: ArrayLike, threshold: ArrayLike, *, level:
 
 
 def mean_upper_bound(sample: ArrayLike, *, level: float = 0.95, anytime: bool = False) -> float:
-    """A number that the mean of Z, 0 ≤ Z ≤ 1, exceeds with probability 1 − level at most.
+    """An upper confidence bound of the mean of Z, 0 ≤ Z ≤ 1: the mean exceeds it with probability 1 − level at most.
 
     λᵢ = √(2 log(1/α) / (σ̂² n)) with the variance σ̂² of what was seen before i, at most 3/4 of what could be lost. Because λ may
     depend on the past only, the bound also holds for dependent Z with that mean given the past.
@@ -504,7 +504,7 @@ def mean_upper_bound(sample: ArrayLike, *, level: float = 0.95, anytime: bool = 
     Args:
         sample: Z, in the order in which they came.
         level: the confidence.
-        anytime: let it hold for all beginnings of the sample at once (a confidence sequence): λ has i log(1 + i) for n.
+        anytime: the bound holds for all prefixes of the sample at once (a confidence sequence): λ has i log(1 + i) for n.
     """
     z = one_sample(sample)
     if not (np.all(z >= 0.0) and np.all(z <= 1.0)):

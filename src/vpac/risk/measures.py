@@ -1,4 +1,4 @@
-"""Measures of risk that can have a price, `penalty=` of the learners: a value for a distribution of returns, and its influence.
+"""Measures of risk that can be penalised (`penalty=` of the learners): value and influence of a distribution.
 
 The gradient of a functional ρ of the distribution F of the return G follows from its influence function,
 
@@ -29,9 +29,9 @@ __all__ = ["PENALTIES", "Law", "Measure", "measure_of", "penalty_rows"]
 Reward = TypeVar("Reward", float, Numbers)
 TINY = 1e-30
 NOISE_REACH, NOISE_POINTS = 6.0, 241
-"""Standard deviations of normal noise that a law covers, and points that stand for it."""
+"""Standard deviations covered by the grid for normal noise, and its number of points."""
 LARGEST_EXPONENT = 30.0
-"""Exponents of the entropic deviation beyond are cut: one such episode would outweigh 10¹³ others."""
+"""Larger exponents of the entropic deviation are clipped: one such episode would outweigh 10¹³ others."""
 
 
 class Law(NamedTuple):
@@ -42,14 +42,14 @@ class Law(NamedTuple):
 
     @classmethod
     def of(cls, returns: Any, weights: Any = None) -> Law:
-        """Of a sample, its members weighted alike or as `weights` say."""
+        """The law of a sample, with equal or given `weights`."""
         xp = namespace(returns)
         weights, order = xp.ones_like(returns) if weights is None else weights, xp.argsort(returns)
         return cls(returns[order], weights[order] / xp.maximum(weights.sum(), TINY))
 
     @classmethod
     def exact(cls, found: ReturnDistribution) -> Law:
-        """Of the oracle; normal noise is rounded to a twentieth of its standard deviation."""
+        """The law of the oracle's distribution; normal noise is discretised to a twentieth of its standard deviation."""
         if not found.deviation.any():
             return cls.of(found.value, found.probability)
         z = np.linspace(-NOISE_REACH, NOISE_REACH, NOISE_POINTS)
@@ -58,7 +58,7 @@ class Law(NamedTuple):
         return cls.of(value.ravel(), weight.ravel())
 
     def mean_of(self, terms: Any) -> Any:
-        """E of terms, one for each value."""
+        """The expectation of `terms`, one for each value."""
         return (self.probability * terms).sum()
 
     @property
@@ -84,18 +84,18 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of the spread or the risk of returns that can have a price: learners climb mean − ψ · measure."""
+    """A measure of the spread or the risk of returns that can be penalised: learners maximise mean − ψ · measure."""
 
     name: ClassVar[str]
     """As in `penalty="name"`."""
     words: ClassVar[str]
-    """As in a sentence or on an axis."""
+    """Its name in sentences and on axes."""
     symbol: ClassVar[str]
     """Its definition."""
     degree: ClassVar[int] = 1
-    """The power of the reward's unit that it has: 2 for a variance. ψ is in units of 1/reward to the power of this − 1."""
+    """The power of the reward's unit: 2 for a variance. ψ is in units of 1/reward to the power of this − 1."""
     parameter: ClassVar[str] = ""
-    """What the number behind the name means; empty: there is none."""
+    """The meaning of the number after the name; empty: there is none."""
 
     def value(self, law: Law) -> Any:
         """ρ."""
@@ -126,7 +126,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Variance(Measure):
-    """The variance of the return, as in the paper. By default a critic of its own learns it from squared TD errors."""
+    """The variance of the return, as in the paper. By default a direct critic learns it from squared TD errors."""
 
     name: ClassVar[str] = "variance"
     words: ClassVar[str] = "variance"
@@ -161,7 +161,7 @@ class StandardDeviation(Measure):
         return namespace(law.value).sqrt(Variance().value(law))
 
     def influence(self, g: Any, law: Law) -> Any:
-        """IF of the variance / 2ρ; 0 where nothing varies."""
+        """IF of the variance / 2ρ; 0 if the return does not vary."""
         twice = 2.0 * self.value(law)
         return Variance().influence(g, law) * (twice > TINY) / namespace(law.value).maximum(twice, TINY)
 
@@ -172,7 +172,7 @@ class StandardDeviation(Measure):
 
 @dataclass(frozen=True)
 class Semivariance(Measure):
-    """The mean squared shortfall from a target, or from the mean if no target is given. What lies above costs nothing."""
+    """The mean squared shortfall from a target, or from the mean if no target is given. Returns above it are not penalised."""
 
     target: float | None = None
     name: ClassVar[str] = "semivariance"
@@ -194,7 +194,7 @@ class Semivariance(Measure):
         return law.mean_of(self._shortfall(law.value, law) ** 2)
 
     def influence(self, g: Any, law: Law) -> Any:
-        """min(g − c, 0)² − ρ; below the mean − 2 E[min(G − μ, 0)] (g − μ) more, for μ moves too."""
+        """min(g − c, 0)² − ρ; with c = μ also − 2 E[min(G − μ, 0)] (g − μ), because μ changes too."""
         found = self._shortfall(g, law) ** 2 - self.value(law)
         if self.target is None:
             found = found - 2.0 * law.mean_of(self._shortfall(law.value, law)) * (g - law.mean)
@@ -224,7 +224,7 @@ class CVaRDeviation(Measure):
         return law.mean - law.mean_of(self._tail(law.value, law.quantile(self.alpha)))
 
     def influence(self, g: Any, law: Law) -> Any:
-        """g − (v − max(v − g, 0) / α) − ρ; v, a maximum, does not count."""
+        """g − (v − max(v − g, 0) / α) − ρ; the derivative with respect to v, a maximum, is 0."""
         return g - self._tail(g, law.quantile(self.alpha)) - self.value(law)
 
 
@@ -258,7 +258,7 @@ class MeanAbsoluteDeviation(Measure):
         return law.mean_of(abs(law.value - law.mean))
 
     def influence(self, g: Any, law: Law) -> Any:
-        """|g − μ| − ρ + (P(G < μ) − P(G > μ)) (g − μ), for μ moves too."""
+        """|g − μ| − ρ + (P(G < μ) − P(G > μ)) (g − μ), because μ changes too."""
         mean = law.mean
         side = law.mean_of(namespace(law.value).sign(mean - law.value))
         return abs(g - mean) - self.value(law) + side * (g - mean)
@@ -267,28 +267,28 @@ class MeanAbsoluteDeviation(Measure):
 def augmented(reward: Reward, price: float, mean: float) -> Reward:
     """R − λ R² + 2 λ R y, with λ = `price` and y = `mean`; R itself, to the last bit, if λ is 0.
 
-    It is the reward that MVPI gives a risk-neutral learner, so that it keeps the rewards of single steps together:
+    It is the reward of MVPI's risk-neutral learner, which penalises the variance of the reward per step:
 
         Var(R) = min_y E[(R − y)²],   so   E[R] − λ Var(R) = max_y E[R − λ R² + 2 λ R y] − λ y²
 
-    For a fixed y this is an ordinary reward, and for a fixed policy the best y is its mean reward of a step, E[R]: one takes
-    turns (Zhang, Liu, Whiteson 2021, Mean-variance policy iteration). λ is a price in units of 1/reward, as ψ is; but Var(R)
-    is the variance of the reward of a *step*, not of the return: a sequence of certain rewards that differ has volatility and
-    no risk.
+    For a fixed y this is an ordinary reward, and for a fixed policy the best y is its mean reward per step, E[R]; MVPI
+    alternates between the two (Zhang, Liu, Whiteson 2021, Mean-variance policy iteration). λ has the unit 1/reward, as ψ has;
+    but Var(R) is the variance of the reward of a *step*, not of the return: a sequence of different but certain rewards has
+    volatility and no risk.
     """
     return reward + price * reward * (2.0 * mean - reward)
 
 
 @dataclass(frozen=True)
 class RewardVolatility(Variance):
-    """The variance of the reward of a step (MVPI). It is charged in the rewards: no critic of the spread is needed."""
+    """The variance of the reward per step (MVPI). The rewards are changed, so no spread critic is needed."""
 
     name: ClassVar[str] = "volatility"
     words: ClassVar[str] = "variance of a step's reward"
     symbol: ClassVar[str] = "E[(R − E[R])²], R the reward of a step"
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
-        """Over the normalised discounted occupancy."""
+        """ρ over the normalised discounted occupancy."""
         from vpac.oracle.moments import step_reward
 
         if horizon is not None:

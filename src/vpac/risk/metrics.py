@@ -1,6 +1,6 @@
 """Metrics of a sample of returns, one function each.
 
-Each function takes one return an episode, or an array of such samples [..., n], and looks along the last axis. Returns are
+Each function takes one return per episode, or an array of such samples [..., n], and reduces the last axis. Returns are
 gains: the worst are the smallest, and quantiles and tails are given as returns, not as losses. A NaN in the sample makes
 every metric NaN, and so does a sample too small for it.
 """
@@ -17,7 +17,7 @@ from vpac.errors import UserError
 from vpac.typing import FloatArray
 
 ROUNDING = 1e-9
-"""How far a share of the sample may exceed a whole number of observations and still be meant as that number."""
+"""How far a share of the sample may exceed a whole number of observations and still count as that number."""
 
 
 def mean(sample: ArrayLike) -> FloatArray:
@@ -41,28 +41,28 @@ def semivariance(sample: ArrayLike) -> FloatArray:
 
 
 def semivariance_below(sample: ArrayLike, target: float = 0.0) -> FloatArray:
-    """Σ min(xᵢ − target, 0)² / n: the mean squared shortfall from a return one wants."""
+    """Σ min(xᵢ − target, 0)² / n: the mean squared shortfall from a target return."""
     return mean(np.square(np.minimum(_checked(sample) - target, 0.0)))
 
 
 def sharpe(sample: ArrayLike) -> FloatArray:
-    """x̄ / s, mean a unit of risk. Without any spread it is ∞ or −∞ by the mean's sign, and NaN for a mean of 0."""
+    """x̄ / s, the mean per unit of risk. If s = 0 it is ∞ or −∞ by the mean's sign, and NaN for a mean of 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.divide(mean(sample), std(sample))
 
 
 def quantile(sample: ArrayLike, share: float = 0.5) -> FloatArray:
-    """min {x : F(x) ≥ share}, F the sample's distribution function, so an observation; by default the median."""
+    """The smallest x with F(x) ≥ share, F the sample's distribution function, so an observation; by default the median."""
     return _quantile(_checked(sample), checks.share(share, "share"))
 
 
 def value_at_risk(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
-    """The best of the worst α share of the returns: the same as `quantile` of α."""
+    """The largest of the worst α share of the returns: the same as `quantile` of α."""
     return _quantile(_checked(sample), checks.share(alpha, "alpha"))
 
 
 def cvar(sample: ArrayLike, alpha: float = 0.05) -> FloatArray:
-    """The mean of the worst α share, in which the observation at its edge counts by the part that belongs to it.
+    """The mean of the worst α share; the observation at its edge has fractional weight.
 
     With x₍₁₎ ≤ x₍₂₎ ≤ … this is Σ clip(αn − i + 1, 0, 1) x₍ᵢ₎ / (αn), the same as max_v v − Σ max(v − xᵢ, 0) / (αn).
     """
@@ -83,7 +83,7 @@ def gini_deviation(sample: ArrayLike) -> FloatArray:
 
 
 def interquartile_mean(sample: ArrayLike) -> FloatArray:
-    """The mean of what is left after ⌊n/4⌋ observations are taken from each end (rliable's IQM)."""
+    """The mean without ⌊n/4⌋ observations at each end (rliable's IQM)."""
     x = _checked(sample)
     n = x.shape[-1]
     kept = (np.arange(n) >= n // 4) & (np.arange(n) < n - n // 4)
@@ -113,7 +113,7 @@ def _quantile(x: FloatArray, share: float) -> FloatArray:
 
 
 def _deviations(sample: ArrayLike) -> FloatArray:
-    """xᵢ − x̄; the first return is taken off before the mean, so that equal returns deviate by exactly 0."""
+    """xᵢ − x̄; the first return is subtracted before the mean, so that equal returns deviate by exactly 0."""
     x = _checked(sample)
     from_first = x - x[..., :1]
     return np.asarray(from_first - from_first.mean(axis=-1, keepdims=True), np.float64)

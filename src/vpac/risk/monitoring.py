@@ -1,8 +1,8 @@
-"""Watching a policy at work: is what it does still what was certified? Every look is allowed, and a false alarm stays unlikely.
+"""Monitor a policy in use: are its returns still those that were certified? Tests may be read after every episode.
 
 The evidence of a test is an e-process: the capital of a gambler who bets against "nothing has changed". If nothing has, it
-reaches 1/α at any time whatever with probability α at most (Ville's inequality), so one may look after every episode and stop
-when one likes. What each test assumes, and what it tells:
+ever reaches 1/α with probability α at most (Ville's inequality), so one may look after every episode and stop at any time.
+The assumptions and bets of each test:
 
     change      The returns and those of the certificate are exchangeable: no assumption on their distribution. The rank of a
                 return among all returns so far, p, is uniform on (0, 1) and independent of the ranks before it (Vovk and others
@@ -12,13 +12,13 @@ when one likes. What each test assumes, and what it tells:
     variance    The mean of (G − c)² is what it promises or less; Z = (G − c)²/r², the same bets.
     below c     P(G < c) is at most the limit q; Z = 1 if G < c, m₀ = q. No assumption at all.
 
-a and b are the smallest and the largest of the first fifth of the certificate's returns, c their mean; returns beyond a or b
-count as a or b, in the promise as in the test. m₀ is an upper bound of E[Z] from the other four fifths
-(`mean_upper_bound`), which holds for every distribution; a fifth of the test's α pays for its being wrong. So the
-promise is a little weaker than the certificate's estimate, and smaller shifts are left to the test of ranks.
+a and b are the smallest and the largest of the first fifth of the certificate's returns, c their mean; returns are clipped to
+a … b, in the promise as in the test. m₀ is an upper bound of E[Z] from the other four fifths (`mean_upper_bound`), which holds
+for every distribution; a fifth of the test's α covers its error. So the promise is a little weaker than the certificate's
+estimate, and smaller shifts are left to the test of ranks.
 
-When does the change come? A gambler who bet from the start would have lost all by then. So there is one for every episode
-k who starts there, with a share 1/ℓ(k) − 1/ℓ(k + 1) of the capital, ℓ(k) = 1 + log k. These add up to 1, and the sum of the
+The time of the change is unknown, and a gambler who bets from the start would have lost all by then. So a new one starts at
+every episode k, with a share 1/ℓ(k) − 1/ℓ(k + 1) of the capital, ℓ(k) = 1 + log k. These add up to 1, and the sum of the
 capitals follows S ← (S + share of k) · bet (Shiryaev and Roberts): waiting for a thousand good episodes costs 11 nats.
 """
 
@@ -43,16 +43,16 @@ from vpac.typing import FloatArray
 
 TESTS = ("mean", "variance", "change")
 STAKES = np.array([0.9, 0.5, 0.25, 0.125, 0.0625, 0.03125])
-"""λ: parts of the capital that are lost if Z is 0."""
+"""λ: shares of the capital that are lost if Z is 0."""
 POWERS = np.array([0.9, 0.75, 0.5, 0.25])
 """κ."""
 WIDTH = max(len(STAKES), 2 * len(POWERS))
 FIRST = 0.2
-"""The share of the certificate's returns that chooses a, b and c."""
+"""The share of the certificate's returns that determines a, b and c."""
 PROMISED = 0.2
-"""The share of a test's α that pays for a wrong m₀."""
+"""The share of a test's α that covers a wrong m₀."""
 LARGEST = 1e300
-"""Capital beyond this is not counted."""
+"""Capital is clipped to this."""
 SHIFTS = {
     "mean lower by ½ standard deviation": (-0.5, 1.0),
     "mean lower by 1 standard deviation": (-1.0, 1.0),
@@ -60,22 +60,22 @@ SHIFTS = {
     "standard deviation 1.5 times": (0.0, 1.5),
     "standard deviation 2 times": (0.0, 2.0),
 }
-"""Shifts whose delays are reported: by how many standard deviations the mean moves, and by which factor they grow."""
+"""Shifts whose delays are reported: change of the mean in standard deviations, and factor of the standard deviation."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised of a number Z ≥ 0 that every return has: that its mean is m₀ at most."""
+    """The promise that a number Z ≥ 0, a function of each return, has a mean of at most m₀."""
 
     name: str
-    """Of its test."""
+    """Name of its test."""
     words: str
     low: float
-    """Returns below count as this; of a probability, the threshold."""
+    """Returns below are raised to this; for a probability, the threshold."""
     high: float
-    """Returns above count as this."""
+    """Returns above are lowered to this."""
     centre: float
-    """What deviations are measured from."""
+    """Centre of the deviations."""
     most: float
     """m₀."""
 
@@ -92,23 +92,23 @@ class Promise:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A test that has found what it looks for."""
+    """An alarm of a test."""
 
     test: str
-    """Its name."""
+    """Name of the test."""
     episode: int
-    """After how many episodes."""
+    """Number of episodes before it."""
     evidence: float
-    """The gambler's capital: how many times what it was worth when nothing had changed."""
+    """The gambler's capital, 1 at the start."""
     words: str
-    """What it means."""
+    """The meaning in words."""
 
     def __str__(self) -> str:
         return f"after {self.episode} episodes: {self.words} (evidence {self.evidence:.3g} to 1)"
 
 
 class Monitor:
-    """Takes returns one at a time and says when they have left what was promised (`vpac.monitor` makes it)."""
+    """Takes returns one at a time and raises an alarm when they break the promise; see `vpac.monitor`."""
 
     def __init__(
         self, reference: ArrayLike, *, alpha: float = 0.05, tests: Sequence[str] = TESTS, limits: Sequence[Limit] = (),
@@ -134,24 +134,24 @@ class Monitor:
         if "change" in wanted:
             self.thresholds["change"] = 1.0 / share
         self.alarms: dict[str, Alarm] = {}
-        """The alarm of each test, when it first came."""
+        """The first alarm of each test."""
         self._pool, self._seen = sorted(x.tolist()), list[float]()
         self._rng = np.random.default_rng(seed)
         self._capital = np.zeros((len(self.thresholds), WIDTH))
 
     @property
     def episodes(self) -> int:
-        """How many returns it was given."""
+        """Number of returns so far."""
         return len(self._seen)
 
     @property
     def evidence(self) -> dict[str, float]:
-        """The capital of each test, 1 at the start; at its threshold it is an alarm."""
+        """The capital of each test, 1 at the start; it raises an alarm at its threshold."""
         left = 1.0 / _slow(self.episodes + 1)
         return dict(zip(self.thresholds, (self._capital.sum(axis=1) + left).tolist(), strict=True))
 
     def update(self, returns: float | Iterable[float]) -> Alarm | None:
-        """Take the return of an episode, or several in their order; the first alarm that they raise, or None."""
+        """Add the return of an episode, or several in order; returns their first alarm, or None."""
         raised, given = None, list(returns) if isinstance(returns, Iterator) else returns
         try:
             x = np.atleast_1d(np.asarray(given))
@@ -182,7 +182,7 @@ class Monitor:
         return next(f"no longer true: {promise.words}" for promise in self.promises if promise.name == test)
 
     def _bets(self, y: Any, rank: Any) -> FloatArray:
-        """What a unit of capital becomes, [..., tests, bets]; bets that a test does not have are 0."""
+        """Factor of the capital for each bet, [..., tests, bets]; 0 for bets that a test does not have."""
         made = np.zeros((*np.shape(y), len(self.thresholds), WIDTH))
         for number, promise in enumerate(self.promises):
             z = promise.numbers(y)[..., None] / promise.most
@@ -194,7 +194,7 @@ class Monitor:
         return made
 
     def interval(self, level: float = 0.95) -> Interval:
-        """The mean of the returns that it was given, cut to a … b, with an interval that holds at all times at once."""
+        """The mean of the returns so far, clipped to a … b, with an interval that holds at all times at once."""
         if not self._seen:
             raise UserError("no return was given yet")
         promise = _promise(self.reference, "mean", 0.5)
@@ -210,11 +210,10 @@ class Monitor:
     def delays(
         self, before: int = 0, *, most: int = 300, trials: int = 200, seed: int = 0
     ) -> dict[str, tuple[float, float]]:
-        """How many episodes after a shift the first alarm comes: median and 90 % quantile for each of `SHIFTS`.
+        """Episodes from a shift to the first alarm: median and 90 % quantile for each of `SHIFTS`.
 
-        The returns before the shift and, moved, those after it are drawn from the certificate's. Gamblers who started before
-        the shift are left out, so that the delay is this or less; ∞ is more than `most`. There are `before` episodes before and
-        `most` after the shift, and `trials` streams for each.
+        Returns are drawn from the certificate's, and shifted after `before` episodes. Gamblers who started before the shift are
+        left out, so the delay is at most this; ∞ means more than `most` episodes. There are `trials` streams for each shift.
         """
         found, rng, x = {}, np.random.default_rng(seed), self.reference
         limits = np.array(list(self.thresholds.values()))[:, None]
@@ -229,9 +228,9 @@ class Monitor:
 
 
 def evidence_paths(bets: FloatArray, before: int = 0) -> FloatArray:
-    """The sums of the capitals, [streams, tests, episodes], from what their bets paid, [streams, episodes, tests, bets].
+    """The sums of the capitals, [streams, tests, episodes], from the factors of their bets, [streams, episodes, tests, bets].
 
-    `before`: episodes before these, after which nothing was left.
+    `before`: number of earlier episodes, whose capital is ignored.
     """
     capital, found = np.zeros((len(bets), *bets.shape[2:])), np.zeros((len(bets), bets.shape[2], bets.shape[1]))
     for k in range(bets.shape[1]):
@@ -241,7 +240,7 @@ def evidence_paths(bets: FloatArray, before: int = 0) -> FloatArray:
 
 
 def online_ranks(reference: FloatArray, stream: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """p of each return of a stream among the reference and the returns before it, equal ones drawn at random."""
+    """p-value (rank) of each return of a stream among the reference and the returns before it, ties broken at random."""
     ordered, t = np.sort(reference), np.arange(len(stream))
     earlier = np.tril(np.ones((len(stream), len(stream)), bool), -1)
     below = np.searchsorted(ordered, stream, side="left") + (earlier & (stream < stream[:, None])).sum(axis=1)
@@ -250,14 +249,14 @@ def online_ranks(reference: FloatArray, stream: FloatArray, rng: np.random.Gener
 
 
 def monitor(certificate: Any, *, alpha: float = 0.05, tests: Sequence[str] = TESTS, seed: int = 0) -> Monitor:
-    """Watch the returns of a certified policy: `update` takes them one at a time and says when they have changed for the worse.
+    """Monitor the returns of a certified policy: `update` takes them one at a time and raises an alarm if they get worse.
 
     Args:
         certificate: the file that `vpac certify` wrote, a `PolicyCertificate`, a `ReturnSample`, or returns.
         alpha: the probability of a false alarm, over any number of episodes and all tests together.
-        tests: of "mean", "variance" and "change"; fewer tests find sooner what they look for. The limits P(G < c) ≤ q of a
+        tests: of "mean", "variance" and "change"; with fewer tests each raises its alarm sooner. The limits P(G < c) ≤ q of a
             certificate are tested, too.
-        seed: of the ranks of equal returns.
+        seed: seed of the ranks of equal returns.
     """
     from vpac.risk.certificate import PolicyCertificate
 
@@ -270,7 +269,7 @@ def monitor(certificate: Any, *, alpha: float = 0.05, tests: Sequence[str] = TES
 
 
 def delay_rows(watch: Monitor, befores: Sequence[int] = (0, 1000), **how: Any) -> list[Mapping[str, Any]]:
-    """`Monitor.delays` as plain data, a row for each shift and time of it; unknown numbers are None."""
+    """`Monitor.delays` as plain data, a row for each shift and its time; unknown numbers are None."""
     rows = [
         {"shift": words, "after": before, "median": median, "most": most}
         for before in befores
@@ -285,7 +284,7 @@ def _slow(k: int) -> float:
 
 
 def _staked(capital: FloatArray, bets: FloatArray, k: int) -> FloatArray:
-    """The capitals after episode k, in which a new gambler joins; equal shares for the bets that a test has."""
+    """The capitals after episode k, at which a new gambler starts; the bets of a test get equal shares."""
     used = np.count_nonzero(bets, axis=-1, keepdims=True)
     share = (1.0 / _slow(k) - 1.0 / _slow(k + 1)) / np.maximum(used, 1)
     return np.asarray(np.minimum((capital + share) * bets, LARGEST))
@@ -294,7 +293,7 @@ def _staked(capital: FloatArray, bets: FloatArray, k: int) -> FloatArray:
 def _promise(x: FloatArray, test: str, error: float) -> Promise:
     first = x[: max(int(FIRST * len(x)), 2)]
     low, high, centre = float(first.min()), float(first.max()), float(first.mean())
-    if not high > low:  # it did not vary: whatever does counts as far off
+    if not high > low:  # no variation: every other return counts as far off
         low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))
     blank = Promise(test, "", low, high, centre, 1.0)
     most = mean_upper_bound(blank.numbers(x[len(first) :]), level=1.0 - error)

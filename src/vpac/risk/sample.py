@@ -1,15 +1,15 @@
-"""A sample of returns, one an episode of a fixed policy, and its metrics.
+"""A sample of returns, one per episode of a fixed policy, and its metrics.
 
-The variance is a sum of squared distances d² from the mean, its error one of their squares. Two numbers say how many episodes
-they rest on:
+The variance is a sum of squared deviations d² from the mean, its error a sum of d⁴. Two numbers measure how many episodes
+they depend on:
 
-    N = (Σ d²)² / Σ d⁴ = n / kurtosis     on how many episodes the variance rests
-    T = max d⁴ / Σ d⁴                     how much of its error is one episode's
+    N = (Σ d²)² / Σ d⁴ = n / kurtosis     effective number of episodes behind the variance
+    T = max d⁴ / Σ d⁴                     largest share of one episode in its error
 
 N is a third of the episodes for a normal distribution and a ninth for an exponential one; below ten an interval is unreliable.
-T falls with the number of episodes unless the fourth moment is infinite: where the kurtosis is above 15 and one episode has
+T falls with the number of episodes unless the fourth moment is infinite: if the kurtosis is above 15 and one episode has
 more than 0.3 of it, the next one as large will move the variance beyond any interval. docs/measuring.md has the coverage
-beside the share of samples with that note. A tail that is not in the sample cannot be noted.
+and the share of samples with that note. A tail that is not in the sample cannot be noted.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from vpac.risk.intervals import Interval, one_sample
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 FEW = 10.0
-"""A variance that rests on fewer episodes than this has no interval to be relied on."""
+"""With a smaller N the interval of the variance is unreliable."""
 HEAVY, ALONE = 15.0, 0.3
-"""Nor has one with more than this kurtosis, if a single episode carries more than this share of it."""
+"""So it is with a larger kurtosis, if a single episode has more than this share of it."""
 
 
 def carriers(sample: ArrayLike) -> tuple[float, float]:
@@ -50,7 +50,7 @@ def carriers(sample: ArrayLike) -> tuple[float, float]:
 
 
 def tail_note(sample: ArrayLike) -> str | None:
-    """What to say about a sample whose variance rests on too few of its observations; None if there is nothing to say."""
+    """A note about a sample whose variance depends on too few observations; None if there is nothing to say."""
     (number, top), n = carriers(sample), len(one_sample(sample))
     if number < FEW:
         why = f"the variance rests on about {max(number, 1.0):.0f} of {n} episodes"
@@ -65,7 +65,7 @@ def tail_note(sample: ArrayLike) -> str | None:
 
 
 FORMAT, OLDER = 2, (1,)
-"""Since the second, the numbers are checked when they are read."""
+"""Format 2: the numbers have a checksum."""
 COLUMNS = {
     "return": "discounted_returns", "undiscounted": "undiscounted_returns", "length": "lengths", "terminated": "terminated",
 }  # fmt: skip
@@ -74,7 +74,7 @@ KEY = "vpac.sample"
 
 
 def _digest(sample: ReturnSample) -> str:
-    """Of everything in a sample."""
+    """Checksum of a sample."""
     head = json.dumps([sample.gamma, sample.kind, dict(sample.about)], sort_keys=True)
     found = hashlib.sha256(head.encode())
     for column in COLUMNS.values():
@@ -88,7 +88,7 @@ def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         head = parse(pl.read_parquet_metadata(io.BytesIO(content))[KEY])
         frame = pl.read_parquet(io.BytesIO(content))
-    except pl.exceptions.PanicException as error:  # which is no Exception
+    except pl.exceptions.PanicException as error:  # not an Exception
         raise ValueError(error) from None
     return head, {name: frame[name].to_numpy() for name in COLUMNS}
 
@@ -109,17 +109,17 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table of a sample."""
+    """A row of the table of a sample."""
 
     name: str
-    """What is measured, in words."""
+    """Name of the metric."""
     interval: Interval
-    """Its estimate and the ends of its interval; unknown ends are NaN."""
+    """The estimate with its interval; unknown ends are NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReturnSample:
-    """One number an episode: the discounted return, the sum of rewards, the length. Numbers only, never agents.
+    """Episodes of a policy: discounted return, sum of rewards and length of each.
 
     Metrics are of the discounted returns; `sample.undiscounted` has the same metrics of the sums of rewards.
     """
@@ -131,13 +131,13 @@ class ReturnSample:
     lengths: IntArray
     """Steps of each episode."""
     terminated: BoolArray
-    """Whether it ended by itself; otherwise it was cut off."""
+    """Whether it terminated; otherwise it was truncated."""
     gamma: float
     """The discount factor."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """How the sample was made, as plain data."""
     kind: Kind = "discounted"
-    """Which returns the metrics are of."""
+    """Which returns the metrics use."""
 
     def __post_init__(self) -> None:
         one_of(self.kind, ("discounted", "undiscounted"), "kind of return")
@@ -163,17 +163,17 @@ class ReturnSample:
 
     @property
     def returns(self) -> FloatArray:
-        """The returns that the metrics are of."""
+        """The returns that the metrics use."""
         return self.discounted_returns if self.kind == "discounted" else self.undiscounted_returns
 
     @property
     def discounted(self) -> ReturnSample:
-        """The same episodes, seen with discount."""
+        """The same episodes with metrics of the discounted returns."""
         return replace(self, kind="discounted")
 
     @property
     def undiscounted(self) -> ReturnSample:
-        """The same episodes, rewards simply added up."""
+        """The same episodes with metrics of the sums of rewards."""
         return replace(self, kind="undiscounted")
 
     @property
@@ -183,7 +183,7 @@ class ReturnSample:
 
     @property
     def variance(self) -> float:
-        """Variance of the return, unbiased; NaN of a single episode."""
+        """Variance of the return, unbiased; NaN for a single episode."""
         return float(metrics.variance(self.returns))
 
     @property
@@ -203,17 +203,17 @@ class ReturnSample:
 
     @property
     def gini_deviation(self) -> float:
-        """Half the mean distance of two episodes' returns."""
+        """Half the mean absolute difference of two episodes' returns."""
         return float(metrics.gini_deviation(self.returns))
 
     @property
     def minimum(self) -> float:
-        """The worst return that was seen."""
+        """The worst return in the sample."""
         return float(self.returns.min())
 
     @property
     def maximum(self) -> float:
-        """The best return that was seen."""
+        """The best return in the sample."""
         return float(self.returns.max())
 
     @property
@@ -226,7 +226,7 @@ class ReturnSample:
         return float(metrics.quantile(self.returns, share))
 
     def value_at_risk(self, alpha: float = 0.05) -> float:
-        """The best of the worst α share of the returns, `quantile(alpha)`; a return, not a loss."""
+        """The largest of the worst α share of the returns, `quantile(alpha)`; a return, not a loss."""
         return float(metrics.value_at_risk(self.returns, alpha))
 
     def cvar(self, alpha: float = 0.05) -> float:
@@ -234,18 +234,18 @@ class ReturnSample:
         return float(metrics.cvar(self.returns, alpha))
 
     def unseen(self, level: float = 0.95) -> float:
-        """With confidence `level` at most this share of episodes ends below the minimum (and of others above the maximum)."""
+        """With confidence `level` at most this share of episodes is below the minimum (and likewise above the maximum)."""
         return intervals.unseen_share(len(self), level=level)
 
     def notes(self) -> tuple[str, ...]:
-        """What speaks against relying on some of the intervals (`vpac.risk.sample`)."""
+        """Reasons to doubt some of the intervals (`vpac.risk.sample`)."""
         found = tail_note(self.returns)
         return () if found is None else (found,)
 
     def interval(self, metric: str, level: float = 0.95, *, alpha: float = 0.05, share: float = 0.5) -> Interval:
         """A metric and its confidence interval; docs/measuring.md has the measured coverage.
 
-        No sample says how far beyond its minimum or maximum returns go, so that end of theirs is unknown; see `unseen`.
+        A sample cannot bound returns beyond its minimum or maximum, so that end of their intervals is unknown; see `unseen`.
 
         Args:
             metric: one of `MEASURES`.
@@ -303,7 +303,7 @@ class ReturnSample:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes())])
 
     def save(self, path: str | Path) -> Path:
-        """Write every episode to a .parquet or .json file, whole or not at all."""
+        """Write every episode to a .parquet or .json file, atomically."""
         path = Path(path)
         columns = {name: getattr(self, field) for name, field in COLUMNS.items()}
         head: dict[str, Any] = {"format": FORMAT, "gamma": self.gamma, "kind": self.kind, "about": dict(self.about)}
@@ -311,12 +311,12 @@ class ReturnSample:
         if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
             data = head | {name: column.tolist() for name, column in columns.items()}
             return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-        metadata = {KEY: json.dumps(head, allow_nan=False)}  # in ASCII: the name of a folder may be no UTF-8
+        metadata = {KEY: json.dumps(head, allow_nan=False)}  # in ASCII: the name of a folder may not be UTF-8
         return write_bytes(path, as_parquet(columns, metadata=metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> ReturnSample:
-        """Read a sample; nothing in the file is run."""
+        """Read a sample; runs no stored code."""
         path = Path(path)
         one_of(path.suffix, ENDINGS, "ending of a file of returns")
         content = read_input(path)

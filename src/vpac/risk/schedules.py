@@ -1,8 +1,8 @@
-"""Numbers that change from episode to episode: the price ψ and the step sizes.
+"""Numbers that change from episode to episode: ψ and the step sizes.
 
-A high price put on a poor policy at once is best paid by standing still, so ψ is better raised after the policy has become
-good; a proof of convergence wants step sizes that shrink. On the command line a schedule is a word and numbers with colons
-between them, for example `warm-up:0.05:300:500`.
+With a high ψ an untrained policy learns to stand still, so ψ is better raised after the policy is good; the proof of
+convergence needs step sizes that shrink. On the command line a schedule is a word and numbers with colons between them, for
+example `warm-up:0.05:300:500`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Schedule(ABC):
         return np.asarray(self.at(np.arange(first, first + episodes, dtype=np.float64)), np.float64)
 
     def as_text(self) -> str:
-        """The schedule as the command line writes it; `as_schedule` reads it back."""
+        """The schedule as text for the command line, which `as_schedule` reads."""
         return ":".join([self.word, *(repr(float(value)) for value in asdict(self).values())])
 
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The same number always."""
+    """A constant."""
 
     value: float
-    """That number."""
+    """The constant."""
     word: ClassVar[str] = "constant"
 
     def at(self, episode: FloatArray) -> FloatArray:
@@ -58,7 +58,7 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """From one number to another in a straight line, then constant."""
+    """Linear interpolation from one number to another, then constant."""
 
     start: float
     """The number in episode 0."""
@@ -75,14 +75,14 @@ class Linear(Schedule):
 
 @dataclass(frozen=True)
 class WarmUp(Schedule):
-    """Zero until a point, then rising in a straight line to its value."""
+    """Zero at first, then rising linearly to its value."""
 
     value: float
-    """The number in the end."""
+    """The final number."""
     wait: float
-    """How many episodes it is zero."""
+    """Episodes at zero."""
     rise: float = 0.0
-    """How many episodes it rises after that; 0: at once."""
+    """Episodes of the rise after that; 0: at once."""
     word: ClassVar[str] = "warm-up"
 
     def at(self, episode: FloatArray) -> FloatArray:
@@ -94,12 +94,12 @@ class WarmUp(Schedule):
 
 @dataclass(frozen=True)
 class Exponential(Schedule):
-    """A number that is multiplied by the same factor in each episode."""
+    """Multiplied by the same factor in each episode."""
 
     start: float
     """The number in episode 0."""
     factor: float
-    """What it is multiplied by."""
+    """The factor."""
     word: ClassVar[str] = "exponential"
 
     def at(self, episode: FloatArray) -> FloatArray:
@@ -111,16 +111,16 @@ class Exponential(Schedule):
 class RobbinsMonro(Schedule):
     """start / (1 + t/shift)^power: for ½ < power ≤ 1 its sum diverges and the sum of its squares does not.
 
-    The proof of convergence (Appendix C) wants such rates for value, variance and policy, each vanishing against the one
-    before it: take a larger power for each, for example 0.6, 0.8 and 1.
+    The proof of convergence (Appendix C) needs such rates for value, variance and policy, each vanishing relative to the one
+    before it: use a larger power for each, for example 0.6, 0.8 and 1.
     """
 
     start: float
     """The rate in episode 0."""
     power: float = 1.0
-    """How quickly it shrinks."""
+    """The exponent of the decay."""
     shift: float = 100.0
-    """How many episodes pass before it shrinks in earnest."""
+    """The time scale of the decay, in episodes."""
     word: ClassVar[str] = "robbins-monro"
 
     def __post_init__(self) -> None:
