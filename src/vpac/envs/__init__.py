@@ -1,5 +1,5 @@
-"""Environments: finite processes, maps drawn as text, the worlds of the paper, noise, and the making and checking of
-environments that users bring."""
+"""Environments: finite MDPs, maps drawn as text, the worlds of the paper, noise wrappers, and making and checking
+environments of users."""
 
 from typing import TYPE_CHECKING
 

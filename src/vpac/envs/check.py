@@ -1,13 +1,13 @@
-"""Whether an environment keeps the rules that learners rely on; each message says what to change.
+"""Check that an environment follows the rules that learners rely on; each message says what to change.
 
 `check_env` and `look_over` take random actions. How many depends on counts of steps and episodes, never on the clock. The
-environment is judged as it is given, wrappers included. Learners and `vpac.evaluate` call `check_before_use` first: what can be
-made again (an id, a class, a function, a specification) is made once more, checked for 100 steps and closed, once a name in a
-process. The environment that is used is not touched, and no random numbers are taken. An existing object is only checked
-without a step, because a step might change it; loops read its answers with `checked_step`. Environments of Gymnasium and vpac
+environment is checked with its wrappers. Learners and `vpac.evaluate` call `check_before_use` first: an environment that can be
+made again (from an id, a class, a function, a specification) is made once more, checked for 100 steps and closed, once per
+name and process. The environment that is used is not touched, and no random numbers are drawn. An existing object is checked
+without a step, because a step might change it; loops check its results with `checked_step`. Environments of Gymnasium and vpac
 are not checked.
 
-Gymnasium's own checker is not used: it looks at one step, stops at the first assertion and does not say what to change.
+Gymnasium's own checker is not used: it checks one step, stops at the first assertion and does not say what to change.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray
 
 EPISODES = (3, 3000), (20, 2000)
-"""Episodes that are played, and the steps after which no further one begins; the second only if nothing is wrong."""
+"""Episodes to play, and steps after which no further one begins; the second pair only if nothing is wrong."""
 GAMMA = 0.99
 """The learners' default discount factor."""
 AGAIN = 200
 """Steps that are repeated with the same seed and actions."""
 ROUNDING, SMALL = 1e-6, 1e-2
-"""Breaches of bounds that are ignored, relative to the number, and that are only remarked upon, as a share of the range.
-The first also bounds what counts as a rounding error where an episode is repeated."""
+"""Violations of bounds that are ignored, relative to the number, and that are only remarks, as a share of the range. The first
+also bounds what counts as a rounding error when an episode is repeated."""
 SCALES = 0.05, 20.0
-"""Half the range of an action; beyond these a policy begins with nearly none of its actions, or with the extreme ones."""
+"""Range of half the width of an action; outside it a policy begins with almost constant or only extreme actions."""
 DRAWN = 0.1
-"""The share of an image's values that may differ though the seed is the same: a background that goes on, for example."""
+"""Share of an image's values that may differ for the same seed, for example in a moving background."""
 OTHERS = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
 WIDEST, GREY = 96, " --wrap gymnasium.wrappers:GrayscaleObservation"
-"""Pixels of an image that networks learn from in minutes on a processor; and without colours."""
+"""Side of an image from which networks learn in minutes on a CPU; and a wrapper that removes colours."""
 LARGE = 1000
-"""Observations of more numbers, images for example, are not searched for the time."""
+"""Larger observations, such as images, are not searched for the time."""
 
 
 @dataclass
 class Findings:
-    """What a check of an environment found."""
+    """The result of a check of an environment."""
 
     errors: list[str] = field(default_factory=list)
-    """What has to be changed before anything can learn from it."""
+    """What has to be changed before learning."""
     remarks: list[str] = field(default_factory=list)
-    """What works and may surprise."""
+    """What works but may be surprising."""
     steps: int = 0
-    """Steps that were taken."""
+    """Number of steps taken."""
     lengths: list[int] = field(default_factory=list)
     """Lengths of the episodes that ended, with random actions."""
     returns: list[float] = field(default_factory=list)
@@ -90,12 +90,12 @@ class Findings:
 
 
 def check_env(env: gymnasium.Env[Any, Any], steps: int = 20_000, *, seed: int = 0) -> Findings:
-    """Take random actions and raise a `UserError` with everything that is wrong; else return what was found.
+    """Take random actions and raise a `UserError` with all errors; otherwise return the findings.
 
     Args:
         env: the environment; it is reset and stepped, and left in the middle of an episode.
-        steps: at most so many.
-        seed: of the resets and the actions.
+        steps: largest number of steps.
+        seed: seed of the resets and the actions.
     """
     found = look_over(env, steps, seed=seed)
     refuse(env, found.errors)
@@ -112,10 +112,10 @@ def refuse(env: Any, errors: list[str], what: str = "cannot be learned from yet:
 def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = True, ends: bool = True) -> Findings:
     """`check_env` without raising.
 
-    `learning`: whether spaces and observations must suit our learners; `ends`: whether it is an error if no episode ends.
+    `learning`: whether spaces and observations must suit vpac's learners; `ends`: whether it is an error if no episode ends.
     """
     if isinstance(env, Flattened | ArrangedObservation):
-        env = env.env  # messages name the parts of an observation
+        env = env.env  # messages name the parts of the original observation
     found = Findings(seen_without_a_step(env, learning))
     if found.errors:
         return found
@@ -132,7 +132,7 @@ def look_over(env: Any, steps: int = 20_000, *, seed: int = 0, learning: bool = 
 
 
 def seen_without_a_step(env: Any, learning: bool = True) -> list[str]:
-    """The errors that show without a step: of the class, the spaces and the signature of reset."""
+    """The errors that can be found without a step: in the class, the spaces and the signature of reset."""
     if not isinstance(env, gymnasium.Env):
         kind = f"{type(env).__module__}.{type(env).__name__}"
         return [f"it is a {kind}: derive its class from gymnasium.Env (the old gym.Env is another class)"]
@@ -158,7 +158,7 @@ def _actions(env: gymnasium.Env[Any, Any]) -> str:
 
 def _reset_signature(env: gymnasium.Env[Any, Any]) -> str:
     while isinstance(env, gymnasium.Wrapper) and type(env).reset.__module__.startswith("gymnasium."):
-        env = env.env  # it passes on what it is given
+        env = env.env  # it passes its arguments on
     known = inspect.signature(env.reset).parameters
     missing = [name for name in ("seed", "options") if name not in known]
     if not missing or any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
@@ -171,20 +171,20 @@ def _reset_signature(env: gymnasium.Env[Any, Any]) -> str:
 
 class _Episode(NamedTuple):
     seen: list[Any]
-    """Observations, in the form that was asked for; the last one, too."""
+    """Observations, including the last one, as converted by `keep`."""
     rewards: list[float]
     over: bool
     cut: bool
-    """Whether a time limit ended it."""
+    """Whether it was truncated."""
 
 
 class _Trial:
-    """Random episodes in an environment, whose answers are read strictly."""
+    """Random episodes in an environment, whose results are checked strictly."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], found: Findings, learning: bool) -> None:
         self.env, self.found, self.learning = env, found, learning
         self.mask: BoolArray | None = None
-        """Which actions are allowed now, if the environment says so."""
+        """The current mask of allowed actions, if there is one."""
 
     def run(self, steps: int, seed: int, ends: bool) -> None:
         found, space = self.found, self.env.action_space
@@ -215,7 +215,7 @@ class _Trial:
                 f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
                 "or truncated = True, or set a limit: max_episode_steps=… (command line: --set max_episode_steps=500)"
             )
-        self.play_again(seed + 1)  # packages take a seed of 0 for none
+        self.play_again(seed + 1)  # some packages treat seed 0 as no seed
         if not found.errors:
             self.look_at_time(played + self.play(*EPISODES[1], steps, rng), limit)
 
@@ -238,7 +238,7 @@ class _Trial:
         return row if row is not None and row.size <= LARGE else None
 
     def episode(self, seed: int, steps: int, rng: np.random.Generator, keep: Callable[[Any], Any]) -> _Episode:
-        """An episode, cut off after so many steps; `keep` is applied to its observations."""
+        """Play an episode, cut off after `steps` steps; `keep` is applied to its observations."""
         last, over, cut = self.reset(seed), False, False
         seen, rewards = [keep(last)], list[float]()
         while not over and len(rewards) < steps:
@@ -305,7 +305,7 @@ class _Trial:
         return space.sample()
 
     def play_again(self, seed: int) -> None:
-        """Check that the same seed and actions give the same episode, and remark on a reset that has a seed of its own."""
+        """Check that the same seed and actions give the same episode, and remark on a reset that uses a seed of its own."""
         most, errors = min(self.found.steps, AGAIN), self.found.errors
         one, two = (self.episode(seed, most, np.random.default_rng(seed), deepcopy) for _ in range(2))
         apart = _apart(self.env.observation_space, one.seen[0], two.seen[0])
@@ -364,7 +364,7 @@ class _Trial:
 
 
 def _apart(space: spaces.Space[Any], one: Any, two: Any) -> float:
-    """The share of an image's values in which two observations differ; 1 if anything else does."""
+    """The share of an image's values in which two observations differ; 1 if anything else differs."""
     if _same(one, two):
         return 0.0
     if one is None or two is None:
@@ -392,7 +392,7 @@ def _nearly(space: spaces.Space[Any], one: tuple[Any, Any], two: tuple[Any, Any]
 
 
 def _same(one: Any, two: Any) -> bool:
-    """Whether two answers are equal; NaN equals NaN."""
+    """Whether two results are equal; NaN equals NaN."""
     try:
         np.testing.assert_equal(one, two)
     except AssertionError:
@@ -407,13 +407,13 @@ OLD = (
 
 
 class InvalidAnswer(UserError):
-    """An answer of an environment that no learner can use."""
+    """A result of an environment that no learner can use."""
 
 
 def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:
-    """Take a step; the five parts of its answer, the reward as a number, finite or not.
+    """Take a step; returns the five values, with the reward as a float, finite or not.
 
-    Every step of every loop passes here, so the usual case is quick. `name` is the environment's in messages.
+    Every step of every loop calls this, so the usual case is fast. `name` is the environment's name in messages.
     """
     try:
         answer = env.step(action)
@@ -421,7 +421,7 @@ def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any
         place = traceback.extract_tb(error.__traceback__)[-1].filename
         if "to unpack (expected 5" not in str(error) or "gymnasium" not in place:
             raise
-        raise InvalidAnswer(f"{name}: {OLD}") from None  # one of Gymnasium's wrappers unpacked it first
+        raise InvalidAnswer(f"{name}: {OLD}") from None  # a wrapper of Gymnasium unpacked it first
     if type(answer) is tuple and len(answer) == 5 and type(answer[1]) in (float, int, np.float64, np.float32):
         return answer
     try:
@@ -432,7 +432,7 @@ def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any
 
 
 def reward_array(rewards: Any, name: str) -> FloatArray:
-    """The rewards of a vector environment; text is refused, though NumPy would read it."""
+    """The rewards of a vector environment; text is rejected, although NumPy would convert it."""
     found = np.asarray(rewards)
     if found.dtype.kind not in "fiub":
         raise InvalidAnswer(f"{name}: step returned the rewards {found!r:.60}: return an array of numbers")
@@ -464,7 +464,7 @@ def _number(reward: Any) -> float:
             f"step returned the reward {reward!r}, an array: return a number, for example float(reward[0])"
         )
     try:
-        if isinstance(reward, str | bytes):  # which float would read
+        if isinstance(reward, str | bytes):  # which float() would convert
             raise TypeError
         return float(reward)
     except (TypeError, ValueError):
@@ -474,7 +474,7 @@ def _number(reward: Any) -> float:
 
 
 def check_observation(observation: Any, space: spaces.Space[Any], by: str, found: Findings) -> None:
-    """Raise an `InvalidAnswer` unless an observation is one of its space, or nearly so; `by` says what returned it."""
+    """Raise an `InvalidAnswer` unless an observation is (nearly) in its space; `by` names what returned it."""
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
             keys = list(observation) if isinstance(observation, dict) else _shown(observation)
@@ -524,7 +524,7 @@ def _check_array(observation: Any, space: spaces.Space[Any], by: str, found: Fin
 
 
 def _check_bounds(values: FloatArray, space: Any, by: str, found: Findings) -> None:
-    """Raise for numbers that are outside their bounds, remark on those that are so by less than 1 % of the range."""
+    """Raise for numbers outside their bounds, remark on those that are outside by less than 1 % of the range."""
     first = getattr(space, "start", 0)
     bounds: tuple[Any, Any] = first, first + getattr(space, "nvec", 2) - 1  # MultiDiscrete, or MultiBinary: 0 and 1
     if isinstance(space, spaces.Box):
@@ -541,7 +541,7 @@ def _check_bounds(values: FloatArray, space: Any, by: str, found: Findings) -> N
         if large.any():
             raise InvalidAnswer(f"{by} returned {values[where]:g} at place {where}, {words}")
         if any("numbers at place" in remark for remark in found.remarks):
-            return  # the first place will do
+            return  # report the first index only
         found.remark(f"{by} returns numbers at place {where} that are a little (at most 1 %) {words}")
 
 
@@ -550,11 +550,11 @@ def _shown(answer: Any) -> str:
 
 
 STEPS = 100
-"""Steps of a check before use; then as many are repeated twice."""
+"""Steps of a check before use; twice as many are then repeated."""
 TRUSTED = ("gymnasium.envs.", "vpac.envs.", "vpac.envs:")
-"""Where environments come from that are not checked."""
+"""Modules whose environments are not checked."""
 CHECKED: dict[str, bool] = {}
-"""Specifications that this process has checked: whether for learning, which includes measuring."""
+"""Specifications that this process has checked, and whether for learning (which includes measuring)."""
 CHECKED_CALLABLES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 """Classes and functions, likewise."""
 CHECKING: ContextVar[bool] = ContextVar("CHECKING", default=True)
@@ -563,7 +563,7 @@ CHECKING: ContextVar[bool] = ContextVar("CHECKING", default=True)
 
 @contextmanager
 def skip_checks() -> Iterator[None]:
-    """Check nothing in this context: the environments of a study were checked before its first run."""
+    """Skip all checks in this context: the environments of a study were checked before its first run."""
     token = CHECKING.set(False)
     try:
         yield
@@ -575,10 +575,10 @@ def check_before_use(
     given: Any, make: Callable[[], gymnasium.Env[Any, Any]], *, arguments: Mapping[str, Any] | None = None,
     learning: bool = True,
 ) -> None:  # fmt: skip
-    """Raise a `UserError` that says what to change, if an environment is not fit.
+    """Raise a `UserError` that says what to change, if an environment cannot be used.
 
-    `given` is what the user named: an object, an id, a class, a function, a specification; `make` makes one, unless it is
-    an object. Without `learning` spaces and observations are not checked.
+    `given` is the user's argument: an object, an id, a class, a function, a specification; `make` makes one, unless it is an
+    object. Without `learning` spaces and observations are not checked.
     """
     what = "cannot be learned from yet:" if learning else "cannot be measured in yet:"
     if isinstance(given, gymnasium.Env):
@@ -613,13 +613,13 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
 
 
 def _record(given: Any, arguments: Mapping[str, Any]) -> tuple[MutableMapping[Any, bool], Any]:
-    """Where it is recorded that this was checked, and under which key: nowhere, if it might be mistaken for another."""
+    """The dictionary and the key that record the check of an environment; none if the key would be ambiguous."""
     if callable(given):
         if inspect.isclass(given) and f"{given.__module__}.".startswith(TRUSTED):
             return {"": True}, ""
         try:
             CHECKED_CALLABLES.get(given)
-        except TypeError:  # it cannot be referred to weakly
+        except TypeError:  # no weak reference to it is possible
             return {}, ""
         return ({}, "") if arguments else (CHECKED_CALLABLES, given)
     spec = spec_of(given, **arguments)
@@ -631,7 +631,7 @@ def _record(given: Any, arguments: Mapping[str, Any]) -> tuple[MutableMapping[An
 
 @contextmanager
 def restore_global_rng() -> Iterator[None]:
-    """Leave the global generators of Python, NumPy and, where it is loaded, PyTorch as they were."""
+    """Restore the global generators of Python, NumPy and, if it is loaded, PyTorch afterwards."""
     torch = sys.modules.get("torch")
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch_state = torch.get_rng_state() if torch else None

@@ -1,8 +1,8 @@
-"""Finite processes from explicit models of other tools: PRISM and Storm files, and the arrays of MDPtoolbox.
+"""Finite MDPs from explicit models of other tools: PRISM and Storm files, and the arrays of MDPtoolbox.
 
-States of those tools may have different numbers of choices. Here every state has the same number of actions: one that a state
-does not have repeats its last choice. A state is terminal if it carries the label that was asked for or, without one, if it
-only leads to itself and pays nothing. State rewards are paid with every step from the state.
+States of those tools may have different numbers of choices. Here every state has the same number of actions: missing ones
+repeat the state's last choice. A state is terminal if it has the requested label or, without one, if it only leads to itself
+and pays nothing. State rewards are paid with every step from the state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Line = tuple[int, list[str]]
 
 
 class _Reader:
-    """The lines of a file, and what to say about a bad one."""
+    """The lines of a file, and errors about them."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -74,7 +74,7 @@ class _Model:
         self.labels: dict[str, set[int]] = {}
 
     def build(self, reader: _Reader, n_states: int, terminal: str | None) -> FiniteMDP:
-        """The process, once every line is read."""
+        """Build the MDP after all lines have been read."""
         if not self.entries:
             raise UserError(f"{reader.path} holds no transitions")
         keys = np.array(list(self.entries), np.int64)
@@ -102,7 +102,7 @@ class _Model:
         )
 
     def _check_sums(self, reader: _Reader, state: Any, choice: Any, chance: Any, choices: Any) -> None:
-        """Probabilities of every choice add up to one; the error names the line of the last of them."""
+        """Check that the probabilities of every choice add up to one; the error names the line of the last of them."""
         first = np.append(0, np.cumsum(choices))[state] + choice
         sums = np.bincount(first, chance, int(choices.sum()))
         wrong = np.abs(sums - 1.0) > 1e-6
@@ -270,7 +270,7 @@ def from_drn(path: str | Path, reward: str | None, terminal: str | None) -> Fini
 def _drn_header(
     reader: _Reader, number: int, header: dict[str, list[str]], reward: str | None
 ) -> tuple[int, int | None]:
-    """The number of states, and the place of the rewards that were asked for."""
+    """The number of states, and the index of the requested rewards."""
     kind = " ".join(header.get("@type", [])).upper()
     if kind not in ("DTMC", "MDP"):
         raise reader.bad(number, f"expected '@type: DTMC' or '@type: MDP' before @model, got {kind or 'none'}")

@@ -1,7 +1,7 @@
-"""A finite Markov decision process: what the oracle solves, and what a learner samples.
+"""A finite Markov decision process, solved by the oracle and sampled by learners.
 
-Transitions are one list sorted by (state, action), for ten states as for a million. Rewards are described by their mean and
-variance on each transition, which is all that the mean and the variance of the return depend on; `sample` draws them from the
+Transitions are one list sorted by (state, action), for any number of states. Rewards are described by their mean and
+variance on each transition, which determine the mean and the variance of the return; `sample` draws them from the
 normal distribution with that mean and variance.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vpac.envs.maps import GridMap
 
 FEW = 2000
-"""Up to this many nodes reachability is computed without SciPy's graph library."""
+"""For at most this many nodes reachability is computed without SciPy's graph library."""
 
 
 def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
@@ -35,7 +35,7 @@ def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
 
 
 def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
-    """The nodes that a path along the edges tails → heads leads to from `sources`, the sources included."""
+    """The nodes that can be reached from `sources` along the edges tails → heads, including the sources."""
     size = len(sources)
     if size <= FEW:
         return _spread(tails, heads, sources)
@@ -49,7 +49,7 @@ def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
 
 
 def _spread(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
-    """`reached`, one step of all paths at a time: for few nodes quicker than loading a graph library."""
+    """`reached` by breadth-first search: for few nodes faster than loading a graph library."""
     found = sources.copy()
     while True:
         before = int(found.sum())
@@ -73,7 +73,7 @@ def row_sums(indptr: IntArray, entries: FloatArray) -> FloatArray:
     """Add up the last axis of `entries` row by row: out[..., i] = Σ entries[..., indptr[i]:indptr[i + 1]]."""
     sums = np.zeros((*entries.shape[:-1], len(indptr) - 1))
     filled = indptr[1:] > indptr[:-1]
-    sums[..., filled] = np.add.reduceat(entries, indptr[:-1][filled], axis=-1)  # which cannot sum an empty row
+    sums[..., filled] = np.add.reduceat(entries, indptr[:-1][filled], axis=-1)  # reduceat cannot sum an empty row
     return sums
 
 
@@ -101,9 +101,9 @@ def sorted_and_merged(
 
 
 def _averages(values: FloatArray, weight: FloatArray, first: IntArray) -> FloatArray:
-    """Weighted averages of the groups that begin at `first`; the weights of each add up to one.
+    """Weighted averages of the groups that begin at `first`; the weights of each group add up to one.
 
-    Rounding must not carry an average past its extremes: equal rewards would seem to differ, and to have a variance.
+    Averages are clipped to the extremes: with rounding errors equal rewards would seem to have a variance.
     """
     low, high = np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
     return np.clip(np.add.reduceat(weight * values, first), low, high)
@@ -158,7 +158,7 @@ def reward_entries(
 def finite(
     row: IntArray, successor: IntArray, probability: FloatArray, mean: FloatArray, variance: FloatArray, n_actions: int
 ) -> None:
-    """Probabilities and variances are finite and not negative, mean rewards are finite."""
+    """Check that probabilities and variances are finite and not negative, and mean rewards finite."""
     every = (
         ("transition probability", probability, False),
         ("mean reward", mean, True),
@@ -177,7 +177,7 @@ def finite(
 
 
 def rows_sum_to_one(indptr: IntArray, probability: FloatArray, terminal: BoolArray, n_actions: int) -> None:
-    """The probabilities of each action in each non-terminal state add up to one."""
+    """Check that the probabilities of each action in each non-terminal state add up to one."""
     sums = row_sums(indptr, probability)
     bad = (np.abs(sums - 1.0) > SUM_TOLERANCE) & ~np.repeat(terminal, n_actions)
     if bad.any():
@@ -193,7 +193,7 @@ def start_distribution(start: ArrayLike | None, terminal: BoolArray) -> FloatArr
         raise UserError("every state is terminal: there is nowhere to start")
     if start is None:
         return (~terminal) / float((~terminal).sum())
-    distribution = _numbers(start, "start").copy()  # later changes to the caller's array are the caller's own
+    distribution = _numbers(start, "start").copy()  # the caller may change the array later
     if distribution.shape != terminal.shape:
         raise UserError(f"start must have shape [{len(terminal)}], got {list(distribution.shape)}")
     bad = ~(np.isfinite(distribution) & (distribution >= 0.0))
@@ -233,7 +233,7 @@ def indices(values: ArrayLike, limit: int, name: str, length: int | None = None)
 
 
 def column(values: ArrayLike, name: str, length: int) -> FloatArray:
-    """One number for each of `length` transitions; a single number stands for all."""
+    """One number for each of `length` transitions; a single number applies to all."""
     found = _numbers(values, name)
     if found.ndim != 0 and found.shape != (length,):
         expected = f"one number or a list of {length} like the states"
@@ -249,7 +249,7 @@ def _numbers(values: Any, name: str) -> FloatArray:
 
 
 LONGEST_WAY = 200
-"""Rounds of the search for states that a policy can stay in."""
+"""Most rounds of the search for states in which a policy can stay."""
 DENSE_ENTRIES = 50_000_000
 
 
@@ -264,7 +264,7 @@ class FiniteMDP:
         start: d0[s], the distribution of the first state; no mass on terminal states. Default: uniform over the others.
         terminal: which states are terminal, bool[S]. Default: none.
         goal: which terminal states count as success (`Moments.goal_probability`), bool[S]. Default: all of them.
-        layout: where each state lies on a map, for pictures.
+        layout: the position of each state on a map, for pictures.
         action_names: one name for each action. Default: "0", "1", ….
     """
 
@@ -323,9 +323,9 @@ class FiniteMDP:
     def from_gymnasium(cls, env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
         """Build from a Gymnasium environment (or its id) with known transitions.
 
-        That is one of ours, or one with a transition table `P[state][action] = [(probability, next state, reward,
-        terminated), …]` such as FrozenLake, CliffWalking and Taxi. Time limits are not part of the process: pass them
-        to the oracle as `horizon`.
+        It must be one of vpac's, or have a transition table `P[state][action] = [(probability, next state, reward,
+        terminated), …]` such as FrozenLake, CliffWalking and Taxi. Time limits are not part of the MDP: pass them to the oracle
+        as `horizon`.
         """
         from vpac.envs.tables import from_table
 
@@ -388,9 +388,9 @@ class FiniteMDP:
 
     @cached_property
     def may_stay(self) -> BoolArray:
-        """States outside of which no policy stays for ever: those with an action that surely leads to another of them.
+        """States in which a policy may stay for ever: those with an action that surely leads to another of them.
 
-        None of them: every policy ends. A long way to that answer is not gone to its end, and the set is then too large.
+        If there are none, every policy ends. A long search is stopped early, and the set is then too large.
         """
         stay = ~self.terminal
         for _ in range(LONGEST_WAY):
@@ -411,7 +411,7 @@ class FiniteMDP:
         """P as a `scipy.sparse` matrix of shape [S·A, S]; rows of terminal states are empty."""
         from scipy.sparse import csr_array
 
-        # Indices of 32 bits: products with a large matrix cost as much as reading it.
+        # Indices of 32 bits: the time of products with a large matrix is that of reading it.
         successor, indptr = self.successor.astype(np.int32), self.indptr.astype(np.int32)
         return csr_array((self.probability, successor, indptr), shape=(self.n_states * self.n_actions, self.n_states))
 
@@ -442,7 +442,7 @@ class FiniteMDP:
         return dense.reshape(self.n_states, self.n_actions, self.n_states)
 
     def with_start(self, start: ArrayLike) -> FiniteMDP:
-        """The same process with another start distribution; the transitions are shared, not copied."""
+        """The same MDP with another start distribution; the transitions are shared, not copied."""
         other = object.__new__(FiniteMDP)
         other.__dict__.update(self.__dict__)
         other.start = start_distribution(start, self.terminal)
@@ -473,7 +473,7 @@ class FiniteMDP:
     def to_gymnasium(
         self, render_mode: str | None = None, max_episode_steps: int | None = None
     ) -> gymnasium.Env[Any, Any]:
-        """A Gymnasium environment that samples this process; cut off (truncated) after `max_episode_steps`."""
+        """A Gymnasium environment that samples this MDP; truncated after `max_episode_steps`."""
         from gymnasium.wrappers import TimeLimit
 
         from vpac.envs.worlds import FiniteMDPEnv

@@ -1,7 +1,7 @@
-"""Environments as pure functions of JAX: whole trainings of them are compiled (`vpac.deep.compiled`).
+"""Environments as pure functions of JAX: trainings in them are compiled as a whole (`vpac.deep.compiled`).
 
-`reset` begins an episode and `step` takes an action in it, both for one copy of the environment; JAX maps them over copies.
-Nothing here imports JAX before an environment is used.
+`reset` begins an episode and `step` takes an action in it, both for a single environment; JAX vectorises them. Nothing here
+imports JAX before an environment is used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from vpac.errors import UserError, needs_extra, suggestion
 class FunctionalEnv(ABC):
     """An environment whose `reset` and `step` are pure functions that `jax.jit` and `jax.vmap` can trace.
 
-    A state is any tree of arrays whose shapes and types never change. The end of an episode needs no care: what steps the
-    environment begins the next one, and cuts episodes off after `limit` steps.
+    A state is any tree of arrays whose shapes and types never change. Resets are automatic: the next episode begins after the
+    end of one, and episodes are truncated after `limit` steps.
     """
 
     observation_space: spaces.Space[Any]
@@ -36,7 +36,7 @@ class FunctionalEnv(ABC):
     action_space: spaces.Space[Any]
     """Box or Discrete."""
     limit: int | None = None
-    """Steps after which an episode is cut off (truncated); None: never."""
+    """Steps after which an episode is truncated; None: never."""
 
     @abstractmethod
     def reset(self, key: Any) -> tuple[Any, Any]:
@@ -47,9 +47,9 @@ class FunctionalEnv(ABC):
         """The next state, its observation, the reward, and whether the episode terminated or was truncated."""
 
     def draws(self, key: Any, shape: tuple[int, ...]) -> Any:
-        """What `reset` and `step` take as their key, for a batch of this shape: a key each.
+        """Keys of `reset` and `step` for a batch of this shape.
 
-        An environment that needs a few random numbers may draw them for all steps at once, which is faster, and take those.
+        An environment that needs few random numbers may draw those of all steps at once, which is faster, and use them as keys.
         """
         import jax
 
@@ -57,7 +57,7 @@ class FunctionalEnv(ABC):
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return type(self).__name__
 
 
@@ -66,8 +66,8 @@ class FiniteEnv(FunctionalEnv):
 
     Args:
         mdp: the process.
-        features: what is observed in each state, [state, …]; default: the state itself, a Discrete observation.
-        limit: steps after which an episode is cut off.
+        features: the observation of each state, [state, …]; default: the state itself, a Discrete observation.
+        limit: steps after which an episode is truncated.
     """
 
     def __init__(self, mdp: FiniteMDP, features: Any = None, limit: int | None = None) -> None:
@@ -90,7 +90,7 @@ class FiniteEnv(FunctionalEnv):
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return repr(self.mdp)
 
     def draws(self, key: Any, shape: tuple[int, ...]) -> Any:
@@ -101,14 +101,14 @@ class FiniteEnv(FunctionalEnv):
         return jax.random.uniform(one, shape), jax.random.normal(two, shape)
 
     def reset(self, key: Any) -> tuple[Any, Any]:
-        """A first state."""
+        """Draw a first state."""
         import jax.numpy as jnp
 
         state = jnp.searchsorted(self._starts, key[0] * self._starts[-1], side="right").astype(jnp.int32)
         return self._seen(state)
 
     def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """A transition, found by halving the list of those of the state and the action."""
+        """Draw a transition, by bisection over those of the state and the action."""
         import jax.numpy as jnp
 
         mdp, row = self.mdp, state * self.mdp.n_actions + action
@@ -122,7 +122,7 @@ class FiniteEnv(FunctionalEnv):
         return *self._seen(after), mean + std * key[1], jnp.asarray(mdp.terminal)[after], False
 
     def _seen(self, state: Any) -> tuple[Any, Any]:
-        """A state and what is observed there."""
+        """A state and its observation."""
         import jax.numpy as jnp
 
         return state, state if self.features is None else jnp.asarray(self.features)[state]
@@ -132,8 +132,8 @@ class GymnaxEnv(FunctionalEnv):
     """An environment of gymnax 1.x.
 
     Args:
-        task: its name there, CartPole-v1 for example.
-        params: fields of its parameters that are other than their defaults.
+        task: its name in gymnax, e.g. CartPole-v1.
+        params: fields of its parameters that differ from the defaults.
     """
 
     def __init__(self, task: str, **params: Any) -> None:
@@ -157,7 +157,7 @@ class GymnaxEnv(FunctionalEnv):
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return f"gymnax:{self.task}"
 
     def reset(self, key: Any) -> tuple[Any, Any]:
@@ -166,13 +166,13 @@ class GymnaxEnv(FunctionalEnv):
         return state, seen
 
     def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """A step; gymnax tells ends from cuts."""
+        """Take a step; gymnax distinguishes termination and truncation."""
         seen, state, reward, terminated, _ = self._env.step_env(key, state, action, self._params)
         return state, seen, reward, terminated, self._env.is_truncated(state, self._params)
 
 
 class FunctionalGym(gymnasium.Env[Any, Any]):
-    """One copy of a functional environment as Gymnasium has it: to play in, not to train in."""
+    """A single functional environment with Gymnasium's interface, for evaluation and not for training."""
 
     def __init__(self, env: FunctionalEnv) -> None:
         self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
@@ -193,13 +193,13 @@ class FunctionalGym(gymnasium.Env[Any, Any]):
         )  # fmt: skip
 
     def _seen(self, observation: Any) -> Any:
-        """An observation of the type that the space has."""
+        """An observation with the dtype of the space."""
         return np.int64(observation) if isinstance(self.observation_space, spaces.Discrete) else observation
 
 
 @dataclass(frozen=True)
 class FunctionalMaker:
-    """What makes a functional environment from its name: `gymnax:CartPole-v1`, `jax:ID`, or the import path of its class."""
+    """Makes a functional environment from its name: `gymnax:CartPole-v1`, `jax:ID`, or the import path of its class."""
 
     name: str
 
@@ -207,17 +207,17 @@ class FunctionalMaker:
         """The environment itself; `max_episode_steps` is its limit."""
         try:
             return _functional(self.name, tuple(sorted(arguments.items())))
-        except TypeError:  # an argument that is not one value cannot be remembered
+        except TypeError:  # an argument that is not hashable
             return _functional.__wrapped__(self.name, tuple(sorted(arguments.items())))
 
     def __call__(self, **arguments: Any) -> FunctionalGym:
-        """As Gymnasium makes it."""
+        """The environment with Gymnasium's interface."""
         return FunctionalGym(self.functional(**arguments))
 
 
 @lru_cache(maxsize=64)
 def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
-    """The environment of a name; the same one again, so that the runs of a worker share what is compiled for it."""
+    """The environment of a name, cached, so that the runs of a worker share its compiled programs."""
     arguments, (module, _, name) = dict(given), path.partition(":")
     if module == "jax":
         from vpac.envs.jax_worlds import twin
@@ -231,7 +231,7 @@ def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
 
 
 def functional_of(env: Any, arguments: dict[str, Any]) -> FunctionalEnv | None:
-    """A functional environment, if that is what `env` is, what it is the class of, or what its name stands for."""
+    """The functional environment that `env` is, or whose class or name it is; None if it is none."""
     if isinstance(env, FunctionalEnv):
         return env
     if isinstance(env, type) and issubclass(env, FunctionalEnv):
@@ -244,7 +244,7 @@ def functional_of(env: Any, arguments: dict[str, Any]) -> FunctionalEnv | None:
 
 
 class FunctionalEnvironments(Environments):
-    """Copies of a functional environment. Trainings of them are compiled; stepped one by one, they are vector environments."""
+    """Copies of a functional environment. Trainings are compiled; stepped from Python, they are a vector environment."""
 
     same_step = True
 
@@ -254,7 +254,7 @@ class FunctionalEnvironments(Environments):
         self._check()
 
     def _check(self) -> None:
-        """Trace `reset` and `step` once, so that a message can name the one that cannot be."""
+        """Trace `reset` and `step` once, so that an error names the one that cannot be traced."""
         import jax
 
         tree: Any = jax.tree
@@ -278,7 +278,7 @@ class FunctionalEnvironments(Environments):
             raise UserError(f"{self.name}: reset observes {found}, the observation space is {self.observation_space}")
 
     def _traced(self, what: str, function: Any, *given: Any) -> Any:
-        """The shapes that a function returns."""
+        """The shapes of a function's results."""
         import jax
 
         try:
@@ -300,7 +300,7 @@ class FunctionalEnvironments(Environments):
         return np.asarray(seen)
 
     def step(self, actions: Any) -> VectorStep:
-        """Step each once; what ends begins anew within the step."""
+        """Step each once; finished episodes restart within the step."""
         import jax
 
         self._key, now = jax.random.split(self._key)
@@ -331,10 +331,10 @@ def _compiled() -> tuple[Any, Any]:
 
 
 def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any, actions: Any) -> tuple[Any, ...]:
-    """A step of all copies, `elapsed` steps after their episodes began; what ends begins anew from the draws `fresh`.
+    """Step all copies, `elapsed` steps after their episodes began; finished episodes restart with the draws `fresh`.
 
-    Returns the state and the observations of the next step, where this one led, rewards, and which episodes terminated or were
-    cut off.
+    Returns the next state and observations, the observations after this step, rewards, and which episodes terminated or were
+    truncated.
     """
     import jax
     import jax.numpy as jnp
@@ -348,5 +348,5 @@ def advance(env: FunctionalEnv, draws: Any, fresh: Any, state: Any, elapsed: Any
         return jnp.where(ended.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
     later, seen = jax.tree.map(begun, jax.vmap(env.reset)(fresh), (later, after))
-    later = jax.tree.map(lambda x: x.astype(x.dtype), later)  # types that Python's numbers left open are settled
+    later = jax.tree.map(lambda x: x.astype(x.dtype), later)  # fix weak types
     return later, seen, after, jnp.asarray(rewards, jnp.float32), over, cut

@@ -1,4 +1,4 @@
-"""The worlds in JAX: what `jax:ID` stands for."""
+"""The built-in environments in JAX, which `jax:ID` names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def twin(env: Any, **arguments: Any) -> FunctionalEnv:
-    """The twin in JAX of an environment: of one with known transitions, or of one whose method `functional` returns it.
+    """The JAX version of an environment with known transitions, or with a method `functional` that returns it.
 
-    `env` and `arguments` are as `make_env` takes them; `max_episode_steps` is its limit.
+    `env` and `arguments` are those of `make_env`; `max_episode_steps` is its limit.
     """
     made = make_env(env, **arguments)
     inner = made.unwrapped

@@ -1,8 +1,8 @@
-"""From what users write to environments: the one maker for learners, evaluation, the command line and the lab.
+"""Make environments from what users write: for learners, evaluation, the command line and the lab.
 
-`make_env` takes an id, an import path, a class, a function, a specification, a `FiniteMDP` or an environment. `EnvRecipe` says
-the same as plain data, for files. An import path is code (`os:system` is one), so a file never decides what is imported: a path
-that a file names is used only if the user has named it in the same process.
+`make_env` takes an id, an import path, a class, a function, a specification, a `FiniteMDP` or an environment. `EnvRecipe` is
+the same as plain data, for files. An import path is code (`os:system` is one), so a file never decides what is imported: a
+path from a file is used only if the user has named it in the same process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_named_by_user(path: str) -> bool:
 
 
 def is_wrapper_named(path: str) -> bool:
-    """Whether a wrapper that a file names may be used: one of ours, one that the user has named, or a wrapper class defined in
+    """Whether a wrapper that a file names may be used: one of vpac, one that the user has named, or a wrapper class defined in
     a module from which the user has named something."""
     if is_named_by_user(path):
         return True
@@ -68,9 +68,9 @@ OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
 """Import paths of the wrappers that have short names."""
 SHORT_NAMES = {path: name for name, path in OWN_WRAPPERS.items()}
 MOST_WRAPPERS = 100
-"""Around one environment: each step passes through all of them."""
+"""Most wrappers around one environment; each step passes through all of them."""
 FUNCTIONAL_WORDS = ("gymnax", "jax")
-"""`gymnax:NAME` is an environment of gymnax, `jax:ID` the twin in JAX of another environment."""
+"""`gymnax:NAME` is an environment of gymnax, `jax:ID` the JAX version of another environment."""
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
@@ -83,16 +83,16 @@ def make_env(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnas
             of a class or of a function that makes one (`package.module:Class`), such a class or function, an `EnvSpec`, a
             `FiniteMDP`, or an environment.
         wrap: wrappers, the innermost first; each an import path, or a pair of it and its arguments.
-        arguments: of the environment; `max_episode_steps` is Gymnasium's limit. An existing environment takes none.
+        arguments: arguments of the environment; `max_episode_steps` is Gymnasium's limit. An existing environment takes none.
 
-    Observations that are dictionaries, tuples or matrices are flattened, and so is a mask in one; images are refused. What
-    `gymnasium.make(spec_of(env, wrap, **arguments))` makes has both, and the PPO family takes it.
+    Dict, Tuple and matrix observations are flattened, and so is a mask in one; images are rejected. The result of
+    `gymnasium.make(spec_of(env, wrap, **arguments))` keeps images and masks, and the PPO family takes it.
     """
     return flattened(make_unflattened(env, wrap, **arguments))
 
 
 def make_unflattened(env: Any, /, wrap: Sequence[Wrap] = (), **arguments: Any) -> gymnasium.Env[Any, Any]:
-    """`make_env` with the observations as they are: what acts decides in which form it takes them."""
+    """`make_env` without flattening: agents choose the form of their observations."""
     if isinstance(env, gymnasium.Env | FiniteMDP):
         for name in arguments:
             raise UserError(f"{env} is made already and takes no argument {name!r}: pass its id or class")
@@ -154,7 +154,7 @@ def _spec_by_name(name: str) -> EnvSpec:
     if not colon:
         return _registered(name, name)
     allow_import(name)
-    if module.startswith("vpac.envs."):  # stored names outlive our modules
+    if module.startswith("vpac.envs."):  # stored names may refer to modules that have moved
         module = "vpac.envs"
     from vpac.envs.functional import FunctionalEnv, FunctionalMaker
 
@@ -206,7 +206,7 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _made(spec: EnvSpec) -> gymnasium.Env[Any, Any]:
-    """`gymnasium.make`, which knows no names of a module, a colon and an id with a slash."""
+    """`gymnasium.make`, extended to names of a module, a colon and an id with a slash."""
     registered = spec.id.partition(":")[2]
     if "/" not in registered:
         return gymnasium.make(spec)
@@ -335,14 +335,14 @@ class EnvRecipe:
 
     @classmethod
     def of(cls, env: Any, **arguments: Any) -> Self | None:
-        """The recipe of anything that `make_env` takes; None if plain data cannot say how it is made."""
+        """The recipe of anything that `make_env` takes; None if it cannot be expressed as plain data."""
         if isinstance(env, FiniteMDP):
             return None
         spec = env.spec if isinstance(env, gymnasium.Env) else spec_of(env, **arguments)
         if spec is None or not _is_found_by_name(spec):
             return None
         base = gymnasium.registry.get(spec.id) or gymnasium.registry.get(spec.id.partition(":")[2])
-        if spec.id.partition(":")[0] in FUNCTIONAL_WORDS:  # the name behind it is that of another environment
+        if spec.id.partition(":")[0] in FUNCTIONAL_WORDS:  # the part after the colon names another environment
             base = None
         before = list(base.additional_wrappers) if base else []
         wrappers = list(spec.additional_wrappers)
@@ -358,9 +358,9 @@ class EnvRecipe:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self | None:
-        """From what a file says under `env`, `arguments` and `wrappers`; None if it does not say it all.
+        """From a file's entries `env`, `arguments` and `wrappers`; None if they are incomplete.
 
-        Older files name no wrappers, and still older ones no arguments: there were none.
+        Older files have no wrappers, and still older ones no arguments: there were none.
         """
         env, arguments, wrappers = data.get("env"), data.get("arguments", {}), data.get("wrappers", [])
         if not (isinstance(env, str) and isinstance(arguments, dict) and isinstance(wrappers, list)):
@@ -371,7 +371,7 @@ class EnvRecipe:
         return cls(env, arguments, tuple((path, given) for path, given in wrappers))
 
     def make(self, **more: Any) -> gymnasium.Env[Any, Any]:
-        """Make an environment; `more` are additional arguments. Its observations are as they are."""
+        """Make an environment, without flattening; `more` are additional arguments."""
         return make_unflattened(self.env, self.wrappers, **{**self.arguments, **more})
 
     def parts(self) -> tuple[Any, dict[str, Any]]:
@@ -388,14 +388,14 @@ class EnvRecipe:
         return next((path for path, _ in self.wrappers if not is_wrapper_named(path)), "")
 
     def flags(self) -> str:
-        """The options of a command that name all of it; wrappers only if naming the environment is not enough."""
+        """The command-line options that name everything in it; wrappers only if naming the environment is not enough."""
         module = self.env.partition(":")[0]
         named = all(":" not in path or path.startswith(f"{module}:") for path, _ in self.wrappers)
         wrap = [word for pair in self.wrappers for word in ("--wrap", *_wrapper_words(pair))]
         return shlex.join(["--env", self.env, *([] if named else wrap)])
 
     def describe(self) -> str:
-        """A description of one line."""
+        """A one-line description."""
         found = " ".join([self.env, *_pairs(self.arguments)])
         around = " and ".join(" ".join(_wrapper_words(pair)) for pair in self.wrappers)
         return found + (f", wrapped by {around}" if around else "")
@@ -403,7 +403,7 @@ class EnvRecipe:
 
 @dataclass(frozen=True)
 class EnvOverrides:
-    """What a user says about the environment of a stored agent; the rest is as in training, if the environment is the same."""
+    """The user's changes to the environment of a stored agent; the rest is as in training, if the environment is the same."""
 
     env: str | None = None
     """The environment's name; None: that of training."""
@@ -417,8 +417,8 @@ class EnvOverrides:
     """The name of that call."""
 
     def apply(self, stored: EnvRecipe | None, where: object, name: object = "") -> tuple[EnvRecipe, str]:
-        """The recipe, and a remark on what of it came from the file `where`, which says `stored`, or only a `name`."""
-        # older files left out the module that registers an id
+        """The recipe, and a remark on what came from the file `where`, which has the recipe `stored`, or only a `name`."""
+        # older files omit the module that registers an id
         if stored is None or (self.env not in (None, stored.env) and str(self.env).partition(":")[2] != stored.env):
             if self.env is None:
                 advice = f"name one, {self.command} --env ENV" if self.command else f"pass it, {self.call}(path, env)"
@@ -440,7 +440,7 @@ class EnvOverrides:
         return chosen, f"{where}: in {chosen.describe()} (from its training: {', '.join(taken)})" if taken else ""
 
     def _check(self, chosen: EnvRecipe, where: object) -> None:
-        """Refuse what only a file names by an import path."""
+        """Reject import paths that only a file names."""
         path = chosen.unnamed()
         if not path:
             return
@@ -455,7 +455,7 @@ class EnvOverrides:
 
 
 def env_to_record(name: str, recipe: EnvRecipe | None) -> dict[str, Any]:
-    """The entries of a file about an environment, which `EnvRecipe.read` reads; only its name if JSON cannot say more."""
+    """The entries of a file about an environment, which `EnvRecipe.read` reads; only its name if JSON cannot express more."""
     try:
         json.dumps([recipe.arguments, recipe.wrappers] if recipe else None, allow_nan=False)
     except (TypeError, ValueError):
@@ -468,8 +468,8 @@ def env_to_record(name: str, recipe: EnvRecipe | None) -> dict[str, Any]:
 def env_from_record(data: Mapping[str, Any], env: Any, where: object, kind: str) -> tuple[Any, dict[str, Any]]:
     """The environment of a file `where` for the `load` of a learner of this kind, as `EnvRecipe.parts` gives it.
 
-    `env` is what the user says: None, the name that is in the file, which stands for all that the file says of it, or anything
-    else, which is taken as it is.
+    `env` is the user's argument: None; the name in the file, which then stands for all the file says about it; or anything
+    else, which is used unchanged.
     """
     stored = EnvRecipe.read(data)
     if env is not None and not (isinstance(env, str) and stored is not None and env == stored.env):
@@ -478,7 +478,7 @@ def env_from_record(data: Mapping[str, Any], env: Any, where: object, kind: str)
 
 
 def _is_found_by_name(spec: EnvSpec) -> bool:
-    """Whether its id finds it again: a registered id, or an import path of what makes it."""
+    """Whether its id is sufficient to make it again: a registered id, or an import path."""
     from vpac.envs.functional import FunctionalMaker
 
     if spec.id in gymnasium.registry or isinstance(spec.entry_point, str | FunctionalMaker):

@@ -1,16 +1,16 @@
-"""Grid worlds drawn as text, one letter a cell.
+"""Grid worlds drawn as text, one letter per cell.
 
 | letter | cell |
 |---|---|
 | `w` or `#` | wall |
 | space or `.` | free |
-| `f` | frozen: leaving it pays a random reward, N(0, frozen_std²), whatever comes next |
+| `f` | frozen: leaving it pays a random reward, N(0, frozen_std²), whatever the next cell is |
 | `x` | treacherous: leaving it throws you back to a start cell with probability `throw` |
 | `s` | start (if there is none, every free cell but the goal is one) |
 | `g` | goal, terminal |
 
-Free cells are numbered row by row; those numbers are the states. Spaces that all rows begin with are indentation, not
-cells: where a whole column on the left is free, draw it with dots.
+Free cells are numbered row by row; those numbers are the states. Spaces at the beginning of all rows are indentation, not
+cells: draw a free column on the left with dots.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EIGHT_MOVES = FOUR_MOVES | {"up-right": (-1, 1), "down-right": (1, 1), "down-lef
 
 @dataclass(frozen=True)
 class GridMap:
-    """A parsed map: what stands in each cell, and which cell is which state."""
+    """A parsed map: the letter of each cell, and the state of each cell."""
 
     letters: NDArray[np.str_]
     """One letter a cell, [rows, columns]."""
@@ -45,7 +45,7 @@ class GridMap:
 
     @classmethod
     def parse(cls, text: str) -> GridMap:
-        """Read a map; a message names the row and column of the first thing that is wrong."""
+        """Parse a map; an error names the row and column of the first mistake."""
         rows = _rows(text)
         if not rows:
             raise UserError("the map is empty")
@@ -73,14 +73,14 @@ class GridMap:
 
     @classmethod
     def strip(cls, n_states: int) -> GridMap:
-        """A plain layout for states that have no place of their own: rows of at most 32 cells."""
+        """A plain layout for states without positions: rows of at most 32 cells."""
         columns = min(n_states, 32)
         letters = np.full((-(-n_states // columns), columns), "w")
         letters.reshape(-1)[:n_states] = "."
         return cls.from_letters(letters)
 
     def has(self, letter: str) -> BoolArray:
-        """Which states stand on the given letter, bool[S]."""
+        """Which states have the given letter, bool[S]."""
         row, column = self.position.T
         return np.asarray(self.letters[row, column] == letter, np.bool_)
 
@@ -114,9 +114,9 @@ def grid_world(
     text: str, *, moves: Literal[4, 8] = 4, slip: float = 0.0, goal: int | tuple[int, int] | None = None,
     goal_reward: float = 1.0, step_reward: float = 0.0, frozen_std: float = 8.0, throw: float = 0.3,
 ) -> FiniteMDP:  # fmt: skip
-    """The process that a map describes.
+    """The MDP of a map.
 
-    A move into a wall stays. The reward is N(0, frozen_std²) when leaving a frozen cell, otherwise `goal_reward` on
+    A move into a wall has no effect. The reward is N(0, frozen_std²) when leaving a frozen cell, otherwise `goal_reward` on
     entering the goal, otherwise `step_reward`.
 
     Args:
@@ -191,7 +191,7 @@ def _moves(
     n_free = free.sum(axis=1, keepdims=True)
     slipped = np.where(free, slip / np.maximum(n_free, 1), 0.0)
     chosen = np.where(n_free > 0, 1.0 - slip, 1.0)
-    # What each move gives to each neighbour, and last to the cell itself: in a large world no list may hold more.
+    # Probability of each move for each neighbour, and last for the cell itself: memory is a concern in a large world.
     share = np.zeros((n_states, n_moves, n_moves + 1))
     share[:, :, :n_moves] = slipped[:, None]
     share[:, range(n_moves), range(n_moves)] += np.where(free, chosen, 0.0)
@@ -210,7 +210,7 @@ def _moves(
 
 
 def _check_goal_is_reached(mdp: FiniteMDP, layout: GridMap) -> None:
-    """From every start cell some moves must lead to a goal."""
+    """Check that the goal can be reached from every start cell."""
     cut_off = (mdp.start > 0.0) & ~reached(mdp.successor, mdp.row // mdp.n_actions, mdp.terminal)
     if cut_off.any():
         row, column = layout.position[np.argmax(cut_off)]

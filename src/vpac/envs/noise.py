@@ -1,7 +1,7 @@
-"""Wrappers that add noise to actions, rewards, rewards in a region of the state, and starts; and one that seeds noise.
+"""Wrappers that add noise to actions, rewards, rewards in a region of the state, and start states; and one that seeds noise.
 
-The noise is drawn from the environment's own generator, so `reset(seed=…)` decides it. The wrappers record their arguments, so
-an environment with them can be made again from its specification.
+The noise is drawn from the environment's own generator, so `reset(seed=…)` determines it. The wrappers record their arguments,
+so that a wrapped environment can be made again from its specification.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Noise(AnyWrapper, RecordConstructorArgs):
 
 
 class ActionNoise(_Noise):
-    """Adds N(0, std²) to each number of a Box action and clips the sum to the action space: motors that tremble.
+    """Adds N(0, std²) to each number of a Box action and clips the sum to the action space.
 
     Args:
         env: an environment with Box actions.
@@ -50,14 +50,14 @@ class ActionNoise(_Noise):
         self._low, self._high = env.action_space.low, env.action_space.high
 
     def step(self, action: Any) -> Step:
-        """Take the action that noise makes of this one."""
+        """Take the noisy action."""
         wanted = np.asarray(action)
         noisy = wanted + self.std * self.np_random.standard_normal(wanted.shape)
         return self.env.step(np.clip(noisy, self._low, self._high).astype(self._low.dtype))
 
 
 class RewardNoise(_Noise):
-    """Adds N(0, std²) to every reward: the mean of the return stays, its variance grows for every policy alike.
+    """Adds N(0, std²) to every reward: the mean of the return stays the same, its variance grows for every policy.
 
     Args:
         env: any environment.
@@ -78,15 +78,15 @@ class RegionalRewardNoise(_Noise):
 
     The region is where one number of the state lies strictly between `low` and `high`. Luo, Liu, Poupart and Pan (2023,
     "An Alternative to Variance: Gini Deviation") make MuJoCo tasks risky in this way, by the position along x. A policy can
-    only avoid what it sees: MuJoCo tasks show that position if they are made with
+    only avoid what it observes: MuJoCo tasks show that position if they are made with
     exclude_current_positions_from_observation=False.
 
     Args:
         env: any environment.
         std: standard deviation, in the units of the reward.
-        where: the number that is looked at: the name of an entry of `info`, or its place in the observation.
-        low: lower end of the region; None: there is none.
-        high: upper end of the region; None: there is none.
+        where: the number that decides: the name of an entry of `info`, or an index of the observation.
+        low: lower end of the region; None: unbounded.
+        high: upper end of the region; None: unbounded.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class RegionalRewardNoise(_Noise):
         return self.low < value < self.high
 
     def step(self, action: Any) -> Step:
-        """Take an action; `info["noisy"]` says whether the reward got noise. The noise is drawn anyway, so that the same seed
-        gives two policies the same noise."""
+        """Take an action; `info["noisy"]` says whether the reward got noise. The noise is always drawn, so that two policies
+        with the same seed get the same noise."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         noise = self.std * self.np_random.standard_normal()
         noisy = self.noisy(observation, info)
@@ -126,11 +126,10 @@ class RegionalRewardNoise(_Noise):
 
 
 class RandomStart(_Noise):
-    """Spreads the first state of a MuJoCo task: adds N(0, std²) to every position and velocity of its joints.
+    """Spreads the start state of a MuJoCo task: adds N(0, std²) to every position and velocity of its joints.
 
-    MuJoCo tasks have a small spread of their own (`reset_noise_scale`); this is on top of it. Put it around the task
-    directly: wrappers of observations between the two would not see the new first state. For environments of other kinds
-    there is `RandomFirstSteps`.
+    MuJoCo tasks have a small noise of their own (`reset_noise_scale`); this is added to it. Wrap the task directly: wrappers of
+    observations between the two would not see the new start state. For other environments there is `RandomFirstSteps`.
 
     Args:
         env: a MuJoCo task of Gymnasium.
@@ -151,7 +150,7 @@ class RandomStart(_Noise):
             inner = inner.env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start somewhere near the task's own start."""
+        """Start near the task's own start."""
         _, info = self.env.reset(seed=seed, options=options)
         task: Any = self.unwrapped
         position, velocity = task.data.qpos.copy(), task.data.qvel.copy()
@@ -162,10 +161,10 @@ class RandomStart(_Noise):
 
 
 class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
-    """Takes 0 to `most` random actions, of those that masks allow, before an episode begins: other first states.
+    """Takes 0 to `most` random (allowed) actions before an episode begins: other start states.
 
-    Their rewards are not part of the episode, though a step limit inside this wrapper counts them. If the environment ends
-    during them it is reset again.
+    Their rewards are not part of the episode, but a step limit inside this wrapper counts them. If the episode ends during
+    them, the environment is reset again.
 
     Args:
         env: any environment.
@@ -194,10 +193,10 @@ class RandomFirstSteps(AnyWrapper, RecordConstructorArgs):
 
 
 class SeedGlobals(AnyWrapper, RecordConstructorArgs):
-    """Lets `reset(seed=…)` decide what an environment draws from the global generators of Python (`random`) and NumPy.
+    """Makes `reset(seed=…)` determine what an environment draws from the global generators of Python (`random`) and NumPy.
 
-    For environments of other people that ignore the seed of reset. Each has streams of its own: other code that draws from the
-    global generators, other copies of the environment for example, changes nothing here, and this changes nothing there.
+    For environments that ignore the seed of reset. Each has separate streams, so that it neither affects nor is affected by
+    other code that draws from the global generators, such as other copies of the environment.
 
     Args:
         env: any environment.
@@ -224,7 +223,7 @@ class SeedGlobals(AnyWrapper, RecordConstructorArgs):
         np.random.set_state(states[1])  # noqa: NPY002
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start; a seed begins the streams anew."""
+        """Reset; a seed restarts the streams."""
         if seed is not None:
             self._states = random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
         with self._own_streams():

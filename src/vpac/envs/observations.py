@@ -1,4 +1,4 @@
-"""What learners see: observations as one vector, or for networks as a vector, an image and a mask of actions."""
+"""Observations for learners: one vector, or for networks a vector, an image and a mask of actions."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from vpac.typing import BoolArray, FloatArray
 
 FLAT = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 SIDE = 16
-"""Pictures have at least so many rows and columns."""
+"""Images have at least this many rows and columns."""
 MASK = "action_mask"
-"""The name of a mask in an observation or an `info`, as PettingZoo has it."""
+"""The name of a mask in an observation or an `info`, as in PettingZoo."""
 
 
 class Flattened(FlattenObservation):
-    """`FlattenObservation` that `make_env` has added, and adds again; one that a user names is part of the environment."""
+    """The `FlattenObservation` that `make_env` adds; one that a user names is part of the environment."""
 
 
 def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment with observations that are one vector or one whole number; itself if they are.
+    """The environment with observations that are one vector or one whole number; unchanged if they are.
 
     Dict (also nested), Tuple, MultiDiscrete, MultiBinary and Box observations of several dimensions become one Box: numbers
-    in the order of the space (a Dict's keys sorted), each Discrete part as zeros and a one.
+    in the order of the space (a Dict's keys sorted), each Discrete part one-hot.
     """
     space = getattr(env, "observation_space", None)
     reason = why_not_flat(space)
@@ -78,10 +78,10 @@ def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
 def arranged(env: gymnasium.Env[Any, Any], masked: bool | None = None) -> gymnasium.Env[Any, Any]:
     """The environment with observations as the networks of the PPO family take them.
 
-    Without an image and a mask of actions that is `flattened(env)`. Otherwise it is the image, or a Dict of "image", as it is,
-    "vector", everything else in a row or one whole number, and "action_mask", whichever of them there are.
+    Without an image and a mask of actions that is `flattened(env)`. Otherwise it is the image, or a Dict of those that exist of
+    "image", unchanged, "vector", all other numbers in a row or one whole number, and "action_mask".
 
-    `masked`: whether it says which actions are allowed, as `has_masks` describes; None: if it does without a reset.
+    `masked`: whether there is a mask, as `has_masks` describes; None: if one can be found without a reset.
     """
     if isinstance(env, ArrangedObservation):
         return env
@@ -125,7 +125,7 @@ class ArrangedObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstruct
         return seen, reward, terminated, truncated, info
 
     def _arrange(self, observation: Any, info: Any, by: str, over: bool) -> Any:
-        """An observation as networks take it."""
+        """An observation as input of networks."""
         found, rest = dict[str, Any](), list[Any]()
         for part, value in part_values(self._seen, observation):
             if is_image(part):
@@ -161,7 +161,7 @@ def part_values(space: spaces.Space[Any], value: Any) -> Iterator[tuple[spaces.S
 
 
 def choices(space: Any) -> tuple[int, ...]:
-    """How many values each part of an action has, of spaces whose actions can be masked; else nothing."""
+    """Number of values of each part of an action, for spaces whose actions can be masked; otherwise empty."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
     if isinstance(space, spaces.MultiBinary):
@@ -170,7 +170,7 @@ def choices(space: Any) -> tuple[int, ...]:
 
 
 def has_masks(env: gymnasium.Env[Any, Any], reset: bool = False) -> bool:
-    """Whether an environment says which of its actions are allowed, in one of three ways.
+    """Whether an environment has a mask of allowed actions, in one of three ways.
 
     A Dict observation has the key "action_mask", the environment or a wrapper has a method `action_masks()`, or `info` has the
     key "action_mask", which only a reset can show.
@@ -186,7 +186,7 @@ def has_masks(env: gymnasium.Env[Any, Any], reset: bool = False) -> bool:
 def read_mask(
     env: gymnasium.Env[Any, Any], observation: Any, info: Any, where: str, over: bool = False
 ) -> BoolArray | None:
-    """Which actions an environment allows after an answer, as `mask_row` writes it; None if it does not say."""
+    """The mask of an environment after a reset or step, in the form of `mask_row`; None if there is none."""
     if isinstance(observation, dict) and MASK in observation:
         given = observation[MASK]
     elif env.has_wrapper_attr("action_masks"):
@@ -200,8 +200,8 @@ def read_mask(
 def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = False) -> BoolArray:
     """A mask as one row of bools: for each part of an action, whether each of its values, `choices`, is allowed.
 
-    `given` is that row, of bools or of zeros and ones, or a list with one of them for each part. When the episode is `over`
-    it may allow nothing.
+    `given` is that row, of bools or of zeros and ones, or a list with one of them for each part. When the episode is `over`,
+    all entries may be zero.
     """
     row = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple | list) else np.ravel(given)
     if row.dtype.kind not in "biuf" or row.shape != (sum(choices),) or not ((row == 0) | (row == 1)).all():
@@ -215,14 +215,14 @@ def mask_row(given: Any, choices: tuple[int, ...], where: str, over: bool = Fals
 
 
 def allowed_action(space: Any, row: BoolArray, rng: np.random.Generator) -> Any:
-    """An action whose parts are drawn from what a row of `mask_row` allows, all alike."""
+    """An action whose parts are drawn uniformly from the values that a row of `mask_row` allows."""
     each = np.split(row, np.cumsum(choices(space))[:-1])
     drawn = np.array([rng.choice(np.flatnonzero(part)) for part in each]).reshape(space.shape)
     return (drawn + getattr(space, "start", 0)).astype(space.dtype)[()]
 
 
 def parts(space: spaces.Space[Any], name: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
-    """The spaces that a Dict or Tuple consists of, with the way to each."""
+    """The spaces in a Dict or Tuple, with the path to each."""
     if isinstance(space, spaces.Dict):
         for key, part in space.items():
             yield from parts(part, f"{name}[{key!r}]")
@@ -234,8 +234,8 @@ def parts(space: spaces.Space[Any], name: str = "") -> Iterator[tuple[str, space
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether a space holds pictures: bytes in two or more dimensions; or numbers with two sides of 16 or more, and 1, 3 or 4
-    channels or the same two finite bounds for all, as brightness has. Small matrices and tables of quantities are none."""
+    """Whether a space holds images: bytes in two or more dimensions; or numbers with two sides of 16 or more, and 1, 3 or 4
+    channels or the same two finite bounds everywhere. Small matrices and tables of quantities are not images."""
     if not isinstance(space, spaces.Box) or len(space.shape) < 2:
         return False
     if space.dtype == np.uint8:
@@ -253,7 +253,7 @@ SAME = 1e-6
 
 
 def as_row(observation: Any) -> FloatArray:
-    """A copy of an observation as one row of numbers; a Discrete part is one number, not zeros and a one."""
+    """A copy of an observation as one row of numbers; a Discrete part is one number, not one-hot."""
     if isinstance(observation, dict):
         observation = tuple(part for _, part in sorted(observation.items()))
     if isinstance(observation, tuple):
@@ -262,11 +262,11 @@ def as_row(observation: Any) -> FloatArray:
 
 
 def tells_time(seen: FloatArray) -> bool:
-    """Whether the time can be read off observations [episodes, steps, numbers] of episodes of the same length.
+    """Whether observations [episodes, steps, numbers] of episodes of the same length determine the time.
 
-    It can in three ways; where the third is undecided, because nothing ever recurs, the answer is yes, too.
+    There are three ways; if the third is undecided, because nothing ever recurs, the answer is yes, too.
 
-    1. Numbers that depend on the step alone together differ at every step: a countdown, sine and cosine, one-hot.
+    1. Numbers that depend only on the step differ, together, at every step: a countdown, sine and cosine, one-hot.
     2. A number has disjoint ranges at different steps: 21 · week + stock.
     3. A whole number, or all zeros and ones together, never recurs at another step: 12 · stock + week, one-hot or not.
     """

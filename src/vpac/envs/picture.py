@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 WALL, FLOOR, LINE, INK = "#3b4252", "#fbfbf8", "#dfe2e6", "#1c2230"
 FROZEN, SNOW, DANGER, GOAL, AGENT = "#b9d7ee", "#6d9dc5", "#f3c08b", "#7cb56b", "#b3362d"
 OLD, RECENT = (236, 184, 168), (179, 54, 45)
-"""The way is painted from the first colour, where it began, to the second, where the agent is."""
+"""The path is painted in colours from the first, at its start, to the second, at the agent."""
 SMOOTH = 2
-"""Pictures are painted this many times larger and shrunk, which smooths their edges."""
+"""Pictures are painted this many times larger and shrunk, for smooth edges."""
 LEGIBLE = 12
-"""Cells of fewer pixels than this hold no marks and no letters."""
+"""Smaller cells have no marks and no letters."""
 
 Point = tuple[float, float]
 """A row and a column."""
 
 
 def as_text(layout: GridMap, way: Sequence[int]) -> str:
-    """The map as text: `@` the agent, `*` where it has been."""
+    """The map as text: `@` the agent, `*` the path."""
     letters = np.where(layout.letters == " ", ".", layout.letters)
     for state in way[:-1]:
         letters[tuple(layout.position[state])] = "*"
@@ -37,7 +37,7 @@ def as_text(layout: GridMap, way: Sequence[int]) -> str:
 
 
 class Canvas:
-    """A picture whose coordinates are cells: (0, 0) the top left corner, one unit a cell."""
+    """A picture whose coordinates are cells: (0, 0) is the top left corner, one unit per cell."""
 
     def __init__(self, rows: float, columns: float, most_pixels: int = 640) -> None:
         from PIL import Image
@@ -62,7 +62,7 @@ class Canvas:
         self.draw.polygon(self._flat(corners), fill=fill, outline=outline, width=SMOOTH)
 
     def disc(self, at: Point, radius: float, fill: str, outline: str, width: float = 0.05) -> None:
-        """A filled circle; never so small that it cannot be seen."""
+        """A filled circle, at least large enough to be visible."""
         reach, edge = max(radius * self.cell, 4.0 * SMOOTH), max(SMOOTH, round(width * self.cell))
         ((x, y),) = self._flat([at])
         self.draw.ellipse([x - reach, y - reach, x + reach, y + reach], fill=fill, outline=outline, width=edge)
@@ -83,7 +83,7 @@ class Canvas:
             self.line(ends, fill, width=0.06)
 
     def write(self, at: Point, text: str, size: float, fill: str) -> None:
-        """Text centred on a point; left out where cells are too small to read it."""
+        """Text centred on a point; left out if cells are too small to read it."""
         from PIL import ImageFont
 
         if self.legible:
@@ -100,13 +100,13 @@ class Canvas:
 
 
 def as_pixels(layout: GridMap, way: Sequence[int]) -> NDArray[np.uint8]:
-    """The map as a picture, with the agent at the end of its way."""
+    """The map as a picture, with the agent at the end of its path."""
     canvas = Canvas(*layout.letters.shape)
     for (row, column), letter in np.ndenumerate(layout.letters):
         _paint_cell(canvas, row, column, str(letter))
     centres = [(float(row) + 0.5, float(column) + 0.5) for row, column in layout.position[list(way)]]
     _paint_way(canvas, centres)
-    for row, column in np.argwhere(np.isin(layout.letters, ["g", "s"])):  # above the way, which must not hide them
+    for row, column in np.argwhere(np.isin(layout.letters, ["g", "s"])):  # above the path, which must not hide them
         canvas.write((row + 0.5, column + 0.5), str(layout.letters[row, column]).upper(), 0.55, INK)
     _paint_agent(canvas, centres)
     return canvas.pixels()
@@ -124,7 +124,7 @@ def _paint_cell(canvas: Canvas, row: int, column: int, letter: str) -> None:
 
 
 def _paint_way(canvas: Canvas, centres: Sequence[Point]) -> None:
-    """The way walked, which darkens towards its end, and a ring where it began."""
+    """The path, which darkens towards its end, and a ring at its start."""
     if len(centres) < 2:
         return
     for number in range(1, len(centres)):
@@ -140,7 +140,7 @@ def _paint_agent(canvas: Canvas, centres: Sequence[Point]) -> None:
 
 
 def square_as_pixels(puddle: Point, goal: Point, goal_distance: float, way: Sequence[Any]) -> NDArray[np.uint8]:
-    """The continuous puddle world, the origin at the bottom left, with the agent at the end of its way."""
+    """The continuous puddle world, the origin at the bottom left, with the agent at the end of its path."""
     side, margin = 12.0, 0.5
     canvas = Canvas(side + 2 * margin, side + 2 * margin, most_pixels=520)
 

@@ -1,4 +1,4 @@
-"""Our worlds in Gymnasium's registry."""
+"""Registration of the built-in environments with Gymnasium."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RegisteredWorld:
-    """A world of ours, of the class `vpac.envs.NAME`: its Gymnasium id, its step limit, a line about it and its module."""
+    """A built-in environment of the class `vpac.envs.NAME`: its Gymnasium id, its step limit, a description and its module."""
 
     id: str
     max_episode_steps: int
@@ -34,7 +34,7 @@ Wrapper = tuple[str, str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class SidedTask:
-    """A task of Gymnasium with its risk on one side: its id, the task, arguments, step limit, wrappers and a line about it."""
+    """A task of Gymnasium with noise on one side: its id, the task, arguments, step limit, wrappers and a description."""
 
     id: str
     base: str
@@ -45,7 +45,7 @@ class SidedTask:
 
     @property
     def noise(self) -> dict[str, Any]:
-        """Arguments of the wrapper that adds it."""
+        """Arguments of the wrapper that adds the noise."""
         return self.wrappers[-1][2]
 
 
@@ -55,7 +55,7 @@ def _noise_right_of(low: float, std: float, where: str | int = "x_position") -> 
 
 
 def _noisy(task: str, version: str, std: float, low: float) -> SidedTask:
-    """A MuJoCo task whose rewards are noisy where x > `low`; it shows the position along x."""
+    """A MuJoCo task whose rewards are noisy where x > `low`; observations include x."""
     base, wrapper = f"{task}-{version}", _noise_right_of(low, std)
     about = f"{base}, reward noise N(0, {std:g}²) where x > {low:g}"
     return SidedTask(f"vpac/Noisy{task}-v0", base, SEES_X, 1000, (wrapper,), about)
@@ -88,7 +88,7 @@ SIDED_TASKS = (
 
 
 def register() -> None:
-    """Make our worlds and noisy tasks known to `gymnasium.make`; doing it twice does no harm. MuJoCo is not imported."""
+    """Register the built-in environments with Gymnasium; may be called twice. MuJoCo is not imported."""
     import gymnasium
     from gymnasium.envs.registration import WrapperSpec
 

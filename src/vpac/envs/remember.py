@@ -1,9 +1,9 @@
 """Environments whose observations include the step k and the discounted return collected so far, G_{0:k}.
 
 Mean − ψ · variance is not time-consistent: the best policy depends on both. `RememberReturn` adds them to the observations of
-an environment, `remembering` to the states of a finite process. On a grid both round the return at random to one of two
-neighbouring points and continue from there: they are the same process. Away from the edges of the grid this keeps the mean of
-G_{0:k}. Rewards are not touched, so the moments of the return are those of the process itself.
+an environment, `remembering` to the states of a finite MDP. With a grid, both round the return at random to one of two
+neighbouring points and continue from there: they are the same process. Within the grid this keeps the mean of G_{0:k}. Rewards
+are unchanged, so the moments of the return are those of the original MDP.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from vpac.typing import FloatArray, IntArray
 
 AnyEnv = gymnasium.Env[Any, Any]
 MOST_TRANSITIONS = 10_000_000
-"""Larger processes are refused: they would take gigabytes."""
+"""Larger MDPs are rejected: they would take gigabytes."""
 
 
 @dataclass(frozen=True)
 class ReturnGrid:
-    """Points of G_{0:k} for k = 0 … horizon; after that the memory stands still."""
+    """Grid points of G_{0:k} for k = 0 … horizon; after that the memory is constant."""
 
     gamma: float
     horizon: int
@@ -53,21 +53,21 @@ class ReturnGrid:
         return np.linspace(self.low, self.high, self.bins)
 
     def below(self, collected: Any) -> tuple[IntArray, FloatArray]:
-        """The point below each return and the share of the one above it; what lies outside is moved to the edge."""
+        """The point below each return and the weight of the one above it; returns outside are clipped."""
         place = np.clip((np.asarray(collected) - self.low) / (self.high - self.low), 0.0, 1.0) * (self.bins - 1)
         lower = np.minimum(np.floor(place), self.bins - 2)
         return lower.astype(np.int64), place - lower
 
     def index(self, step: Any, state: Any, point: Any, n_states: int) -> Any:
-        """The number of (k, s, point) among the observations."""
+        """The index of (k, s, point) among the observations."""
         return (np.minimum(step, self.horizon) * n_states + state) * self.bins + point
 
 
 def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: float, bins: int) -> FiniteMDP:
-    """The process whose states are (k, s, point of G_{0:k}); state (k·S + s)·bins + point.
+    """The MDP whose states are (k, s, point of G_{0:k}); state (k·S + s)·bins + point.
 
     Noise of rewards stays in the rewards; the return in the state is a sum of mean rewards. Its grid has `bins` points from
-    `low` ≤ 0 to `high` ≥ 0. The process is not cut off at the horizon, but from then on k and the return stand still.
+    `low` ≤ 0 to `high` ≥ 0. The MDP is not truncated at the horizon, but k and the return are constant from then on.
     """
     grid, n, times = ReturnGrid(gamma, horizon, low, high, bins), mdp.n_states, horizon + 1
     if (size := times * len(mdp.row) * bins) > MOST_TRANSITIONS:
@@ -95,7 +95,7 @@ def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: fl
 
 
 def return_range(mdp: FiniteMDP, gamma: float, horizon: int) -> tuple[float, float]:
-    """The smallest and the largest mean G_{0:k}, k ≤ horizon, with which an episode can go on."""
+    """The smallest and the largest mean G_{0:k}, k ≤ horizon, of episodes that have not ended."""
     state, alive = mdp.row // mdp.n_actions, ~mdp.terminal[mdp.successor]
     most = np.where(mdp.start > 0.0, 0.0, -np.inf)
     least, low, high = -most, 0.0, 0.0
@@ -114,16 +114,16 @@ def return_range(mdp: FiniteMDP, gamma: float, horizon: int) -> tuple[float, flo
 class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Adds the return collected so far and the elapsed steps to observations.
 
-    Two numbers at the end of a vector (a Discrete observation becomes zeros and a one first): G_{0:k}, and k divided by the
-    step limit if there is one. With `bins` a Discrete observation stays Discrete: it is the state that `remembering` describes.
+    Two numbers at the end of a vector (a Discrete observation becomes one-hot first): G_{0:k}, and k divided by the step limit
+    if there is one. With `bins` a Discrete observation stays Discrete: it is the state that `remembering` describes.
 
     Args:
         env: an environment whose observations can be flattened.
-        gamma: discount factor of the return; the learner's.
+        gamma: discount factor of the return; use the learner's.
         bins: points of the grid of returns.
         low: the smallest return on that grid.
         high: the largest.
-        horizon: steps that are counted there; default: the step limit.
+        horizon: steps that are counted; default: the step limit.
     """
 
     def __init__(
@@ -161,13 +161,13 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         self.observation_space = spaces.Discrete((self.grid.horizon + 1) * int(seen.n) * bins)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode with nothing collected."""
+        """Start an episode with a return of 0."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._step, self._collected = 0, 0.0
         return self._observe(observation, 0.0), self._with_mask(observation, info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take an action, and remember what it paid."""
+        """Take an action, and add its reward to the return."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         paid = self._gamma**self._step * float(reward)
         self._step += 1
@@ -178,7 +178,7 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         return {**info, MASK: observation[MASK]} if self._masked else info
 
     def _observe(self, observation: Any, paid: float) -> Any:
-        """The observation, after collecting what was paid."""
+        """The observation, after adding the reward."""
         if self.grid is None:
             self._collected += paid
             flat = spaces.flatten(self._seen, observation)
@@ -192,7 +192,7 @@ class RememberReturn(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         return np.int64(self.grid.index(self._step, state, self._point, int(self._seen.n)))
 
     def process(self, mdp: FiniteMDP) -> FiniteMDP | None:
-        """What this is around a process; None without a grid."""
+        """The MDP of this wrapper around an MDP; None without a grid."""
         return None if self.grid is None else remembering(mdp, **asdict(self.grid))
 
 

@@ -1,10 +1,9 @@
-"""Tasks on which risk-averse methods of the field are compared, after their papers' descriptions, in a simple form.
+"""Tasks from the literature on risk-averse methods, built from their papers' descriptions, in a simple form.
 
-Three are finite, so the oracle knows their best policies and `jax:ID` compiles trainings of them: the guarded maze, car
-following and server allocation (Greenberg, Chow, Ghavamzadeh and Mannor 2022, "Efficient Risk-Averse Reinforcement
-Learning"). Two are wrappers around tasks of Gymnasium, whose risk lies on one side (Luo, Liu, Poupart and Pan 2023, "An
-Alternative to Variance: Gini Deviation for Risk-averse Policy Gradient"). In each a careful policy exists that gives up
-some of the mean.
+Three are finite, so the oracle can solve them and `jax:ID` compiles trainings in them: the guarded maze, car following and
+server allocation (Greenberg, Chow, Ghavamzadeh and Mannor 2022, "Efficient Risk-Averse Reinforcement Learning"). Two are
+wrappers around tasks of Gymnasium, with noise on one side (Luo, Liu, Poupart and Pan 2023, "An Alternative to Variance: Gini
+Deviation for Risk-averse Policy Gradient"). In each a policy can avoid the risk at the cost of some of the mean.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ w wwww w
 w      w
 wwwwwwww
 """
-"""The way through the gate x takes 5 steps, the way around 11. Whom the guard catches is in the x above instead."""
+"""The path through the gate x takes 5 steps, the path around 11. After meeting the guard the agent is in the upper x."""
 
 
 def _process(n: int, actions: int, outcomes: Iterable[Outcome], start: int, terminal: int, **more: Any) -> FiniteMDP:
-    """A process with one start and one end, from its outcomes."""
+    """An MDP with one start and one end, from its outcomes."""
     state, action, after, chance, pay = (np.array(column) for column in zip(*outcomes, strict=True))
     ones = np.arange(n)
     return FiniteMDP.from_transitions(
@@ -48,16 +47,16 @@ def _process(n: int, actions: int, outcomes: Iterable[Outcome], start: int, term
 
 
 class GuardedMaze(FiniteMDPEnv):
-    """A short way past a guard, who is there one time in five and takes a toll, or a long way around.
+    """A short path past a guard, who is there one time in five and takes a toll, or a long path around.
 
-    Every step costs 1 and the goal pays 16. Stepping into the gate meets the guard with probability 0.2: then it costs 20 more.
-    The short way has mean 16 − 5 − 4 = 7 and variance 64, the long way has 5 and none. Registered as `vpac/GuardedMaze-v0`
-    with a limit of 100 steps.
+    Every step costs 1 and the goal pays 16. In the gate the guard is met with probability 0.2, which costs 20 more. The short
+    path has mean 16 − 5 − 4 = 7 and variance 64, the long path 5 and 0. Registered as `vpac/GuardedMaze-v0` with a limit of 100
+    steps.
 
     Args:
         guard: probability that the guard is there.
-        toll: what the guard takes.
-        goal_reward: what the goal pays, on top of the arriving step's cost.
+        toll: cost of meeting the guard.
+        goal_reward: reward of the goal, in addition to the arriving step's cost.
         render_mode: "ansi" or "rgb_array".
         trajectory: also draw the path.
     """
@@ -87,17 +86,16 @@ class GuardedMaze(FiniteMDPEnv):
 
 
 class CarFollowing(FiniteMDPEnv):
-    """Follow a car closely, which pays, though it may brake at any time: whoever is too near then crashes.
+    """Follow a car: a small gap pays more, but the car may brake at any time, and too small a gap then ends in a crash.
 
-    The gap has 8 widths. Each of 30 steps pays 1 − (gap − 1)/7, and you fall back, keep the gap or close up by one. In a step
-    the leader begins to brake with probability 0.03 and goes on braking with probability 0.5; while it brakes the gap
+    The gap has 8 widths. Each of 30 steps pays 1 − (gap − 1)/7; the actions widen, keep or narrow the gap by one. In a step
+    the leader begins to brake with probability 0.03 and continues to brake with probability 0.5; while it brakes the gap
     shrinks by 2. At a gap of 0 or less you crash: the episode ends with −20. The state is the step, the gap and whether the
-    leader brakes.
-    Registered as `vpac/CarFollowing-v0`.
+    leader brakes. Registered as `vpac/CarFollowing-v0`.
 
     Args:
         brakes: probability that the leader begins to brake.
-        crash: what a crash costs.
+        crash: cost of a crash.
         steps: length of an episode.
         render_mode: "ansi" or "rgb_array".
         trajectory: also draw the path.
@@ -127,17 +125,17 @@ class CarFollowing(FiniteMDPEnv):
 
 
 class ServerAllocation(FiniteMDPEnv):
-    """Rent servers for requests that rarely come in a rush: too few servers cost much then, idle ones cost a little always.
+    """Rent servers for requests with rare rushes: too few servers then cost much, idle ones always cost a little.
 
-    0 to 6 servers; in each of 30 steps one is given back, none changes or one is added, which takes until the next step.
-    Calm steps have 1 request; with probability 0.03 a rush of 6 begins, and a rush goes on with probability 0.7. A server
-    costs 0.3 a step, a request that nobody serves 3. The state is the step, the number of servers and whether there is a rush.
+    There are 0 to 6 servers; each of 30 steps removes one, keeps the number or adds one, which takes until the next step.
+    Calm steps have 1 request; with probability 0.03 a rush of 6 begins, and a rush continues with probability 0.7. A server
+    costs 0.3 a step, an unserved request 3. The state is the step, the number of servers and whether there is a rush.
     Registered as `vpac/ServerAllocation-v0`.
 
     Args:
         rush: probability that a rush begins.
-        unserved: what a request that is not served costs.
-        server_cost: what a server costs in a step.
+        unserved: cost of an unserved request.
+        server_cost: cost of a server per step.
         steps: length of an episode.
         render_mode: "ansi" or "rgb_array".
         trajectory: also draw the path.
@@ -187,12 +185,12 @@ class BothDirections(AnyWrapper, RecordConstructorArgs):
 
 
 class NoisyLanding(AnyWrapper, RecordConstructorArgs):
-    """Adds N(0, std²) to the reward of an episode's last step if it ends to the right of `low`: a landing zone to avoid.
+    """Adds N(0, std²) to the reward of an episode's last step if it ends to the right of `low`: a zone to avoid.
 
     Args:
         env: LunarLander, or another task whose first observed number is the position along x.
         std: standard deviation, in the units of the reward.
-        low: where the noisy zone begins.
+        low: left end of the noisy zone.
     """
 
     def __init__(self, env: AnyEnv, std: float = 100.0, low: float = 0.0) -> None:

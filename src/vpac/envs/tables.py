@@ -1,4 +1,4 @@
-"""Finite processes from Gymnasium environments that publish their transition table."""
+"""Finite MDPs from Gymnasium environments with a transition table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vpac.typing import BoolArray, FloatArray, IntArray
 
 
 def from_table(env: gymnasium.Env[Any, Any] | str, start: ArrayLike | None = None) -> FiniteMDP:
-    """The process behind `env`: its own, or the one its transition table describes.
+    """The MDP of `env`: its own, or that of its transition table.
 
-    A state is terminal if transitions that terminate the episode lead to it and no others do from reachable states.
-    Where a reachable state is entered both ways, the terminating ways lead to an extra state at the end. The goal is
-    the terminal states that pay best on entering, so that FrozenLake's holes are terminal but not the goal.
+    A state is terminal if only terminating transitions lead to it from reachable states. If a reachable state is entered in
+    both ways, the terminating transitions lead to an extra state at the end instead. The goal is the terminal states with the
+    largest reward on entering, so that FrozenLake's holes are terminal but not the goal.
     """
     if not isinstance(env, str | gymnasium.Env):
         raise UserError(f"expected a Gymnasium environment or its id, got {env!r:.60}")

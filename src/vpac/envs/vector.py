@@ -1,7 +1,7 @@
-"""Many environments behind one interface, whatever steps them: EnvPool, a Gymnasium vector environment, or a plain loop.
+"""Many environments with one interface: EnvPool, a Gymnasium vector environment, or a plain loop.
 
-The next-step rule of Gymnasium and EnvPool holds unless `same_step` says otherwise: the step that ends an episode returns its
-last observation, and the step after that takes no action and returns the first observation of the next episode.
+Resets happen in the next step, as in Gymnasium and EnvPool, unless `same_step`: the step that ends an episode returns its last
+observation, and the next step ignores its action and returns the first observation of the next episode.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Backend = Literal["auto", "envpool", "gymnasium"]
 
 
 class VectorStep(NamedTuple):
-    """What a step of all environments, or of a group of them, returned."""
+    """The results of a step of all environments, or of a group of them."""
 
     observations: Any
     rewards: FloatArray
     terminated: BoolArray
     truncated: BoolArray
     successors: Any
-    """What the steps led to; other than `observations` only with `same_step`, at ends of episodes."""
+    """Observations after the step; they differ from `observations` only with `same_step`, at ends of episodes."""
     extras: FloatArray | None = None
-    """What critics alone see beside `observations`, [n, numbers]."""
+    """Extra inputs of the critics at `observations`, [n, numbers]."""
     successor_extras: FloatArray | None = None
-    """What they see beside `successors`."""
+    """Extra inputs of the critics at `successors`."""
 
 
 class Environments(ABC):
@@ -55,13 +55,13 @@ class Environments(ABC):
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
     recipe: EnvRecipe | None = None
-    """How one is made again; None: plain data cannot say."""
+    """Recipe to make one again; None: it cannot be expressed as plain data."""
     limit: int | None
-    """Steps after which an episode is cut off, if that is known."""
+    """Steps after which an episode is truncated, if known."""
     same_step: bool = False
-    """Whether the step that ends an episode starts the next one; then there are no steps that only start one."""
+    """Whether the step that ends an episode also resets; then there are no steps that only reset."""
     critic_inputs: int = 0
-    """Numbers that they show to critics alone, in info["critic"]."""
+    """Number of extra inputs of the critics, in info["critic"]."""
     groups: tuple[slice, ...] = (slice(None),)
     _actions: Any
 
@@ -78,7 +78,7 @@ class Environments(ABC):
         """Close them."""
 
     def first_extras(self) -> FloatArray:
-        """What critics alone see after `reset`."""
+        """Extra inputs of the critics after `reset`."""
         return np.zeros((self.n, 0))
 
     def send(self, group: int, actions: Any) -> None:
@@ -95,7 +95,7 @@ def environments(
 ) -> Environments:
     """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n.
 
-    `masks`: whether they say which actions are allowed; None: look. An object is not reset for that.
+    `masks`: whether they have masks of allowed actions; None: detect them. An object is not reset for that.
     """
     one_of(backend, get_args(Backend), "backend")
     if isinstance(env, Environments):
@@ -159,9 +159,9 @@ def _is_mujoco(name: str) -> bool:
 def remembering(
     env: Any, arguments: dict[str, Any] | None, n: int, gamma: float
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:
-    """An environment, and its arguments, whose observations also say the elapsed steps and the return collected so far.
+    """An environment, and its arguments, whose observations include the elapsed steps and the return so far.
 
-    The third is what its `RememberReturn` is given: `gamma`, unless the environment has one already.
+    The third result is the arguments of its `RememberReturn`: `gamma`, unless the environment has a memory already.
     """
     memory: dict[str, Any] = {"gamma": float(gamma)}
     if isinstance(env, VectorEnv):
@@ -187,7 +187,7 @@ def remembering(
 
 
 class SerialEnvironments(Environments):
-    """Gymnasium environments, one after the other; less work for each step than Gymnasium's own vector."""
+    """Gymnasium environments, stepped one after the other with less overhead than Gymnasium's own vector."""
 
     def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, recipe: EnvRecipe | None = None) -> None:
         self.envs, self.name, self.n, self.recipe = envs, name, len(envs), recipe
@@ -209,7 +209,7 @@ class SerialEnvironments(Environments):
         return self._copy()
 
     def step(self, actions: Any) -> VectorStep:
-        """Step each once; those whose episode is over start the next."""
+        """Step each once; those whose episode is over are reset."""
         rewards, terminated, truncated = np.zeros(self.n), np.zeros(self.n, bool), np.zeros(self.n, bool)
         for i, env in enumerate(self.envs):
             if self._over[i]:
@@ -222,7 +222,7 @@ class SerialEnvironments(Environments):
         return VectorStep(found, rewards, terminated, truncated, found, extras, extras)
 
     def first_extras(self) -> FloatArray:
-        """What critics alone see after `reset`."""
+        """Extra inputs of the critics after `reset`."""
         return self._extras
 
     def close(self) -> None:
@@ -231,12 +231,12 @@ class SerialEnvironments(Environments):
             env.close()
 
     def _copy(self) -> Any:
-        """What they show now: an array, or a dictionary of arrays."""
+        """The current observations: an array, or a dictionary of arrays."""
         copies = {name: part.copy() for name, part in self._seen.items()}
         return copies if isinstance(self.observation_space, spaces.Dict) else copies[""]
 
     def _keep(self, i: int, seen: Any, info: Any, by: str) -> None:
-        """Store an observation; NumPy would stretch one of another shape, and count whole numbers below 0 from the end."""
+        """Store an observation, checked because NumPy would broadcast other shapes, and treat negative numbers as indices."""
         for name, space in self._parts.items():
             one = seen[name] if name else seen
             if isinstance(space, spaces.Discrete):
@@ -250,7 +250,7 @@ class SerialEnvironments(Environments):
             self._extras[i] = self._critic_row(info)
 
     def _critic_inputs(self) -> int:
-        """How many numbers they show to critics alone: the size of the attribute `critic_space`, a Box."""
+        """Number of extra inputs of the critics: the size of the attribute `critic_space`, a Box."""
         env = self.envs[0]
         space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
         if space is None:
@@ -294,11 +294,11 @@ class GymnasiumEnvironments(Environments):
         each: Any = [int(seed) for seed in seeds]
         try:
             return self.env.reset(seed=each)[0]
-        except (gymnasium.error.Error, TypeError):  # those that compute all copies at once take one seed
+        except (gymnasium.error.Error, TypeError):  # vectorised simulators take a single seed
             return self.env.reset(seed=int(np.random.SeedSequence(each).generate_state(1)[0]))[0]
 
     def step(self, actions: Any) -> VectorStep:
-        """Step each once, and reset those that do not start their next episode by themselves."""
+        """Step each once, and reset those that do not reset by themselves."""
         seen, rewards, terminated, truncated, info = self.env.step(actions)
         successors, over = seen, np.asarray(terminated | truncated)
         if self.same_step and over.any():
@@ -316,12 +316,12 @@ class GymnasiumEnvironments(Environments):
 
 
 CORES: ContextVar[int | None] = ContextVar("cores", default=None)
-"""How many cores EnvPool uses; None: all that the process may."""
+"""Number of cores that EnvPool uses; None: all cores of the process."""
 
 
 @contextmanager
 def limit_cores(cores: int) -> Iterator[None]:
-    """Let EnvPool's environments that are made in this context use so many cores."""
+    """Limit the number of cores of EnvPool environments made in this context."""
     before = CORES.set(cores)
     try:
         yield
@@ -332,8 +332,8 @@ def limit_cores(cores: int) -> Iterator[None]:
 class EnvPoolEnvironments(Environments):
     """Two pools of EnvPool, each with half of the environments and half of the cores.
 
-    They are made anew at each reset: their generators cannot be set otherwise. The halves are the same on every machine, and
-    each environment has a seed of its own, so results do not depend on the cores.
+    They are recreated at each reset, because their seeds cannot be set otherwise. The halves are the same on every machine, and
+    each environment has its own seed, so results do not depend on the number of cores.
     """
 
     def __init__(self, name: str, n: int, arguments: dict[str, Any]) -> None:
@@ -370,7 +370,7 @@ class EnvPoolEnvironments(Environments):
         return np.concatenate([pool.reset()[0] for pool in self.pools])
 
     def send(self, group: int, actions: Any) -> None:
-        """Begin a step of a group. Past EnvPool's `send`, whose checks take longer than our networks."""
+        """Begin a step of a group. Bypasses EnvPool's `send`, whose checks take longer than our networks."""
         self.pools[group]._send([self._ids[group], self._ids[group], np.ascontiguousarray(actions, self._dtype)])
 
     def receive(self, group: int) -> VectorStep:
@@ -378,7 +378,7 @@ class EnvPoolEnvironments(Environments):
         return self._read(self._answer(group))
 
     def _answer(self, group: int) -> dict[str, Any]:
-        """What a group's step returned, by EnvPool's names; past its `recv`, for the same reason as in `send`."""
+        """The results of a group's step, by EnvPool's names; bypasses its `recv` for the same reason."""
         return dict(zip(self._names, self.pools[group]._recv(), strict=True))
 
     @staticmethod
@@ -399,7 +399,7 @@ class EnvPoolEnvironments(Environments):
 
 
 class NoisyEnvPool(EnvPoolEnvironments):
-    """A noisy task of ours on EnvPool: rewards of steps that end in its region get noise, as by `RegionalRewardNoise`."""
+    """A noisy task of vpac on EnvPool: rewards of steps that end in its region get noise, as in `RegionalRewardNoise`."""
 
     def __init__(self, task: SidedTask, n: int, arguments: dict[str, Any]) -> None:
         super().__init__(task.base, n, {**task.arguments, **arguments})
@@ -413,7 +413,7 @@ class NoisyEnvPool(EnvPoolEnvironments):
         return super().reset(seeds)
 
     def receive(self, group: int) -> VectorStep:
-        """Wait for a group's step; steps that only begin an episode have no reward, and so no noise."""
+        """Wait for a group's step; steps that only reset have no reward, and so no noise."""
         found = self._answer(group)
         step, where = self._read(found), found["info:x_position"]
         noise = self._std * self._noise[group].standard_normal(len(where))

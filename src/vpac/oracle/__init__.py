@@ -1,4 +1,4 @@
-"""Exact answers about finite processes: moments of the return, gradients, the mean–variance frontier. Never samples."""
+"""Exact answers for finite MDPs, without sampling: moments of the return, gradients, the mean–variance frontier."""
 
 from vpac.oracle.bound import Bound, upper_bound
 from vpac.oracle.complex_step import complex_step_gradient

@@ -1,20 +1,20 @@
-"""How far from the best a policy can be: an upper bound of mean − ψ · variance over all stationary policies.
+"""An upper bound of mean − ψ · variance over all stationary policies.
 
 With the reward means r, the visits d(s,a) = E Σ γ^k 1[S_k=s, A_k=a] and e(s,a), the same with γ^{2k}, and with the collected
 return z(s,a) = E Σ γ^k G_{0:k} 1[S_k=s, A_k=a], the first two moments are linear,
 
     E[G] = Σ r d        E[G²] = Σ 2 r z + E[R²|s,a] e
 
-and so are the equations of what flows in and out of each state:
+and so are the flow equations of each state:
 
     Σ_a d(s',a) = d_0(s') + γ Σ P d       Σ_a e(s',a) = d_0(s') + γ² Σ P e       Σ_a z(s',a) = γ Σ P (z + r e)
 
-A stationary policy adds d(s,a) = π(a|s) d(s), and the same for e, z and all sums of them. Without this it is a linear
-programme. With probabilities in boxes, l ≤ π(a|s) ≤ u, it says l m(s) ≤ m(s,a) ≤ u m(s) for each measure m that is not
-negative: d, e, d − e, and z − low · d and high · d − z, as G_{0:k} lies between low(s) and high(s). E[G]² is at most its chord
-on an interval in which E[G] is to be. Branch and bound splits boxes and intervals where the solution is farthest from a
-policy. Where no state is met twice some deterministic policy is the best one, so that boxes are split into actions, and
-policies that remember (`vpac.oracle.remembering`) are another bound. Rewards are the TD errors of a good policy, as
+A stationary policy adds d(s,a) = π(a|s) d(s), and the same for e, z and all sums of them. Without this constraint it is a
+linear programme. With probabilities in boxes, l ≤ π(a|s) ≤ u, the constraint is relaxed to l m(s) ≤ m(s,a) ≤ u m(s) for each
+non-negative measure m: d, e, d − e, and z − low · d and high · d − z, as G_{0:k} lies between low(s) and high(s). E[G]² is
+bounded by its chord on an interval of E[G]. Branch and bound splits boxes and intervals where the solution is farthest from a
+policy. If no state can be visited twice, some deterministic policy is optimal, so boxes are split into actions, and policies
+with memory (`vpac.oracle.remembering`) give another bound. Rewards are the TD errors of a good policy, as
 G = V(S_0) + Σ γ^k δ_k: they are small, and so are low and high. The programmes are solved to about 1e-7.
 """
 
@@ -37,27 +37,27 @@ from vpac.oracle.remembering import best_remembering
 from vpac.typing import FloatArray
 
 TOLERANCE = 1e-6
-"""The gap, relative to 1 + |U|, that counts as none."""
+"""Gaps below this, relative to 1 + |U|, count as zero."""
 LAYERS = 4000
-"""Steps after which the range of what can be collected must have settled, or is taken to be unbounded."""
+"""Steps after which the range of the collected return must have converged, or counts as unbounded."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper bound of mean − ψ · variance, and the best policy that is known."""
+    """An upper bound of mean − ψ · variance, and the best known policy."""
 
     bound: float
     """No stationary policy has a larger objective."""
     objective: float
     """mean − ψ · variance of `policy`."""
     policy: FloatArray
-    """The best policy that was found, [S, A]."""
+    """The best known policy, [S, A]."""
     programmes: int
-    """Linear programmes that were solved."""
+    """Number of linear programmes that were solved."""
 
     @property
     def gap(self) -> float:
-        """How much better than `policy` any stationary policy can be."""
+        """The most by which a stationary policy can be better than `policy`."""
         return self.bound - self.objective
 
 
@@ -77,14 +77,14 @@ class _Node:
 def upper_bound(
     mdp: FiniteMDP, psi: float, gamma: float, policy: FloatArray | None = None, *, programmes: int = 200
 ) -> Bound:
-    """Bound mean − ψ · variance of the return over all stationary policies, random ones included.
+    """Bound mean − ψ · variance of the return over all stationary policies, including stochastic ones.
 
     Args:
         mdp: the process.
         psi: price of variance.
         gamma: discount factor in [0, 1].
         policy: a policy to compare with; default: the one that `frontier` finds.
-        programmes: linear programmes to solve; more of them bring the bound down. Thousands close the gap of tiny processes.
+        programmes: linear programmes to solve; more lower the bound. Thousands close the gap of tiny MDPs.
     """
     gamma, psi = check_gamma(gamma), check_price(psi)
     whole(programmes, "programmes", 1)
@@ -148,7 +148,7 @@ class _Branching:
         return [matrix.tocsr() for matrix in stacked]
 
     def run(self, programmes: int) -> Bound:
-        """Split the node with the largest bound until it is near the best policy, or the work is done."""
+        """Split the node with the largest bound until the gap is closed, or the limit of programmes is reached."""
         shape = self.policy.shape
         first = self._solve(np.zeros(shape), np.ones(shape), self._range())
         heap = [] if first is None else [first]
@@ -167,7 +167,7 @@ class _Branching:
         return Bound(bound, self.objective, self.policy, self.count)
 
     def _range(self) -> tuple[float, float]:
-        """Means that the best policy may have: at least its objective, at most the largest mean."""
+        """Range of the best policy's mean: at least its objective, at most the largest mean."""
         from vpac.oracle.optimal import optimal_policy
 
         best = float(evaluate(self.mdp, optimal_policy(self.mdp, self.gamma), self.gamma).mean)
@@ -175,7 +175,7 @@ class _Branching:
         return min(self.objective, best) - slack, best + slack
 
     def _solve(self, low: FloatArray, high: FloatArray, interval: tuple[float, float]) -> _Node | None:
-        """The linear programme of a node; None if no policy is in it."""
+        """Solve the linear programme of a node; None if no policy is in it."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_array, vstack
 
@@ -217,7 +217,7 @@ class _Branching:
         return _Node(-float(bound), self.count, low, high, interval, solution)
 
     def _implied(self, solution: FloatArray) -> FloatArray:
-        """The policy that visits as d says; the known one where it never comes."""
+        """The policy with the visits d; the known one in unvisited states."""
         visits = np.maximum(solution[0], 0.0)
         total = visits.sum(axis=-1, keepdims=True)
         return np.asarray(np.where(total > 1e-12, visits / np.maximum(total, 1e-300), self.policy), np.float64)
@@ -261,7 +261,7 @@ class _Branching:
 
 
 def _acyclic(mdp: FiniteMDP) -> bool:
-    """Whether no state is ever met twice."""
+    """Whether no state can be visited twice."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

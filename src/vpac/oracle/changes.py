@@ -1,4 +1,4 @@
-"""What changing the policy in a single state does to mean − ψ · variance, exactly and for all states and actions at once.
+"""The exact effect of changing the policy in a single state on mean − ψ · variance, for all states and actions at once.
 
 Moving the share t of the probability of state s to action a, π'(·|s) = (1 − t) π(·|s) + t e_a, changes one row of the
 chain, so the new resolvents follow from the old ones, N = (1 − γP)⁻¹ and Ñ = (1 − γ²P)⁻¹, by the rank-one formula. With the
@@ -24,11 +24,11 @@ from vpac.oracle.moments import Moments, VarianceOf
 from vpac.typing import FloatArray, IntArray
 
 SINGULAR = 1e-9
-"""A change that leaves less of 1 − t κ makes a policy that hardly ends."""
+"""A smaller 1 − t κ means a policy that hardly ends."""
 
 
 class Resolvents:
-    """N and Ñ of a policy: inverted where there are few states; else sparse factors, which give any of their columns."""
+    """N and Ñ of a policy: dense inverses for few states, otherwise sparse factors, which give any of their columns."""
 
     def __init__(self, moments: Moments, chain: Chain | None = None) -> None:
         self.moments, gamma = moments, moments.gamma
@@ -78,10 +78,10 @@ def single_state_gains(
     moments: Moments, psi: float, variance_of: VarianceOf, shares: FloatArray, reference: float | None = None,
     states: IntArray | None = None, resolvents: Resolvents | None = None,
 ) -> FloatArray:  # fmt: skip
-    """U(π') − U(π) for each share t, state and action, [T, S, A]; −inf where π' is no policy or never ends.
+    """U(π') − U(π) for each share t, state and action, [T, S, A]; −inf if π' is not a policy or never ends.
 
     `shares` has shape [T] or [T, S, A]. A negative share takes probability from the action. `states` are those to change, in
-    ascending order, of which the result and `shares` have a row each; None: all.
+    ascending order, one row each in the result and in `shares`; None: all.
     """
     mdp, gamma = moments.mdp, moments.gamma
     states = np.arange(mdp.n_states) if states is None else states
@@ -94,7 +94,7 @@ def single_state_gains(
     here, row, column = _transitions(mdp, states)
 
     def difference(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
-        """E[entries · matrix(S', s) | s, a], less its mean under the policy, for the states."""
+        """E[entries · matrix(S', s) | s, a], minus its mean under the policy, for the states."""
         found = mdp.probability[here] * entries * matrix[mdp.successor[here], column]
         by_action = np.bincount(row, found, pi.size).reshape(pi.shape)
         return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
@@ -126,7 +126,7 @@ def single_state_gains(
 
 
 def _transitions(mdp: FiniteMDP, states: IntArray) -> tuple[Any, IntArray, IntArray]:
-    """Which transitions leave the states, and for each its row among theirs and its state's place."""
+    """The transitions out of the states, the row of each among theirs, and the index of its state."""
     tail = mdp.row // mdp.n_actions
     if len(states) == mdp.n_states:
         return slice(None), mdp.row, tail
@@ -140,7 +140,7 @@ def _transitions(mdp: FiniteMDP, states: IntArray) -> tuple[Any, IntArray, IntAr
 def _first_action(
     moments: Moments, near: FloatArray, states: IntArray, share: FloatArray, step: FloatArray
 ) -> FloatArray:
-    """The change of E[(Q(S_0,A_0) − V(S_0))²], which the variance given the first action leaves out."""
+    """The change of E[(Q(S_0,A_0) − V(S_0))²], which is not part of the variance given the first action."""
     mdp, pi = moments.mdp, moments.policy
     advantage = moments.action_value - moments.value[:, None]
     begun = np.flatnonzero(mdp.start > 0.0)

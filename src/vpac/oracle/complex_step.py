@@ -1,8 +1,8 @@
 """The gradient of mean − ψ · variance by the complex step: no theorem, only the definition of a derivative.
 
 For an analytic f, f(θ + ih) = f(θ) + ih f'(θ) + O(h²) with h = 1e-30 gives f'(θ) = Im f(θ + ih)/h to the last digit,
-because nothing is subtracted. f comes from the second moment's Bellman equations, not from σ's. This is what every
-closed form is judged by; it costs one solution for each parameter.
+because nothing is subtracted. f comes from the second moment's Bellman equations, not from σ's. All closed forms are
+compared with this; it takes one solve for each parameter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def complex_step_gradient(
     """∇θ of mean − ψ · variance of a softmax policy, [S, A].
 
     With a behaviour policy the variance is that of the importance-weighted return given the first action, whatever
-    `variance_of` says: it is the only one that Theorem 4 speaks of.
+    `variance_of` says: Theorem 4 is about this one only.
     """
     one_of(variance_of, VARIANCES, "variance_of")
     gamma = check_gamma(gamma)
@@ -47,7 +47,7 @@ def complex_step_gradient(
     for first in range(0, len(parameters), size):
         state, action = np.array(parameters[first : first + size]).T
         nudged = np.tile(policy.astype(np.complex128), (len(state), 1, 1))
-        # dπ(·|s) = π(a|s) (e_a − π(·|s)) is the softmax's own derivative, so θ's nudge can be put on π directly.
+        # dπ(·|s) = π(a|s) (e_a − π(·|s)) is the softmax's own derivative, so the step in θ can be applied to π directly.
         slope = policy[state, action][:, None] * (np.eye(mdp.n_actions)[action] - policy[state])
         nudged[np.arange(len(state)), state] += 1j * STEP * slope
         result[state, action] = _objective(mdp, nudged, gamma, psi, variance_of, b).imag / STEP

@@ -1,18 +1,18 @@
-"""The whole distribution of the return of a policy: CVaR, quantiles and P(G < c), with a bound of their error.
+"""The distribution of the return of a policy: CVaR, quantiles and P(G < c), with a bound of their error.
 
-Probability is carried forward, step by step, over pairs of a state and a collected return on a grid of width Δ. All paths that
-are in state s after k steps share an offset b(s): their collected return is b(s) + jΔ. A transition adds γ^k r, which moves it
-to another grid, and the offset of a state is put in the middle of what arrives there. What arrives elsewhere is moved by at
-most Δ/2; e(s), the most that any path to s was moved, is kept beside it. So no error arises where rewards lie on a grid, where
-they are the same for all ways to a state, or where only one way leads to it.
+Probability is propagated forward, step by step, over pairs of a state and a collected return on a grid of width Δ. All paths
+in state s after k steps share an offset b(s): their collected return is b(s) + jΔ. A transition adds γ^k r, which moves it to
+another grid, and the offset of a state is the middle of what arrives there. Other returns are rounded by at most Δ/2; e(s), the
+largest total rounding of a path to s, is tracked. So there is no error if rewards lie on a grid, if they are the same on all
+paths to a state, or if only one path leads to it.
 
-Noise is normal, as sampled. Its variance is kept per state in the same way: what all arriving paths have in common is carried
-along and counts exactly at the end, and what a path has beyond is spread over the grid, which moves it by at most Δ/2.
+Noise is normal, as sampled. Its variance is tracked per state in the same way: the part that all arriving paths have in common
+is kept and exact at the end, and the rest of a path's noise is spread over the grid, which rounds it by at most Δ/2.
 
-Every path of the computed return is then within `error` of a path of the true one with the same probability, but for a
-probability `lost`, about 1e-9, of paths that were moved more or not followed to their end. So quantiles are wrong by at most
-`error`, the CVaR likewise, and P(G < c) lies between below(c − error) and below(c + error), but for what was lost. How far
-paths were moved on average, `average_error`, bounds the CVaR more sharply where few paths were moved often.
+Every path of the computed return is then within `error` of a path of the true one with the same probability, except for a
+probability `lost`, about 1e-9, of paths that were rounded more or not followed to their end. So quantiles and CVaR are wrong by
+at most `error`, and P(G < c) lies between below(c − error) and below(c + error), except for `lost`. The mean rounding,
+`average_error`, gives a sharper bound of the CVaR if few paths were rounded often.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from vpac.typing import FloatArray, IntArray
 WIDTH = 16.0
 """Standard deviations of the return that `points` cover."""
 UNIT = 1e6
-"""Rewards that are whole multiples of 1 / UNIT have a common grid."""
+"""Rewards that are multiples of 1 / UNIT have a common grid."""
 MOST_STEPS, MOST_ENTRIES = 200_000, 2e8
 LOST = 1e-10
-"""Probability that may be left when following paths ends, or may have been moved by more than the error."""
+"""Probability of paths that may be dropped at the end, or rounded by more than the error."""
 TINY = 1e-17
 """Smaller probabilities are dropped."""
 REACH = 8.0
-"""Standard deviations of the noise that are followed."""
+"""Standard deviations of the noise that are covered."""
 EQUAL = 1e-9
-"""Returns that differ by less, relative to Δ, are one."""
+"""Returns that differ by less, relative to Δ, are merged."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ReturnDistribution:
     average_error: float
     """E|computed − true return| is at most this: often far below `error`. The CVaR is wrong by at most this / α."""
     lost: float
-    """Probability of paths that were moved more, or were not followed to their end."""
+    """Probability of paths that were rounded more, or were not followed to their end."""
 
     @property
     def mean(self) -> float:
@@ -115,14 +115,14 @@ class ReturnDistribution:
 def distribution(
     mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | None = None, *, points: int = 4000
 ) -> ReturnDistribution:
-    """The distribution of the return of a policy over the start distribution, to a stated error.
+    """The distribution of the return of a policy over the start distribution, with a bound of its error.
 
     Args:
         mdp: the process; the noise of its rewards is normal.
         policy: π[s, a].
-        gamma: discount factor in [0, 1]; with 1 the policy must surely end.
-        horizon: cut episodes off after this many steps; None: never.
-        points: of the grid, over 16 standard deviations of the return; more make `error` smaller. With γ = 1 and rewards that
+        gamma: discount factor in [0, 1]; with 1 the policy must terminate with probability 1.
+        horizon: truncate episodes after this many steps; None: never.
+        points: grid points over 16 standard deviations of the return; more make `error` smaller. With γ = 1 and rewards that
             are multiples of a common number the grid is theirs, and the error is zero.
     """
     gamma, pi = check_gamma(gamma), check_policy(mdp, policy)
@@ -130,7 +130,7 @@ def distribution(
     if pi.ndim != 2:
         raise UserError(f"a distribution is of one policy at a time, got a batch of shape {list(pi.shape)}")
     steps = MOST_STEPS if horizon is None else check_horizon(horizon)
-    moments = evaluate(mdp, pi, gamma, horizon)  # raises if there is no return
+    moments = evaluate(mdp, pi, gamma, horizon)  # raises if the return does not exist
     unit, width = _common_unit(mdp.reward) if gamma == 1.0 else None, max(WIDTH * float(moments.std), 1e-12) / points
     if unit is not None and unit * points >= float(moments.std):
         width = unit / np.ceil(unit / width) if mdp.noise.any() else unit
@@ -147,7 +147,7 @@ def _common_unit(rewards: FloatArray) -> float | None:
 
 
 class _Forward:
-    """Probability of (state, collected return), and what it takes to carry it one step on."""
+    """Probabilities of (state, collected return), and their propagation."""
 
     def __init__(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, width: float) -> None:
         self.mdp, self.gamma, self.width = mdp, gamma, width
@@ -166,7 +166,7 @@ class _Forward:
         self.dropped = self.moved = 0.0
 
     def run(self, steps: int, cut: bool) -> ReturnDistribution:
-        """Follow all paths to their ends, or until what is to come no longer matters."""
+        """Follow all paths to their ends, or until later rewards no longer matter."""
         largest = float(np.abs(self.reward).max(initial=0.0)) + REACH * float(np.sqrt(self.noise.max(initial=0.0)))
         rest, left = largest / (1.0 - self.gamma) if self.gamma < 1.0 else np.inf, 1.0
         for k in range(steps):
@@ -182,7 +182,7 @@ class _Forward:
         for state in np.flatnonzero(self.mass.any(axis=1)):
             self._keep(int(state), 1.0, 0.0, self.variance[state], rest_now)
         value, mass, deviation = (np.concatenate(parts) for parts in zip(*self.ended, strict=True))
-        # The largest error but for those of the least probability.
+        # The largest error, except for those of the least probability.
         errors, weights = np.array(self.errors).T
         order = np.argsort(-errors)
         past = np.cumsum(weights[order])
@@ -194,7 +194,7 @@ class _Forward:
         return ReturnDistribution(value, mass, deviation, error, average, lost)
 
     def _step(self, discount: float) -> None:
-        """Carry all probability along every transition."""
+        """Propagate all probability along every transition."""
         used = np.asarray(self.mass.any(axis=1))[self.tail]
         self._end(np.flatnonzero(used & self.mdp.terminal[self.head]), discount)
         used &= ~self.mdp.terminal[self.head]
@@ -204,7 +204,7 @@ class _Forward:
         tail, head, chance = self.tail[used], self.head[used], self.chance[used]
         arriving = self.offset[tail] + discount * self.reward[used]
         size, width = self.mdp.n_states, self.width
-        # The middle of what arrives on the circle of offsets: the mean of its angles, then half-way between the extremes.
+        # The middle of the arriving offsets on a circle: the mean of their angles, then half-way between the extremes.
         angle = np.exp(2j * np.pi * arriving / width)
         weight = chance * self.mass.sum(axis=1)[tail]
         sums = [np.bincount(head, weight * part, size) for part in (angle.real, angle.imag)]
@@ -227,7 +227,7 @@ class _Forward:
         self.offset, self.error, self.variance = offset, error, variance
 
     def _spread(self, tail: IntArray, head: IntArray, chance: FloatArray, shift: IntArray, extra: FloatArray) -> None:
-        """Add every state's probabilities, shifted and blurred by its own noise, to those of the next states."""
+        """Add every state's probabilities, shifted and spread by its own noise, to those of the next states."""
         rows = {0.0: self.mass}
         reach = {0.0: 0}
         for amount in np.unique(extra[extra > 0.0]):
@@ -253,7 +253,7 @@ class _Forward:
         self.mass, self.first = _trimmed(mass, first)
 
     def _end(self, transitions: IntArray, discount: float) -> None:
-        """Take the probabilities of transitions to terminal states as ended: nothing is rounded there."""
+        """Record the probabilities of transitions to terminal states: nothing is rounded there."""
         for t in transitions:
             state, noise = self.tail[t], self.variance[self.tail[t]] + discount**2 * self.noise[t]
             self._keep(int(state), self.chance[t], discount * self.reward[t], noise)
@@ -266,7 +266,7 @@ class _Forward:
 
 
 def _extreme(pick: Any, place: IntArray, numbers: FloatArray, size: int) -> FloatArray:
-    """The largest or smallest number at each place; zero where there is none."""
+    """The largest or smallest number at each index; zero if there is none."""
     found = np.full(size, -np.inf if pick is np.maximum else np.inf)
     pick.at(found, place, numbers)
     return np.where(np.isfinite(found), found, 0.0)
@@ -291,7 +291,7 @@ def _convolved(row: FloatArray, kernel: FloatArray) -> FloatArray:
 
 
 def _trimmed(mass: FloatArray, first: IntArray) -> tuple[FloatArray, IntArray]:
-    """Every row begun where its probability begins, and no column without any."""
+    """Align every row at its first probability, and drop empty columns."""
     used = mass > 0.0
     begin, some = used.argmax(axis=1), used.any(axis=1)
     wide = int(np.where(some, mass.shape[1] - used[:, ::-1].argmax(axis=1) - begin, 1).max())
@@ -302,7 +302,7 @@ def _trimmed(mass: FloatArray, first: IntArray) -> tuple[FloatArray, IntArray]:
 
 
 def _merged(value: FloatArray, mass: FloatArray, deviation: FloatArray, width: float) -> tuple[FloatArray, ...]:
-    """Equal parts as one, in ascending order."""
+    """Merge equal parts, in ascending order."""
     order = np.lexsort((deviation, value))
     value, mass, deviation = value[order], mass[order], deviation[order]
     new = np.ones(len(value), bool)

@@ -1,19 +1,19 @@
-"""The mean–variance frontier: for each price ψ the best stationary policy that exact ascent finds, and how good it surely is.
+"""The mean–variance frontier: for each ψ the best stationary policy found by exact ascent, with a certificate.
 
-The objective U = mean − ψ · variance has many local optima. An ascent knows what every change of a single state gains,
-exactly and not only to the first order (`vpac.oracle.changes`). It makes the best changes of many states together, and ends
-where no change of a single state improves. A last step adjusts all probabilities between zero and one at once. Ascents begin
+The objective U = mean − ψ · variance has many local optima. An ascent computes the exact gain of every change of a single state
+(`vpac.oracle.changes`), makes the best changes of many states together, and ends when no change of a single state improves. A
+last step adjusts all probabilities between zero and one together. Ascents begin
 
-- at each rung of a ladder of prices that starts far below the smallest ψ and doubles, from the best policy so far, softened: a
-  high price put on a poor policy at once is best paid by standing still;
-- from ascents of E[G − ψ (G − y)²] for several references y: U is its maximum over y, at y = E[G], and the mean of the best
-  policy lies between the best U so far and the largest mean there is;
+- along a sequence of ψ that starts far below the smallest one and doubles, from the best policy so far, softened: with a high
+  ψ from the start a poor policy would end by standing still;
+- from ascents of E[G − ψ (G − y)²] for several y: U is its maximum over y, at y = E[G], and the mean of the best policy lies
+  between the best U so far and the largest possible mean;
 - from the risk-neutral optimum, the uniform and some random policies, alone and mixed with the best one;
-- from the best of all deterministic policies, where there are few enough to try them all;
-- at the end every ψ may take any policy that was found for another.
+- from the best of all deterministic policies, if there are few enough to try them all;
+- at the end every ψ may use any policy that was found for another.
 
-What is returned for a ψ is never worse than the risk-neutral policy nor, on small processes, than the best deterministic one.
-To find the global optimum is NP-hard in general; `vpac.oracle.upper_bound` says how far from it a policy can be.
+The result for a ψ is never worse than the risk-neutral policy nor, in small MDPs, than the best deterministic one. Finding the
+global optimum is NP-hard in general; `vpac.oracle.upper_bound` bounds the distance to it.
 """
 
 from __future__ import annotations
@@ -38,56 +38,55 @@ from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 RUNGS_BELOW = 6
-"""How many times the price is halved below the smallest one that is asked for."""
+"""How many times ψ is halved below the smallest requested one."""
 MOST_RUNGS = 60
-"""How far apart the prices may be, in doublings, for the ladder to reach from one to the other."""
+"""Longest sequence of doublings between two requested ψ."""
 SOFTENING = 0.05
-"""Share of the uniform policy that is mixed in before an ascent: what is never visited has no slope."""
+"""Share of the uniform policy that is mixed in before an ascent: unvisited states have no gradient."""
 REFERENCES = 5
-"""References y for which E[G − ψ (G − y)²] is climbed."""
+"""Number of y for which E[G − ψ (G − y)²] is maximised."""
 MOST_RANDOM, SMALL = 20, 700
-"""Small processes get more random starts: so many times as many, or as often as states · actions go into `SMALL`."""
+"""Factor of the number of random starts in small MDPs: `SMALL` / (states · actions), at most the first."""
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
-"""Shares of probability that an ascent moves to an action, and shares of its own that it takes from one."""
+"""Shares of probability that an ascent moves to an action, and shares of an action's own probability that it removes."""
 ROUGH, FINE = 1e-5, 1e-11
-"""Gains, relative to 1 + |U|, below which a search from another start and the last ascent stop."""
+"""Gains, relative to 1 + |U|, at which a search from another start and the last ascent stop."""
 MOST_STEPS, FEW_STEPS = 200, 20
-"""Rounds of an ascent, and of those from other starts where there are too many states to invert matrices."""
+"""Most rounds of an ascent, and of those from other starts if there are too many states for dense inverses."""
 CHECKED, CHECKED_STATES, BLOCK = 24, 1500, 125
-"""Where there are too many states to invert matrices: the states of the steepest slopes whose changes are all computed, so
-many at a time; where there are too many to factorise, pairs of state and action that are tried one by one."""
+"""If there are too many states for dense inverses: the states with the steepest slopes whose changes are all computed, and the
+size of a block of them; if there are too many to factorise, the pairs of state and action that are tried one by one."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known for sure about the policy of a frontier."""
+    """Evidence that the policy of a frontier is a local optimum."""
 
     gradient: float
     """Norm of the exact gradient over policies: of the steepest slope ∂U / ∂(share moved to an action) of each state."""
     improvement: float
-    """The most that any change of a single state's probabilities, among those that were checked, adds to U."""
+    """The largest gain in U of any checked change of a single state's probabilities."""
     checked: int
     """Pairs of state and action to which shares of probability were moved. Up to 1500 states these are all; up to 20 000
-    states all those of the 1500 states with the steepest slopes; beyond, the 24 with the steepest slopes, and the whole
-    probability alone."""
+    states those of the 1500 states with the steepest slopes; beyond, the 24 steepest pairs, with the whole probability only."""
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Mean, variance and policy for each price of variance."""
+    """Mean, variance and policy for each ψ."""
 
     psis: FloatArray
-    """Prices of variance, ascending."""
+    """ψ, ascending."""
     means: FloatArray
     """Mean return of each policy."""
     variances: FloatArray
-    """Variance of the return of each policy, in the meaning `variance_of`."""
+    """Variance of the return of each policy, as defined by `variance_of`."""
     policies: FloatArray = field(repr=False)
     """The policies, [points, S, A]."""
     variance_of: VarianceOf
     """Which variance is penalised and reported."""
     certificates: tuple[Certificate, ...] = ()
-    """How good each policy surely is."""
+    """A certificate for each policy."""
 
     @property
     def objectives(self) -> FloatArray:
@@ -109,12 +108,12 @@ def frontier(
 
     Args:
         mdp: the process.
-        psis: prices of variance, not negative, in any order; the result has them ascending.
-        gamma: discount factor in [0, 1]; with 1 every action must leave a way to an end.
-        variance_of: the variance that is penalised; the default is the one that a user of the policy sees.
-        restarts: ascents from random policies at each ψ, beside those from known ones; small processes get more of them.
-        seed: of the random policies.
-        progress: called with the share that is done.
+        psis: values of ψ, not negative, in any order; the result has them ascending.
+        gamma: discount factor in [0, 1]; with 1 an end must be reachable after every action.
+        variance_of: the penalised variance; the default is that of the whole return.
+        restarts: ascents from random policies at each ψ, in addition to those from known ones; small MDPs get more of them.
+        seed: seed of the random policies.
+        progress: called with the finished share.
     """
     gamma = check_gamma(gamma)
     asked: Any = psis if isinstance(psis, list | tuple | np.ndarray) else [psis]
@@ -145,12 +144,12 @@ def frontier(
 
 
 def best_policy(mdp: FiniteMDP, psi: float, gamma: float, variance_of: VarianceOf = "return") -> FloatArray:
-    """The best stationary policy found for one price of variance, [S, A]."""
+    """The best stationary policy found for one ψ, [S, A]."""
     return np.asarray(frontier(mdp, [psi], gamma, variance_of).policies[0], np.float64)
 
 
 def _ladder(prices: FloatArray) -> FloatArray:
-    """The prices and, below and between them, rungs that double."""
+    """The requested ψ and, below and between them, a sequence that doubles."""
     positive = prices[prices > 0.0]
     if not len(positive):
         return prices
@@ -181,18 +180,18 @@ class _Search:
         self.variances.append(float(moments.variance_of(self.variance_of)))
 
     def best(self, psi: float) -> FloatArray:
-        """The best policy of the pool at this price."""
+        """The best policy of the pool at this ψ."""
         return self.policies[int(np.argmax(self._objectives(psi)))]
 
     def _objectives(self, psi: float) -> FloatArray:
         return np.array(self.means) - psi * np.array(self.variances)
 
     def climb(self, psi: float, policy: FloatArray, reference: float | None = None) -> FloatArray:
-        """Ascend, first with a reference if there is one, and keep what was found."""
+        """Ascend, first with a reference if there is one, and keep the result."""
         steps = MOST_STEPS if self.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
         if reference is not None:
             policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference).policy
-            if (psi, policy.tobytes()) in self.climbed:  # references nearby lead to the same policies
+            if (psi, policy.tobytes()) in self.climbed:  # nearby references lead to the same policies
                 return policy
             self.climbed.add((psi, policy.tobytes()))
         moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, most_steps=steps)
@@ -223,7 +222,7 @@ class _Search:
                 self.climb(psi, 0.7 * self.best(psi) + 0.3 * drawn)
 
     def finish(self, psi: float) -> Moments:
-        """The best policy at this price, brought as near to its local optimum as rounding allows."""
+        """The best policy at this ψ, brought as close to its local optimum as rounding allows."""
         moments = evaluate(self.mdp, self.best(psi), self.gamma)
         for _ in range(4):
             climbed = _ascend(self.mdp, moments.policy, psi, self.gamma, self.variance_of, FINE)
@@ -235,7 +234,7 @@ class _Search:
         return moments
 
     def _ending(self, policy: FloatArray) -> FloatArray:
-        """The policy, but risk-neutral where it would never end and never comes."""
+        """The policy, made risk-neutral in unvisited states from which it would never end."""
         if self.gamma < 1.0:
             return policy
         return np.where(surely_ends(self.mdp, policy)[:, None], policy, self.neutral)
@@ -265,7 +264,7 @@ def _ascend(
     mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf, tolerance: float,
     reference: float | None = None, most_steps: int = MOST_STEPS,
 ) -> Moments:  # fmt: skip
-    """Change single states, as many at once as gain at least what the best of them gains alone, until none gains."""
+    """Change single states, as many at once as gain at least as much as the best one alone, until none gains."""
     chain, exact = Chain(mdp, check_policy(mdp, policy)), mdp.n_states <= linear.DENSE_STATES
     moments = moments_of(chain, gamma)
     now, count = _objective(moments, psi, variance_of, reference), mdp.n_states
@@ -293,7 +292,7 @@ def _ascend(
 
 
 def _trials(order: IntArray, count: int, exact: bool) -> Iterator[tuple[IntArray, float]]:
-    """The states to change together and how far: fewer and fewer, then, if gains are only known nearby, less and less."""
+    """The states to change together and how far: fewer and fewer and then, if gains are only known locally, smaller steps."""
     size = min(count, len(order))
     while size:
         yield order[:size], 1.0
@@ -311,7 +310,7 @@ def _shares(policy: FloatArray) -> FloatArray:
 def _exact_moves(
     moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """The largest gain that changing each state alone brings, [S], and its new probabilities, [S, A]."""
+    """The largest gain of changing each state alone, [S], and its new probabilities, [S, A]."""
     shares, states = _shares(moments.policy), np.arange(moments.mdp.n_states)
     of = Resolvents(moments, chain)
     gains = single_state_gains(moments, psi, variance_of, shares, reference, resolvents=of)
@@ -328,7 +327,7 @@ def _exact_moves(
 def _steepest_moves(
     moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """The steepest slope of each state, [S], and the action that it leads to, [S, A]."""
+    """The steepest slope of each state, [S], and the action of that slope, [S, A]."""
     slope = _slopes(moments, chain, psi, variance_of)
     return slope.max(axis=-1), np.eye(moments.mdp.n_actions)[slope.argmax(axis=-1)]
 
@@ -370,10 +369,10 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
 
 
 def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") -> Certificate:
-    """How steep U is at a policy, and what changing a single state can gain."""
+    """The gradient of U at a policy, and the largest gain of changing a single state."""
     chain = Chain(moments.mdp, moments.policy)
     slope = _slopes(moments, chain, psi, variance_of)
-    steepest = float(np.hypot.reduce(slope.max(axis=-1)))  # no overflow at any price
+    steepest = float(np.hypot.reduce(slope.max(axis=-1)))  # no overflow at any ψ
     alive = ~moments.mdp.terminal
     if moments.mdp.n_states <= linear.DENSE_STATES:
         gain = _exact_moves(moments, chain, psi, variance_of, None)[0]
@@ -398,7 +397,7 @@ def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") ->
 
 
 def _that_ends(mdp: FiniteMDP) -> FiniteMDP:
-    """γ = 1: the process without what is never met, if a policy that takes every action surely ends in it."""
+    """γ = 1: the MDP without unreachable states, if a policy that takes every action terminates with probability 1."""
     trimmed = without_unmet(mdp)
     states, allowed = endable(trimmed)
     trap: BoolArray = (~allowed.all(axis=-1) | ~states) & ~trimmed.terminal

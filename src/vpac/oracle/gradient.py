@@ -1,7 +1,7 @@
-"""Exact policy gradients of mean − ψ · variance, and the vector fields that the paper publishes in their place.
+"""Exact policy gradients of mean − ψ · variance, and the vector fields that the paper publishes instead.
 
-Every algorithm of the paper moves θ along Σ_k weight_k ∇log π(A_k|S_k). The oracle adds up what that is on average: the
-total weight Ω(s,a) that state s and action a collect in an episode. The gradient of a softmax policy follows,
+Every algorithm of the paper updates θ along Σ_k weight_k ∇log π(A_k|S_k). The oracle computes its mean from the total weight
+Ω(s,a) of state s and action a in an episode. The gradient of a softmax policy follows,
 
     ∂/∂θ(s,a) = (Ω(s,a) − π(a|s) Σ_a' Ω(s,a')) / temperature.
 
@@ -85,8 +85,8 @@ def on_policy_weights(
 ) -> FloatArray:  # fmt: skip
     """Ω(s,a) with the critics of the policy itself.
 
-    `weights` is π on-policy. Off-policy it is b·ρ, because the corrected update then carries the factor ρ_{0:k};
-    `squared` is b·ρ², which only published forms see.
+    `weights` is π on-policy. Off-policy it is b·ρ, because the corrected update then has the factor ρ_{0:k}; `squared` is b·ρ²,
+    which only published forms use.
     """
     mdp, gamma = moments.mdp, moments.gamma
     chain = Chain(mdp, weights)
@@ -159,7 +159,7 @@ def _vaac_published(
 ) -> FloatArray:
     """Published VAAC: γ^k Q_k − μ [γ^{2k} M_k + 2 γ^{k+1} Ḡ_k Q_k − 2 γ^k V(S_0) Q_k], Ḡ_k = Σ_{t<k} γ^{2t} R_{t+1}.
 
-    Off-policy all of it carries ρ_{0:k}, and the rewards in Ḡ_k carry ρ_{0:t} once more.
+    Off-policy all of it has the factor ρ_{0:k}, and the rewards in Ḡ_k the factor ρ_{0:t} once more.
     """
     mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
     visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
@@ -182,10 +182,10 @@ def state_critic_gradient(
 
     With W(s,a) = E[(δ^V)² + γ² Var(G|S') | s,a] and A_σ = W − Var(G|s):
 
-        weighting "start":    every step counts γ^k, from the start distribution on
+        weighting "start":    step k has the factor γ^k, from the start distribution on
             published   γ^k A_V − ψ γ^{2k} A_σ
             exact       γ^k A_V − ψ (γ^{2k} A_σ + 2 γ^k D_k A_V)              the gradient of mean − ψ E[Var(G|S_0)]
-        weighting "uniform":  every visited state counts alike
+        weighting "uniform":  every visited state has the same weight
             published   A_V − ψ A_σ, averaged over the visited states
             exact       n_k A_V − ψ (m_k A_σ + 2 E_k A_V),  n_k = 1 + γ n_{k−1},  m_k = 1 + γ² m_{k−1},
                         E_k = γ (E_{k−1} + m_{k−1} δ^V_{k−1}),  n_0 = m_0 = 1,  E_0 = 0
@@ -201,7 +201,7 @@ def state_critic_gradient(
         gamma: discount factor in [0, 1].
         psi: price of variance.
         form: "exact" or "published".
-        weighting: "start" counts step k with γ^k; "uniform" counts every visited state alike.
+        weighting: "start" weights step k with γ^k; "uniform" gives every visited state the same weight.
         temperature: of the softmax.
     """
     one_of(form, ("exact", "published"), "form")
@@ -245,7 +245,7 @@ def visited(mdp: FiniteMDP, policy: FloatArray) -> FloatArray:
 
 
 def stationary_distribution(mdp: FiniteMDP, policy: ArrayLike) -> FloatArray:
-    """The long-run share of time in each state under a policy that never ends and forgets its start, [S]."""
+    """The long-run share of time in each state under a policy that never ends and is ergodic, [S]."""
     chain = Chain(mdp, check_policy(mdp, policy), sparse=False)
     if mdp.terminal.any():
         raise UserError("a process with terminal states has no stationary distribution")

@@ -1,13 +1,12 @@
-"""The linear algebra of a policy on a process.
+"""Linear systems of a policy in an MDP.
 
-A `Chain` is a process seen through one weight for each state and action. With the policy as weights it is the Markov
-chain of that policy; with w(s, a) = b(a|s) ρ(s, a) it is the chain of ratios that off-policy learning walks along.
-Small chains are solved by dense factorisation, large ones by sparse iteration; both must leave a small residual or
-raise.
+A `Chain` is an MDP with one weight for each state and action. With the policy as weights it is the Markov chain of that
+policy; with w(s, a) = b(a|s) ρ(s, a) it is the chain of importance ratios. Small chains are solved by dense factorisation,
+large ones by sparse iteration; both must leave a small residual or raise.
 
 Krylov iteration comes first: it needs the least memory and mostly the least time. Where it stalls and `step` is a
-contraction (γ well below one), plain iteration is sure to arrive. Where `step` barely contracts (γ = 1, or near), the
-Krylov iteration is helped by sparse factors.
+contraction (γ well below one), plain iteration surely converges. Where `step` barely contracts (γ = 1, or near), the Krylov
+iteration is preconditioned by sparse factors.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray
 
 KRYLOV_STEPS, KRYLOV_STARTS = 500, 4
-"""How long a Krylov iteration is given, and how often it may begin anew after breaking down."""
+"""Most steps of a Krylov iteration, and restarts after a breakdown."""
 PLAIN_STEPS = 5000
-"""A system that this many plain iterations are sure to solve is not factorised."""
+"""A system that this many plain iterations surely solve is not factorised."""
 WHOLE_FACTORS = 20_000
 """Up to this many states sparse factors are kept whole; beyond, small entries are dropped to bound their memory."""
 
@@ -50,7 +49,7 @@ def solve_iteratively(step: Any, source: FloatArray, tolerance: float) -> FloatA
 
 
 def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solve) -> tuple[FloatArray, bool]:
-    """BiCGSTAB (van der Vorst, 1992), begun anew where it breaks down; also whether it arrived."""
+    """BiCGSTAB (van der Vorst, 1992), restarted after a breakdown; also returns whether it converged."""
     x, left, arrived = np.zeros_like(source), KRYLOV_STEPS, False
     for _ in range(KRYLOV_STARTS):
         left -= _bicgstab(step, source, x, tolerance, left, precondition)
@@ -61,10 +60,10 @@ def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solve
 
 
 def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, limit: int, precondition: Solve) -> int:
-    """Improve x in place until it is good, or the method breaks down, or `limit`; returns the number of steps.
+    """Improve x in place until it converges, the method breaks down, or `limit`; returns the number of steps.
 
-    Not `scipy.sparse.linalg.bicgstab`: that gives up on breaking down, and its dot products wait for the threads of
-    BLAS, many times longer than they compute wherever another process holds one of the cores.
+    Not `scipy.sparse.linalg.bicgstab`: that stops at a breakdown, and its dot products wait for the threads of BLAS, many times
+    longer than they compute if another process uses one of the cores.
     """
     residual = source - x + step @ x
     shadow, direction = residual.copy(), residual.copy()
@@ -89,7 +88,7 @@ def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, li
         residual -= np.multiply(turn, omega, out=turn)
 
         before, overlap, gap = overlap, _dot(shadow, residual), _sup(residual)
-        # Broken down: `shadow` has drifted from the residual, as happens when values travel away from a goal (or NaN).
+        # Breakdown: `shadow` has drifted from the residual, as happens when values travel away from a goal (or NaN).
         if gap <= 0.1 * tolerance * _sup(x) or not abs(overlap) > 1e-18 * size * gap:
             break
         change *= omega
@@ -100,7 +99,7 @@ def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, li
 
 
 def _plain(step: Any, source: FloatArray, x: FloatArray, tolerance: float) -> FloatArray:
-    """x ← source + step · x again and again: each time the error shrinks by at least the norm of `step`."""
+    """Iterate x ← source + step · x: each time the error shrinks by at least the norm of `step`."""
     for count in range(1, 2 * PLAIN_STEPS + 1):
         before, x = x, step @ x
         x += source
@@ -115,7 +114,7 @@ def sparse_factors(step: Any) -> Solve:
     from scipy.sparse.linalg import spilu, splu
 
     system = (eye_array(step.shape[0], format="csr") - step).tocsc()
-    # The diagonal dominates: no pivoting is needed, so that the order may be the one that fills in least.
+    # The diagonal dominates: no pivoting is needed, so the ordering can minimise fill-in.
     order: dict[str, Any] = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0}
     order["options"] = {"SymmetricMode": True}
     if step.shape[0] <= WHOLE_FACTORS:
@@ -153,7 +152,7 @@ def backup(mdp: FiniteMDP, entries: FloatArray) -> FloatArray:
 
 
 def look_ahead(mdp: FiniteMDP, values: FloatArray) -> FloatArray:
-    """Σ_s' P(s'|s, a) values(s'): what to expect of the next state, [..., S, A]."""
+    """Σ_s' P(s'|s, a) values(s'): the expectation over the next state, [..., S, A]."""
     flat = values.reshape(-1, mdp.n_states)
     means = mdp.transition_matrix @ flat[0] if len(flat) == 1 else (mdp.transition_matrix @ flat.T).T
     return np.asarray(means.reshape(*values.shape, mdp.n_actions), np.float64)
