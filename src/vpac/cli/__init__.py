@@ -35,15 +35,15 @@ KINDS = (
     Report, Doctor,
 )  # fmt: skip
 VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
-"""The verbs by name. A new one is a `Verb` in a module of its own, and is named here."""
+"""The verbs by name. A new one is a `Verb` in its own module, listed in `KINDS`."""
 
 
 NARROWEST = 20
-"""Columns; with fewer tyro's help finds no end."""
+"""Columns; with fewer tyro's help does not terminate."""
 
 
 def each_once(say: Callable[[str], object]) -> Callable[..., None]:
-    """A `warnings.showwarning` that says each text once, whatever a library does to the filters."""
+    """A `warnings.showwarning` that prints each text once, whatever a library does to the filters."""
     said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -55,7 +55,7 @@ def each_once(say: Callable[[str], object]) -> Callable[..., None]:
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """The verb with its options. Help and options that cannot be read end the process, with code 0 or 2."""
+    """The verb with its options. Help and invalid options end the process, with code 0 or 2."""
     verb, *words = arguments
     if shutil.get_terminal_size().columns < NARROWEST:
         os.environ["COLUMNS"] = str(NARROWEST)
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> Any:
 
 
 def _general(arguments: Sequence[str]) -> int | None:
-    """Answer `vpac` without a verb; None if there is one."""
+    """Handle `vpac` without a verb; None if there is one."""
     word = arguments[0] if arguments else ""
     if word in ("", "-h", "--help"):
         print(overview(VERBS))
@@ -88,7 +88,7 @@ def _general(arguments: Sequence[str]) -> int | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; returns the exit code.
 
-    0: all went well; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
+    0: success; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
     """
     prepare_streams()
     deduplicate_stderr()
@@ -115,7 +115,7 @@ def _run(verb: Any) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
-        gymnasium.logger.min_level = gymnasium.logger.ERROR  # vpac says in its own words what matters of its warnings
+        gymnasium.logger.min_level = gymnasium.logger.ERROR  # vpac has its own messages for what matters
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the working folder, after everything else
         code = _general(arguments)
@@ -126,7 +126,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except (UserError, MemoryError) as error:
         complain(error if isinstance(error, UserError) else "this needs more memory than there is")
         return 2
-    except BrokenPipeError:  # the reader, `head` for example, has seen enough
+    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Unreadable, Unwritable) as error:

@@ -1,4 +1,4 @@
-"""What verbs share: their base class, options, and KEY=VALUE arguments. Nothing that is read is run."""
+"""Shared by the verbs: their base class, options, and KEY=VALUE arguments. Parsing runs no code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ StoreAddress = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
 REPEATABLE = ("--set", "--option", "--where", "--wrap")
 """Options that may be given several times: `gather` joins their values."""
 LIMITS = ("--keep-mean", "--min-mean", "--max-std", "--max-variance", "--min-cvar", "--max-ruin")
-"""Options that may be given once: of two the last would silently count."""
+"""Options that may be given only once: otherwise the last would silently win."""
 EXECUTORS = ("processes", "serial", "ray")
 
 
@@ -45,20 +45,20 @@ class Verb:
     """Print JSON instead of tables."""
 
     def run(self) -> int:
-        """Do it; returns the exit code."""
+        """Run the verb; returns the exit code."""
         raise NotImplementedError
 
     def say(self, text: str) -> None:
-        """Print a line for people; with --json on standard error."""
+        """Print a line for people; with --json to standard error."""
         say(text, quiet=self.json)
 
     def usual_folder(self, algorithm: str, env: str, penalty: str = "variance") -> Path:
-        """Where it writes by default: results/VERB/ALGORITHM-ENV, with the penalty if it is no variance."""
+        """The default output folder: results/VERB/ALGORITHM-ENV, with the penalty if it is not the variance."""
         kind = "" if penalty == "variance" else "-" + penalty.replace(":", "-")
         return Path("results") / type(self).__name__.lower() / f"{algorithm}-{re.split('[/:]', env)[-1]}{kind}"
 
     def present(self, summary: Summary, folder: Path) -> None:
-        """Print a summary, and write its figure and `summary.json` into a folder."""
+        """Print a summary, and write its figure and `summary.json` to a folder."""
         from vpac.files import write_text
         from vpac.lab.report import draw
 
@@ -70,7 +70,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class EnvOptions:
-    """How the environment is made."""
+    """Options that make the environment."""
 
     set: Pairs = ()
     """Arguments of the environment, e.g. --set slip=0.1 max_episode_steps=500."""
@@ -94,7 +94,7 @@ class EnvOptions:
         return make_unflattened(env, self.wrappers, **{**more, **self.arguments})
 
     def check(self, env: str, **more: Any) -> Any:
-        """Make an environment and test it, with remarks on standard error; returns its action space."""
+        """Make an environment and check it, with remarks on standard error; returns its action space."""
         from vpac.envs.check import check_env
 
         with closing(self.make(env, **more)) as trial:
@@ -105,17 +105,17 @@ class EnvOptions:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where a trained policy acts. Default: in the environment that it was trained in."""
+    """The environment of a trained policy. Default: the environment of training."""
 
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
     """Another environment with the same spaces; or the same one, if it was named by an import path."""
     set: Pairs = ()
-    """Arguments of the environment, beside those of training if it is the same one, e.g. --set slip=0.1."""
+    """Arguments of the environment, in addition to those of training if it is the same one, e.g. --set slip=0.1."""
     wrap: Wrappers = ()
-    """Wrappers instead of those of training, the innermost first; none: without."""
+    """Wrappers instead of those of training, the innermost first; none: no wrappers."""
 
     def wanted(self, verb: str, run: str) -> EnvOverrides:
-        """What is asked for, with the command that asks."""
+        """The user's changes to the environment, with the command for messages."""
         from vpac.envs.make import EnvOverrides
 
         around = None if not self.wrap else [] if self.wrap == ("none",) else wrappers(self.wrap)
@@ -124,18 +124,18 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Execution:
-    """Where runs are carried out and kept; the results do not depend on it."""
+    """Where runs are executed and stored; the results do not depend on it."""
 
     jobs: Count = None
-    """Runs at a time. Default: one for each core."""
+    """Number of runs at a time. Default: one for each core."""
     executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
     """Worker processes on this machine, this process, or a Ray cluster."""
     address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
-    """Of a Ray cluster, or auto. Default: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
+    """Address of a Ray cluster, or auto. Default: $RAY_ADDRESS, else one that runs on this machine, else a new one here."""
     time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
-    """Stop a run that takes longer, and report it; the others go on."""
+    """Stop a run that takes longer, and report it; the others continue."""
     store: StoreAddress = "results"
-    """Where runs are kept: a folder, or s3://BUCKET/PREFIX."""
+    """Where runs are stored: a folder, or s3://BUCKET/PREFIX."""
 
     def open(self) -> tuple[Store, Executor]:
         """The store, ready to be written, and the executor."""
@@ -150,7 +150,7 @@ class Execution:
 
 
 def flat(verb: Any) -> Iterator[tuple[str, Any, Any]]:
-    """(name, value, default) of each option of a verb, those in groups included."""
+    """(name, value, default) of each option of a verb, including those in groups."""
     for field in fields(verb):
         value = getattr(verb, field.name)
         if is_dataclass(value):
@@ -160,14 +160,14 @@ def flat(verb: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def as_words(flag: str, values: Sequence[str]) -> list[str]:
-    """An option with its values as it is typed: each wrapper has a --wrap of its own."""
+    """An option with its values as typed: each wrapper has its own --wrap."""
     if flag != "--wrap":
         return [flag, *values] if values else []
     return [word for value in values for word in ([value] if "=" in value else [flag, value])]
 
 
 def again(verb: Any, *words: str, leave_out: Sequence[str] = ()) -> str:
-    """The command that does the same again, quoted for a shell: `vpac words` and all options that are not defaults."""
+    """The command that repeats this one, quoted for a shell: `vpac words` and all options that are not defaults."""
     options: list[str] = []
     for name, value, default in flat(verb):
         if value != default and name not in ("json", *leave_out):
@@ -188,7 +188,7 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def env_arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    """Arguments of an environment; `wrap` is none, and would be one of `make_env`."""
+    """Arguments of an environment; `wrap` is rejected, because it is an argument of `make_env`."""
     found = key_values(pairs)
     if "wrap" in found:
         raise UserError("--set has no argument 'wrap': wrappers have an option of their own, --wrap RewardNoise std=2")

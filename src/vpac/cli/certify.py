@@ -1,4 +1,4 @@
-"""`vpac certify` and `vpac stress`: what a policy can be relied on for, and what hurts it."""
+"""`vpac certify` and `vpac stress`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 
 def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
-    """Keeps episodes in a folder and finds them again if they were played in the same way: a stopped command goes on."""
+    """Stores episodes in a folder and loads them if they were played in the same way, so that a stopped command continues."""
     from vpac.risk.sample import ReturnSample
 
     kept: dict[str, int] = {}
@@ -68,18 +68,18 @@ class Measuring:
     gamma: Discount = None
     """Discount factor. Default: the agent's own."""
     deterministic: bool = False
-    """The most preferred actions instead of drawn ones."""
+    """Measure the policy of the most likely actions instead of the sampled ones."""
     undiscounted: bool = False
     """Measure the sum of rewards instead of the discounted return."""
     level: float = 0.95
     """Confidence of each interval."""
     out: Folder = None
-    """Where the results are written. Default: results/certify/RUN or results/stress/RUN."""
+    """Output folder. Default: results/certify/RUN or results/stress/RUN."""
 
     def open(
         self, verb: Certify | Stress, name: str, place: Elsewhere
     ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
-        """The policy of a verb, the folder of its results, how episodes are played, and how they are measured."""
+        """The policy of a verb, the folder of its results, and the options of playing and of measuring episodes."""
         from vpac.evaluation.actors import gamma_of
         from vpac.files import make_folder
 
@@ -97,9 +97,9 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Certify(PolicyVerb):
-    """Certify what a policy can be relied on for, on one page and in one JSON file.
+    """Measure a policy and certify which limits it keeps, on one page and as JSON.
 
-    `vpac.monitor` watches the policy at work against it.
+    `vpac.monitor` raises an alarm when the policy no longer does what it says.
 
     Exit code 3: a limit does not hold, or is undecided.
 
@@ -107,7 +107,7 @@ class Certify(PolicyVerb):
     """
 
     episodes: int = 1000
-    """Episodes that are measured."""
+    """Number of episodes."""
     keep_mean: Fraction = None
     """Limit: the mean is at least this share of the baseline's."""
     min_mean: Fraction = None
@@ -119,17 +119,17 @@ class Certify(PolicyVerb):
     min_cvar: Two = None
     """Limit: the worst share P of the episodes averages at least C, e.g. 0.1:100."""
     max_ruin: Two = None
-    """Limit: a return below C is at most this likely, e.g. 0.05:0."""
+    """Limit: a return below C has at most probability P, e.g. 0.05:0."""
     below: Annotated[tuple[float, ...], tyro.conf.arg(metavar="C …")] = ()
     """Returns C for which P(G < C) is bounded."""
     baseline: Annotated[str | None, tyro.conf.arg(metavar="RUN|random")] = None
-    """A policy to compare with, on common random numbers; random: one that acts at random."""
+    """A policy to compare with, on the same seeds; random: random actions."""
     sources: int = 100
-    """Starts from which the sources of the variance are measured, up to ten episodes each; 0: leave them out."""
+    """Starts for the sources of the variance, up to ten episodes each; 0: leave them out."""
     stress: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """What `vpac stress` wrote of the same policy, to be taken in."""
+    """A file that `vpac stress` wrote for the same policy, to be included."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
-    """Shares of worst episodes that VaR and CVaR look at."""
+    """Shares of worst episodes for VaR and CVaR."""
     measuring: Measuring = field(default_factory=Measuring)
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
@@ -170,7 +170,7 @@ class Certify(PolicyVerb):
         return [Limit.read(kind, text) for kind, text in given.items() if text is not None]
 
     def _baseline(self, policy: Policy) -> tuple[Any, dict[str, Any]]:
-        """The baseline, which acts where the policy does, and what it is."""
+        """The baseline, in the environment of the policy, and its description."""
         if self.baseline in (None, "random"):
             return self.baseline, {"name": "random actions"} if self.baseline else {}
         path = policy.recipe.env if ":" in policy.recipe.env else None
@@ -190,7 +190,7 @@ class Certify(PolicyVerb):
         return found
 
     def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
-        """How an episode is repeated and, where the environment draws itself, filmed."""
+        """Commands that repeat an episode and, if the environment can render, film it."""
         place = self.elsewhere
         flags = ["--seed", str(seed), *(["--deterministic"] if self.measuring.deterministic else [])]
         flags += ["--env", place.env] if place.env else []
@@ -207,11 +207,11 @@ class Certify(PolicyVerb):
 
 @dataclass(frozen=True, kw_only=True)
 class Stress(PolicyVerb):
-    """Measure a policy in worlds that differ from the one it learned in.
+    """Measure a policy in environments that differ from the one of training.
 
-    Every arm has the seeds of a control arm.
+    Every arm plays the seeds of a control arm.
 
-    With two things to change, both together, too, as a heat map.
+    With two options also all combinations, as a heat map.
 
     Example: vpac stress results/train/vpac-ppo-Shop --set demand=4,6 --noise 0.3
     """
@@ -219,21 +219,21 @@ class Stress(PolicyVerb):
     set: Pairs = ()
     """Arguments of the environment and the values to try, e.g. --set demand=4,5,6 price=8,10."""
     noise: Numbers = ""
-    """Noise on observations, in standard deviations of each number; of discrete ones the probability of seeing another."""
+    """Noise on observations, in standard deviations of each number; if discrete, the probability of observing another."""
     action_noise: Numbers = ""
-    """Noise on actions, in units of half their range; of discrete ones the probability of doing another."""
+    """Noise on actions, in units of half their range; if discrete, the probability of taking another."""
     delay: Numbers = ""
-    """Steps by which observations come late."""
+    """Steps by which observations are delayed."""
     drop: Numbers = ""
-    """Share of observations that are lost; the one before is seen again."""
+    """Share of observations that are lost; the previous one is repeated."""
     first_steps: Numbers = ""
-    """Other starts: up to so many random actions before the policy takes over."""
+    """Other start states: up to this many random actions before the policy takes over."""
     episodes: int = 200
     """Episodes of each arm."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
     """The environment, if it was named by an import path, or another one with the same spaces."""
     wrap: Wrappers = ()
-    """Wrappers instead of those of training, the innermost first; none: without."""
+    """Wrappers instead of those of training, the innermost first; none: no wrappers."""
     measuring: Measuring = field(default_factory=Measuring)
 
     def run(self) -> int:

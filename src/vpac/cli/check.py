@@ -1,4 +1,4 @@
-"""`vpac check` and `vpac solve`: what an environment is like."""
+"""`vpac check` and `vpac solve`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AVERSIONS = (0.1, 3.0)
 
 @dataclass(frozen=True)
 class Check(Verb):
-    """Test whether an environment can be learned from; says what to change if not.
+    """Check whether an environment can be learned from, and what to change if not.
 
     Example: vpac check my_project.envs:Warehouse --set size=20
     """
@@ -42,7 +42,7 @@ class Check(Verb):
     """Seed of resets and actions."""
 
     def run(self) -> int:
-        """Make the environment, test it, report."""
+        """Make the environment, check it, report."""
         from vpac.checks import whole
         from vpac.envs.check import look_over, refuse
         from vpac.lab.report.chart import Table
@@ -112,7 +112,7 @@ def _prices(scales: list[dict[str, Any]], returns: list[float]) -> dict[str, str
 
 POLICIES = ("uniform", "greedy")
 LARGEST = 2**28
-"""Bytes of a policy file."""
+"""Largest size of a policy file, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ class Solve(Verb):
     gamma: float = 0.99
     """Discount factor, 0 to 1."""
     horizon: Annotated[int | None, tyro.conf.arg(metavar="H")] = None
-    """Cut episodes off after this many steps, as a time limit does."""
+    """Truncate episodes after this many steps, as a time limit does."""
     set: Pairs = ()
     """Arguments of the environment, e.g. --set slip=0.1 goal=5."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Draw value, variance and visitation maps into this .png, .svg or .pdf file."""
 
     def run(self) -> int:
-        """Make the process, evaluate the policy, show and draw."""
+        """Make the MDP, evaluate the policy, show and draw."""
         from vpac.envs.finite_mdp import FiniteMDP
         from vpac.envs.make import make_env
         from vpac.files import make_folder

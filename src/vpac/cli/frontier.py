@@ -1,4 +1,4 @@
-"""`vpac frontier` and `vpac tune`: what a price of risk buys, and the settings that buy most."""
+"""`vpac frontier` and `vpac tune`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LENGTHS = {"steps": 200_000, "episodes": 5_000}
 
 @dataclass(frozen=True)
 class Frontier(Verb):
-    """Train along the price ψ of a risk, and show what a dependable return costs.
+    """Train at several ψ, and show how much mean a lower risk costs.
 
-    Resumable: what is finished is not trained again.
+    Resumable: finished runs are not repeated.
 
     Example: vpac frontier CartPole-v1 --points 6 --steps 100000
     """
@@ -33,28 +33,28 @@ class Frontier(Verb):
     env: EnvName
     """Gymnasium id, package.module:Name-v0 or package.module:Class."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"
-    """One with a price of variance: vpac-ppo, vaac-ppo, mvpi-ppo, vpac, vaac, …; `vpac list algorithms` shows all."""
+    """An algorithm with ψ: vpac-ppo, vaac-ppo, mvpi-ppo, vpac, vaac, …; `vpac list algorithms` shows all."""
     penalty: Annotated[str, tyro.conf.arg(metavar="NAME")] = "variance"
-    """What has the price: one of `vpac list penalties`, e.g. gini or cvar:0.1. For vpac-ppo and vpac."""
+    """The penalised measure: one of `vpac list penalties`, e.g. gini or cvar:0.1. For vpac-ppo and vpac."""
     psi: Annotated[str | None, tyro.conf.arg(metavar="PSI,…")] = None
-    """Prices, of variance in units of 1/reward, e.g. 0,0.05,0.2; 0 is always one of them."""
+    """Values of ψ, for the variance in units of 1/reward, e.g. 0,0.05,0.2; 0 is always included."""
     points: Count = None
-    """Number of prices, placed where the curve bends. Default: 8."""
+    """Number of values of ψ, placed where the curve bends. Default: 8."""
     risk_aversion: Annotated[str | None, tyro.conf.arg(metavar="R,…")] = None
-    """Prices without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first; of a measure
-    in units of the reward, such as gini, psi = R."""
+    """Risk aversion, ψ without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first; for a
+    measure in units of the reward, such as gini, psi = R."""
     seeds: int = 3
-    """Independent runs of each price."""
+    """Independent runs for each ψ."""
     steps: Count = None
     """Environment steps of a run of the PPO family. Default: 200000."""
     episodes: Count = None
     """Episodes of a run of the tabular and linear learners. Default: 5000."""
     measure: int = 1000
-    """Episodes that each policy is measured in, where it cannot be measured exactly."""
+    """Episodes in which each policy is measured, where it cannot be measured exactly."""
     warm_up: float = 0.0
-    """Share of training without a price, after which psi rises over the same time again."""
+    """Share of training with psi = 0, after which psi rises over the same time again."""
     mvpi: bool = False
-    """Also MVPI, which prices the variance of single rewards, at the same risk aversions."""
+    """Also train MVPI, which penalises the variance of the reward per step, at the same risk aversions."""
     seed: int = 0
     """Random seed."""
     gamma: Discount = None
@@ -62,7 +62,7 @@ class Frontier(Verb):
     option: Pairs = ()
     """Any other setting of the learner, e.g. --option envs=8 learning_rate=0.001."""
     out: Folder = None
-    """Where figure and table go. Default: results/frontier/ALGORITHM-ENV, with the penalty if it is no variance."""
+    """Folder of figure and table. Default: results/frontier/ALGORITHM-ENV, with the penalty if it is not the variance."""
     environment: EnvOptions = field(default_factory=EnvOptions)
     execution: Execution = field(default_factory=Execution)
 
@@ -91,7 +91,7 @@ class Frontier(Verb):
         return 1 if found.failed else 0
 
     def _next(self, found: Found) -> None:
-        """Measuring the policy that the advice is about, if there is one."""
+        """The command that measures the policy of the advice, if there is one."""
         best = next((i for i in (found.trade_off.knee, found.trade_off.best_sharpe) if i is not None), 0)
         runs = found.runs.get(found.trade_off.points[best].psi)
         if runs:
@@ -145,7 +145,7 @@ def _numbers(text: str | None, name: str) -> tuple[float, ...]:
 class Tune(Verb):
     """Search settings of the PPO family for the best mean − psi · measure of risk.
 
-    By Optuna. The same command goes on; a larger --trials adds to the study.
+    Uses Optuna. The same command continues; a larger --trials adds trials.
 
     Example: vpac tune CartPole-v1 --trials 30 --risk-aversion 0.3
     """
@@ -153,31 +153,31 @@ class Tune(Verb):
     env: EnvName
     """Gymnasium id, package.module:Name-v0 or package.module:Class."""
     trials: Annotated[int, tyro.conf.arg(metavar="N")] = 30
-    """Finished trials of the study."""
+    """Number of finished trials of the study."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"
-    """One of the PPO family with a price of variance."""
+    """An algorithm of the PPO family with ψ."""
     penalty: Annotated[str, tyro.conf.arg(metavar="NAME")] = "variance"
-    """What has the price: one of `vpac list penalties` but volatility, e.g. gini or cvar:0.1. For vpac-ppo."""
+    """The penalised measure: one of `vpac list penalties` but volatility, e.g. gini or cvar:0.1. For vpac-ppo."""
     psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
-    """Price; of variance in units of 1/reward."""
+    """ψ; for the variance in units of 1/reward."""
     risk_aversion: Annotated[float | None, tyro.conf.arg(metavar="R")] = None
-    """The price without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first."""
+    """ψ without a unit: psi = R / standard deviation of the risk-neutral return, which is trained first."""
     steps: int = 100_000
     """Environment steps of each training."""
     seeds: int = 1
     """Trainings of each trial."""
     measure: int = 500
-    """Episodes that each policy is measured in."""
+    """Episodes in which each policy is measured."""
     gamma: float = 0.99
-    """Discount factor of what is measured, whatever a trial learns with."""
+    """Discount factor of the measurement, whatever a trial learns with."""
     seed: int = 0
     """Random seed."""
     option: Pairs = ()
-    """Settings that all trials have, e.g. --option envs=8; what is given is not searched."""
+    """Settings of all trials, e.g. --option envs=8; these are not searched."""
     storage: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
     """Optuna's storage. Default: sqlite, search.db in the folder."""
     out: Folder = None
-    """Where best.toml and plots.html go. Default: results/tune/ALGORITHM-ENV, with the penalty if it is no variance."""
+    """Folder of best.toml and plots.html. Default: results/tune/ALGORITHM-ENV, with the penalty if it is not the variance."""
     environment: EnvOptions = field(default_factory=EnvOptions)
 
     def run(self) -> int:

@@ -1,7 +1,7 @@
-"""Help: the overview of the verbs, hints of defaults for the help of a verb, which tyro prints, and shell completion.
+"""Help: the overview of the verbs, defaults in the help of a verb, which tyro prints, and shell completion.
 
-tyro's own completion starts Python at every press of the tab key and does not know our algorithms and worlds. The scripts
-here run no Python: they hold the verbs, their options, and the names of algorithms, environments and experiments.
+tyro's own completion starts Python at every press of the tab key and does not know our algorithms and environments. The scripts
+here run no Python: they contain the verbs, their options, and the names of algorithms, environments and experiments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPTIONS = {
 }
 SHELLS = ("bash", "zsh", "fish")
 SILENT = ("None", "False", "", "''")
-"""Defaults that are not shown: the option is not given."""
+"""Defaults that are not shown, because they mean that the option is not given."""
 
 
 def overview(verbs: Mapping[str, type]) -> str:
@@ -58,7 +58,7 @@ def _wrapped(first: str, text: str, indent: int) -> list[str]:
 
 @cache
 def with_hints(kind: Any) -> Any:
-    """The class of a verb, whose options no longer show `SILENT` defaults. Annotations are changed once, so the cache."""
+    """The class of a verb, with `SILENT` defaults hidden in its help. Cached, because annotations are changed only once."""
     described = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         if is_dataclass(described[field.name]):
@@ -74,13 +74,13 @@ def _hint(default: str) -> str:
 
 
 class _Words(NamedTuple):
-    """What can follow a verb."""
+    """Words that can follow a verb."""
 
     about: str
     flags: dict[str, list[str] | None]
-    """Each option with the words its value can be; empty: none are known; None: it takes no value."""
+    """Possible values of each option; empty: unknown; None: it takes no value."""
     slots: list[str]
-    """For each argument without a name, the words it can be."""
+    """Possible values of each positional argument."""
 
 
 def completion(shell: str, verbs: Mapping[str, type]) -> str:
@@ -95,7 +95,7 @@ def completion(shell: str, verbs: Mapping[str, type]) -> str:
 
 
 def _names() -> dict[str, list[str]]:
-    """What an argument can be, by the word that stands for it in the help."""
+    """Possible values of an argument, by its metavar."""
     from vpac.cli.list import environments
     from vpac.lab.experiments.catalogue import EXPERIMENTS
 
@@ -132,13 +132,13 @@ def _words(kind: Any, known: Mapping[str, list[str]]) -> _Words:
 
 
 def _options(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Name and annotation of each option, those of groups included."""
+    """Name and annotation of each option, including those of groups."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
         yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
 
 
 def readable(verb: str, kind: Any, words: Sequence[str]) -> list[str]:
-    """Words as tyro can read them: whole numbers may be written 1e5; options of learners are pointed to `--option`."""
+    """Words that tyro can parse: 1e5 becomes a whole number; options of learners give an error that names `--option`."""
     hints = {"--" + name.replace("_", "-"): hint for name, hint in _options(kind)}
     whole = {flag for flag, hint in hints.items() if _is_whole(hint)}
     found, before = list[str](), ""
@@ -160,13 +160,13 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _whole(text: str) -> str:
-    """ "1e5" → "100000"; anything else as it is."""
+    """ "1e5" → "100000"; anything else unchanged."""
     scientific = re.fullmatch(r"[0-9]+(\.[0-9]+)?[eE]\+?[0-9]{1,2}", text)
     return str(int(float(text))) if scientific and float(text).is_integer() else text
 
 
 def _point_to_option(verb: str, known: Mapping[str, Any], flag: str, value: str) -> None:
-    """Raise a `UserError` if this is no option of the verb but one of learners, which `--option` takes."""
+    """Raise a `UserError` if this is not an option of the verb but one of learners, which `--option` takes."""
     name = flag.removeprefix("--").replace("-", "_")
     if not flag.startswith("--") or flag in known or "--option" not in known:
         return
@@ -197,7 +197,7 @@ BASH = """_vpac() {
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
 complete -o default -F _vpac vpac"""
-"""Offers options after a dash, else the first argument's words and, once one of them is there, the second's."""
+"""Offers options after a dash, otherwise the values of the first positional argument and then of the second."""
 
 
 def _bash(verbs: Mapping[str, _Words]) -> Iterator[str]:

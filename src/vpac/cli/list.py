@@ -1,4 +1,4 @@
-"""`vpac list` and `vpac doctor`: what there is to work with."""
+"""`vpac list` and `vpac doctor`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS = {
 
 
 def environments() -> list[dict[str, Any]]:
-    """Environments of vpac, and those of Gymnasium that have a transition table."""
+    """Environments of vpac, and those of Gymnasium with a transition table."""
     import gymnasium
 
     from vpac.envs.registration import NOISY_TASKS, SIDED_TASKS, WORLDS
@@ -139,14 +139,14 @@ class Doctor(Verb):
 
 
 def _install(what: str) -> str:
-    """The command that installs something beside vpac; what uv has made has no pip."""
+    """The command that installs a package in addition to vpac; environments made by uv have no pip."""
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {sys.executable} --upgrade {what}"
     return f"{sys.executable} -m pip install --upgrade {what}"
 
 
 def _fit(name: str, version: str, unfit: dict[str, str]) -> str:
-    """A version and, if it is not within them, the bounds that vpac was tested with."""
+    """A version and, if it is outside, the bounds that vpac was tested with."""
     return f"{version} (needs {unfit[name]})" if name in unfit else version
 
 
@@ -161,7 +161,7 @@ def examine() -> dict[str, Any]:
     required: dict[str, str | None] = {}
     extras: dict[str, dict[str, str | None]] = {}
     unfit: dict[str, dict[str, str]] = {}
-    """By extra; "" is what is required."""
+    """By extra; "" for required packages."""
     from packaging.requirements import Requirement
 
     for line in importlib.metadata.requires("vpac") or ():

@@ -1,4 +1,4 @@
-"""What verbs print: tables and a progress bar for people, JSON for programs. Names from a store are never obeyed."""
+"""Output of verbs: tables and a progress bar for people, JSON for programs. Names from a store cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 HIDDEN = dict.fromkeys(CONTROLS) | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
-"""Control characters, with which a name could move the cursor or name the window, go; so do halves of characters."""
+"""Control characters, with which a name could move the cursor or set the title, are removed; surrogates are replaced."""
 SILENT = {code: new for code, new in HIDDEN.items() if chr(code) not in "\n\t"}
 ESCAPED = dict.fromkeys(HIDDEN) | {code: f"\\u{code:04x}" for code in HIDDEN if code >= 0x7F}
-"""The same for JSON, which has escaped the first of them already."""
+"""The same for JSON, which already escapes the first of them."""
 del ESCAPED[ord("\n")]
 
 
@@ -30,11 +30,11 @@ _GREEK = "ψ psi γ gamma σ sigma λ lambda α alpha θ theta π pi ρ rho δ d
 _SIGNS = "− - – - — - · * × x ÷ / … ... → -> ≤ <= ≥ >= ≈ ~ ² ^2 √ sqrt ‘ ' ’ ' “ \" ” \" │ | ┃ | ─ - ━ -"
 _WORDS = f"{_GREEK} {_SIGNS}".split()
 PLAIN = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True)) | {"\xa0": " "}
-"""What is printed for a character that standard output cannot say."""
+"""Replacements for characters that the encoding of standard output lacks."""
 
 
 def prepare_streams() -> None:
-    """Standard output and error that can be written, whatever their encoding, also if they were closed."""
+    """Make standard output and error writable, whatever their encoding, also if they were closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -44,7 +44,7 @@ def prepare_streams() -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """An error handler of `codecs`: other words for what an encoding lacks; the lines of tables become +, - and |."""
+    """An error handler of `codecs`: replace characters that an encoding lacks; the lines of tables become +, - and |."""
     assert isinstance(error, UnicodeEncodeError)
     missing = error.object[error.start : error.end]
     return "".join(PLAIN.get(c, "+" if "\u2500" <= c <= "\u257f" else "?") for c in missing), error.end
@@ -54,7 +54,7 @@ codecs.register_error("vpac", _plain)
 
 
 def inert(text: str) -> str:
-    """Text that a terminal shows and does not obey."""
+    """Text without characters that control the terminal."""
     return text.translate(SILENT)
 
 
@@ -70,7 +70,7 @@ def show(data: Any, *tables: Any) -> None:
     from rich.segment import Segment
 
     class Plain(Console):
-        """Square brackets and colons in names are no markup, and nothing in them is obeyed."""
+        """Square brackets and colons in names are not markup, and control characters are removed."""
 
         def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
@@ -90,22 +90,22 @@ def show_summary(summary: Summary, as_json: bool) -> None:
 
 
 def say(text: str, quiet: bool) -> None:
-    """A line for people; where standard output is for programs it goes to standard error."""
+    """Print a line for people; to standard error if standard output is for programs."""
     print(inert(text), file=sys.stderr if quiet else sys.stdout)
 
 
 def note(text: str) -> None:
-    """A line on standard error."""
+    """Print a line to standard error."""
     say(text, quiet=True)
 
 
 def complain(message: object) -> None:
-    """Say on standard error what went wrong."""
+    """Print an error to standard error."""
     print(inert(f"vpac: {message}"), file=sys.stderr)
 
 
 def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
-    """Print the command that is worth typing next, unless standard output is for programs."""
+    """Print a suggested next command, unless standard output is for programs."""
     if not quiet:
         from vpac.envs.make import EnvRecipe
 
@@ -120,7 +120,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def as_rich(table: Table, numbers: Sequence[str] | None = None) -> Any:
-    """A table of the report for the terminal; `numbers` are the columns that are aligned right, by default all but names."""
+    """A table of the report for the terminal; `numbers` are the right-aligned columns, by default all but names."""
     from rich.table import Table as Shown
 
     from vpac.lab.report.chart import shown
@@ -144,7 +144,7 @@ def plain_table(title: str, rows: Sequence[Mapping[str, Any]], numbers: Sequence
 
 
 class RunProgress(ProgressBar):
-    """A progress bar over runs; a run that several experiments share counts once.
+    """A progress bar over runs; a run shared by several experiments counts once.
 
     `describe` gives the text before the bar, by the name of the last finished run.
     """
@@ -156,7 +156,7 @@ class RunProgress(ProgressBar):
         self._failed = self._new = 0
 
     def count(self, outcome: Outcome) -> None:
-        """Count a run that has ended."""
+        """Count a finished run."""
         if outcome.name in self._seen:
             return
         self._seen.add(outcome.name)

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from vpac.lab.workers.study import Plan, Tally
 
 SHOWN = 5
-"""Failures that are named on the terminal."""
+"""Number of failures named on the terminal."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run, and where the report goes."""
+    """The size of a study, and the folder of its report."""
 
     scale: float = 1.0
-    """Multiply episodes by this, above 0 and at most 1, for a quick look; of the PPO family steps, and runs down to 5."""
+    """Multiply episodes by this (above 0, at most 1) for a quick look; for the PPO family steps, and runs down to 5."""
     runs: Count = None
     """Runs of each arm, instead of the experiment's own number."""
     out: Folder = None
-    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
+    """Folder of the page and the figures. Default: the store; for a bucket, the folder results."""
 
 
 @dataclass(frozen=True)
 class Reproduce(Verb):
     """Rerun the paper's experiments and ours, and build the page that shows them.
 
-    What is finished is not run again.
+    Finished runs are not repeated.
 
     Example: vpac reproduce four-rooms/performance
     """
@@ -47,12 +47,12 @@ class Reproduce(Verb):
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME …]")] = ()
     """Experiments or groups of them (`four-rooms`); none: all. `vpac list experiments` shows their names."""
     full: bool = False
-    """At full size, also where fewer runs are usual."""
+    """Run everything at full size, also where the default has fewer runs."""
     size: Size = field(default_factory=Size)
     execution: Execution = field(default_factory=Execution)
 
     def run(self) -> int:
-        """Carry out the runs, then report."""
+        """Execute the runs, then report."""
         from vpac.lab.experiments.catalogue import chosen
         from vpac.lab.workers.study import plan
 
@@ -64,7 +64,7 @@ class Reproduce(Verb):
 class Sweep(Verb):
     """Run a study of your own, described in a TOML file.
 
-    What is finished is not run again.
+    Finished runs are not repeated.
 
     Example: vpac sweep examples/sweep.toml
     """
@@ -75,7 +75,7 @@ class Sweep(Verb):
     execution: Execution = field(default_factory=Execution)
 
     def run(self) -> int:
-        """Read the study, carry out the runs, then report."""
+        """Read the study, execute the runs, then report."""
         from vpac.lab.experiments.catalogue import read_experiment
         from vpac.lab.workers.study import check, plan
 
@@ -86,7 +86,7 @@ class Sweep(Verb):
 
 
 def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: str) -> int:
-    """Carry out studies under one progress bar, then build the page; 1 if a run failed.
+    """Execute studies under one progress bar, then build the page; 1 if a run failed.
 
     `command` continues it.
     """
@@ -121,7 +121,7 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
 
 @contextmanager
 def stopping(executor: Executor, store: str, command: str) -> Iterator[None]:
-    """Close the executor at the end; after Ctrl-C say how to continue, and report runs that were tried again."""
+    """Close the executor at the end; after Ctrl-C print how to continue, and report runs that were retried."""
     try:
         yield
     except KeyboardInterrupt:
@@ -134,7 +134,7 @@ def stopping(executor: Executor, store: str, command: str) -> Iterator[None]:
 
 
 def page_folder(store: str, out: Path | None) -> Path | None:
-    """Where to write the page: a bucket has no folder of its own."""
+    """The folder of the page: a bucket has no local folder."""
     return Path("results") if out is None and "://" in store else out
 
 
@@ -182,7 +182,7 @@ class Report(Verb):
     store: StoreAddress = "results"
     """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
     out: Folder = None
-    """Where the page and the figures go. Default: the store; for a bucket, the folder results."""
+    """Folder of the page and the figures. Default: the store; for a bucket, the folder results."""
 
     def run(self) -> int:
         """Build the page."""
@@ -260,7 +260,7 @@ class Runs(Verb):
 
 
 def runs_table(rows: Sequence[Mapping[str, Any]], title: str, width: int | None = None) -> tuple[Any, list[str]]:
-    """A table of runs, and the columns that it leaves out so that names stay whole and can be copied."""
+    """A table of runs, and the columns that are left out so that names stay whole and can be copied."""
     from rich.console import Console
 
     width = Console().width if width is None else width

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STEPS, EPISODES = 1_000_000, 1000
 """Default length of training."""
 SCHEDULES = ("psi", "alpha_theta", "alpha_w", "alpha_z")
-"""Options that stay text, in agent.json as well: a number or a schedule."""
+"""Options that stay text, also in agent.json: a number or a schedule."""
 INSTEAD = {
     "steps": "use --episodes N", "episodes": "use --steps N", "max_episode_steps": "use --set max_episode_steps=N",
     "runs": "train again with another --seed and --out, or use vpac frontier or vpac sweep",
@@ -36,35 +36,35 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class TabularTraining:
-    """Only for the tabular and linear learners."""
+    """Options of the tabular and linear learners only."""
 
     episodes: Count = None
     """Episodes of each run. Default: 1000."""
     runs: Count = None
     """Independent runs. Default: 1."""
     policy: Annotated[str | None, tyro.conf.arg(metavar="greedy|softmax")] = None
-    """The policy that is measured along the way. Default: greedy; with a budget softmax."""
+    """The policy that is measured during training. Default: greedy; with a budget softmax."""
     threads: Count = None
-    """Runs at a time. Default: one for each core."""
+    """Number of runs at a time. Default: one for each core."""
 
 
 @dataclass(frozen=True)
 class PPOTraining:
-    """Only for the PPO family."""
+    """Options of the PPO family only."""
 
     steps: Count = None
-    """Environment steps. Default: a million; with --resume: as first asked for."""
+    """Environment steps. Default: a million; with --resume: as in the first command."""
     preset: Annotated[str | None, tyro.conf.arg(metavar="default|paper")] = None
-    """Settings: today's good practice, or the paper's."""
+    """Settings: current practice, or the paper's."""
     track: Annotated[str | None, tyro.conf.arg(metavar="wandb|mlflow|trackio")] = None
-    """Experiment trackers beside TensorBoard, with commas between them; each has an extra of its name."""
+    """Experiment trackers besides TensorBoard, separated by commas; each needs the extra of its name."""
     resume: Folder = None
     """Continue a run from its last checkpoint in this folder."""
 
 
 @dataclass(frozen=True)
 class VarianceBudget:
-    """Limits of the return, one or more: ψ is then found and not given, and the limits are checked at the end.
+    """Limits of the return, one or more: ψ is then found automatically, and the limits are checked at the end.
 
     Examples: --keep-mean 0.95 · --max-ruin 0.05:0 · --min-cvar 0.1:100 --max-std 50
     """
@@ -74,13 +74,13 @@ class VarianceBudget:
     max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
     """Largest variance of the return."""
     keep_mean: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None
-    """PPO family: as little variance as can be had for this share of the mean, e.g. 0.95: at most 5 % of it are lost."""
+    """PPO family: as little variance as possible for this share of the mean, e.g. 0.95: at most 5 % are lost."""
     min_cvar: Annotated[str | None, tyro.conf.arg(metavar="A:C")] = None
-    """PPO family: the worst share A of returns has a mean of C or more, e.g. 0.1:100."""
+    """PPO family: the worst share A of returns has at least the mean C, e.g. 0.1:100."""
     max_ruin: Annotated[str | None, tyro.conf.arg(metavar="P:C")] = None
-    """PPO family: a return below C has at most the probability P, e.g. 0.05:0."""
+    """PPO family: a return below C has at most probability P, e.g. 0.05:0."""
     wait: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
-    """Episodes, or steps of the PPO family, before the budget counts. Default: 0, with --keep-mean 40 % of the steps."""
+    """Episodes, or steps of the PPO family, with ψ = 0 at first. Default: 0, with --keep-mean 40 % of the steps."""
 
     def setting(self) -> dict[str, Any]:
         """The learner's option `budget`; empty without one."""
@@ -106,13 +106,13 @@ class Train(Verb):
     seed: int = 0
     """Random seed."""
     out: Folder = None
-    """Where files are written. Default: results/train/ALGORITHM-ENV."""
+    """Output folder. Default: results/train/ALGORITHM-ENV."""
     overwrite: bool = False
-    """Replace the training that is there already; without this it is refused."""
+    """Replace an existing training in the folder; without this it is an error."""
     option: Pairs = ()
     """Options of the learner by name, e.g. --option baseline=false temperature=2."""
     settings: Annotated[Path | None, tyro.conf.arg(metavar="FILE.toml")] = None
-    """Options of the learner in a file, such as the best.toml of `vpac tune`; what is given here counts more."""
+    """Options of the learner in a file, such as the best.toml of `vpac tune`; the command line overrides it."""
     tabular: TabularTraining = field(default_factory=TabularTraining)
     ppo: PPOTraining = field(default_factory=PPOTraining)
     budget: VarianceBudget = field(default_factory=VarianceBudget)
@@ -139,7 +139,7 @@ class Train(Verb):
         return 2 if diverged else 0
 
     def _settings(self, algorithm: Algorithm) -> dict[str, Any]:
-        """What the learner gets; options that the algorithm does not have are mistakes."""
+        """The options of the learner; options that the algorithm does not have are errors."""
         group = getattr(self, "learner", None)
         given = {name: text for name, text, _ in flat(group) if text is not None} if group else {}
         learner = {name: text if name in SCHEDULES else read_value(text) for name, text in given.items()}
@@ -184,7 +184,7 @@ class Train(Verb):
         return found
 
     def _check_env(self, algorithm: Algorithm, settings: dict[str, Any]) -> Any:
-        """The specification of the environment, after one was made and tested."""
+        """The specification of the environment, after one was made and checked."""
         from vpac.envs.make import spec_of
 
         limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
