@@ -18,7 +18,14 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 
-from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO, NotFinite  # noqa: E402
+from vpac.deep import (  # noqa: E402
+    MVPIPPO,
+    PPO,
+    VAACPPO,
+    VPACPPO,
+    NotFinite,
+    compiled,
+)
 from vpac.deep.collect import Collector  # noqa: E402
 from vpac.deep.compiled import CompiledPlan, CompiledTraining, Draws, initial, iterate, moments_of, take  # noqa: E402
 from vpac.envs.functional import FunctionalEnvironments, advance  # noqa: E402
@@ -117,7 +124,7 @@ def both(kind, env, iterations=4, **settings):
         state, metrics, _ = step(plan, state, draws, now)
         take(twin, state)
         twin.timesteps, twin.iteration = host.timesteps, host.iteration
-        twin.history.add(twin.iteration, {name: float(x) for name, x in metrics.items()})
+        twin.history.add(twin.iteration, dict(zip(metrics.names, metrics.values.tolist(), strict=True)))
     return host, twin
 
 
@@ -337,3 +344,13 @@ def test_training_takes_its_numbers_from_seed_and_iteration():
         for count in calls:
             training.advance(count)
     np.testing.assert_array_equal(once.policy().weights[0], twice.policy().weights[0])
+
+
+def test_programs_are_forgotten_before_there_are_too_many(monkeypatch):
+    """A process that compiles many would run out of memory maps, and XLA would end it."""
+    forgotten = []
+    monkeypatch.setattr(compiled, "_compiled", set(range(compiled.MOST_PROGRAMS)))
+    monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))
+    for seed in (0, 1):
+        VPACPPO(CHAIN, psi=0.1, seed=seed, **SMALL).learn(64)
+    assert (len(forgotten), len(compiled._compiled)) == (1, 1)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 pytest.importorskip("jax")
 
 from tiny import contents
-from vpac.interruption import Terminated, handled
+from vpac.interruption import Terminated, handled, is_asked
 from vpac.lab.experiments.spec import Arm, Experiment
 from vpac.lab.frontier import Asked, Question, trace_frontier
 from vpac.lab.kinds.task import program_of
@@ -104,6 +105,8 @@ def test_an_interrupted_chunk_goes_on_from_its_checkpoints_to_the_same_bytes(alo
         kept.append(scratch)
         if len(kept) == 2:
             os.kill(os.getpid(), signal.SIGTERM)
+            while not is_asked():  # the main thread hears of it when it is its turn
+                time.sleep(0.001)
 
     monkeypatch.setattr(Scratch, "keep", signalled)
     with handled(), pytest.raises(Terminated):
@@ -132,6 +135,7 @@ def test_a_frontier_is_the_same_by_any_executor(tmp_path):
 
 FOUR_DEVICES = """
 import sys
+import time
 sys.path[:0] = [{tests!r}, {folder!r}]
 from test_programs import Store, carry_out_batch, runs
 store = Store({store!r})

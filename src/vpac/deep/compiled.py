@@ -362,10 +362,22 @@ def improve(
     return networks._replace(**learned), metrics
 
 
-def iterate(
-    plan: CompiledPlan, state: State, draws: Draws, now: Moment
-) -> tuple[State, dict[str, Array], dict[str, Array]]:
-    """Run one iteration. Also returns its metrics and, by name, whether its inputs are finite.
+@partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["names"])
+@dataclass(frozen=True)
+class Named:
+    """An array whose last axis has names. XLA compiles it faster than one array for each name."""
+
+    values: Array
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, numbers: dict[str, Array]) -> Named:
+        """Stack numbers into one array."""
+        return cls(jnp.stack([jnp.asarray(x, jnp.float32) for x in numbers.values()]), tuple(numbers))
+
+
+def iterate(plan: CompiledPlan, state: State, draws: Draws, now: Moment) -> tuple[State, Named, Named]:
+    """Run one iteration. Also returns its metrics and whether its inputs are finite.
 
     If some number is not finite, the state is unchanged except for `failed`.
     """
@@ -409,11 +421,12 @@ def iterate(
         "observation": rollout.raw, "reward": rollout.rewards, "scaled reward": batch.rewards,
         **{f"target of the {name} critic": target for name, target in targets.items()}, "advantage": weights,
     }  # fmt: skip
-    finite = {name: jnp.isfinite(x).all() for name, x in (causes | update).items()}
-    good = jnp.stack(list(finite.values())).all()
+    finite = jnp.stack([jnp.isfinite(x).all() for x in causes.values()])
+    finite = jnp.concatenate([finite, jnp.isfinite(Named.of(update).values)])
+    good = finite.all()
     # not with `where`: XLA would repeat the test for each array
     state = jax.lax.cond(good, lambda new, old: new, lambda new, old: old, state, before)
-    return state._replace(failed=~good), metrics | update, finite
+    return state._replace(failed=~good), Named.of(metrics | update), Named(finite, (*causes, *update))
 
 
 def normalised(plan: CompiledPlan, state: State, rollout: Rollout, rewards: Array, context: CriticContext) -> State:
@@ -437,33 +450,30 @@ class IterationReport(NamedTuple):
 
     done: Array
     """Number of iterations."""
-    metrics: dict[str, Array]
-    """One column per iteration."""
-    finite: dict[str, Array]
+    metrics: Named
+    """One row per iteration."""
+    finite: Named
     """For the last iteration: whether each of its inputs is finite."""
 
 
 def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, IterationReport]:
     """Run `count` iterations, at most as many as there are `moments`; stop early if a number is not finite."""
-    metric_names: list[str] = []
-    finite_names: list[str] = []
+    names: list[tuple[str, ...]] = []
 
     def going(carry: tuple[Any, ...]) -> Array:
         return (carry[0] < count) & ~carry[1].failed
 
     def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        done, state, columns, _ = carry
+        done, state, columns, flags = carry
         now = jax.tree.map(lambda x: x[done], moments)
         state, metrics, finite = iterate(plan, state, Draws.of(plan, jax.random.fold_in(key, now.iteration)), now)
-        metric_names[:], finite_names[:] = list(metrics), list(finite)
-        row = jnp.stack([jnp.asarray(x, jnp.float32) for x in metrics.values()])
-        flags = jnp.ones(COLUMNS, bool).at[: len(finite)].set(jnp.stack(list(finite.values())))
-        return done + 1, state, columns.at[done, : len(row)].set(row), flags
+        names[:] = metrics.names, finite.names
+        columns = columns.at[done, : len(metrics.names)].set(metrics.values)
+        return done + 1, state, columns, flags.at[: len(finite.names)].set(finite.values)
 
     first = jnp.int32(0), state, jnp.zeros((len(moments.psi), COLUMNS)), jnp.ones(COLUMNS, bool)
     done, state, columns, flags = jax.lax.while_loop(going, body, first)
-    metrics = {name: columns[:, i] for i, name in enumerate(metric_names)}
-    return state, IterationReport(done, metrics, {name: flags[i] for i, name in enumerate(finite_names)})
+    return state, IterationReport(done, Named(columns, names[0]), Named(flags, names[1]))
 
 
 one_run = jax.jit(train, static_argnames="plan", donate_argnames="state")
@@ -566,6 +576,9 @@ def _rank(name: str) -> int:
     return next(i for i, cause in enumerate(causes) if name == cause or name.startswith(f"{cause} "))
 
 
+MOST_PROGRAMS = 20
+"""Largest number of compiled trainings that are kept. Each takes about 1 250 of the 65 530 memory maps that Linux allows a
+process; beyond them XLA crashes."""
 _compiling = threading.Lock()
 _compiled: set[CompiledPlan] = set()
 
@@ -604,6 +617,9 @@ class CompiledTraining:
             self.state, report = one_run(*given)
         else:
             with _compiling:  # other threads wait instead of compiling the same function
+                if len(_compiled) >= MOST_PROGRAMS:
+                    jax.clear_caches()  # type: ignore[no-untyped-call]
+                    _compiled.clear()
                 self.state, report = one_run(*given)
                 _compiled.add(self.plan)
         self.record(report)
@@ -612,16 +628,16 @@ class CompiledTraining:
         """Copy the results into the agent."""
         agent, failed = self.agent, bool(self.state.failed)
         take(agent, self.state)
-        columns = {name: np.asarray(column, np.float64) for name, column in report.metrics.items()}
-        columns = {name: np.where(np.isnan(x), np.nan, x) for name, x in columns.items()}  # one NaN, as in files
-        for i in range(int(report.done) - failed):
+        columns = np.asarray(report.metrics.values, np.float64)
+        columns = np.where(np.isnan(columns), np.nan, columns)  # one NaN, as in files
+        for numbers in columns[: int(report.done) - failed].tolist():
             agent.timesteps += agent.per_iteration
             agent.iteration += 1
-            row = {name: float(column[i]) for name, column in columns.items()}
+            row = dict(zip(report.metrics.names, numbers, strict=False))
             agent.history.add(agent.iteration, {"timesteps": float(agent.timesteps), **row})
         agent.warn_of_drift(agent.raw_psi(agent.psi))
         if failed:
-            found = [name for name, fine in report.finite.items() if not fine]
+            found = [name for name, fine in zip(report.finite.names, report.finite.values, strict=False) if not fine]
             bad = diagnostics.first_cause(sorted(found, key=_rank))
             raise diagnostics.NotFinite(agent.undone(f"the {bad} of {agent.environments.name} is not finite"))
 

@@ -184,9 +184,9 @@ class TradeOff:
             found.append(f"No price that was tried lowered the {self.axis}.")
         stuck = {i: better for i in np.flatnonzero(~self.dominated) if (better := self.better(int(i))) is not None}
         for other in sorted(set(stuck.values())):
-            which = ", ".join(f"{self.points[i].psi:g}" for i in stuck if stuck[i] == other)
+            prices = ", ".join(f"{self.points[i].psi:g}" for i in stuck if stuck[i] == other)
             found.append(
-                f"At ψ = {which} the policies of ψ = {self.points[other].psi:g} are better by the objective: training there "
+                f"At ψ = {prices} the policies of ψ = {self.points[other].psi:g} are better by the objective: training there "
                 "ended too early, or stopped looking. Train longer, or let ψ wait until the policy is good (--warm-up 0.4)."
             )
         for sure, words in ((True, ""), (False, ", though the intervals overlap")):
