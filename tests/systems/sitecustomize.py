@@ -93,6 +93,7 @@ if HERE:
     for attribute in (*gone, "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "sync", "fchmod", "chown"):
         if hasattr(os, attribute):
             delattr(os, attribute)
+    os.process_cpu_count = os.cpu_count  # Python 3.13's own calls `sched_getaffinity`; without it, it is this
     for attribute in ("pthread_sigmask", "SIGHUP", "SIGALRM", "SIGUSR1", "setitimer", "alarm", "sigwait"):
         delattr(signal, attribute)
     loaded = ctypes.CDLL.__init__
