@@ -59,16 +59,25 @@ def test_options_of_other_verbs(capsys, tmp_path, words, monkeypatch):
     assert "has no setting" in error
 
 
-@pytest.mark.parametrize("verb", ["check", "solve", "train vpac", "train ppo", "frontier", "tune", "evaluate", "watch"])
+TRAINED = ("evaluate", "watch", "certify", "stress")
+
+
+@pytest.mark.parametrize("verb", ["check", "solve", "train vpac", "train ppo", "frontier", "tune", *TRAINED])
 def test_wrap_is_no_argument(capsys, tmp_path, verb, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    where = "x" if verb in ("evaluate", "watch") else "CliffWalking-v1"
+    where = "x" if verb in TRAINED else "CliffWalking-v1"
     if where == "x":
         vpac.VPAC("CliffWalking-v1").save(tmp_path / "x")
     price = ("--psi", 0.1) if verb == "tune" else ()
     code, _, error = run(capsys, *verb.split(), where, *price, "--set", "wrap=1")
     assert code == 2
     assert "no argument 'wrap': wrappers have an option of their own" in error
+
+
+def test_an_argument_that_is_called_like_a_disturbance(capsys, tmp_path):
+    vpac.VPAC("CliffWalking-v1").save(tmp_path / "x")
+    code, _, error = run(capsys, "stress", tmp_path / "x", "--set", "delay=1,2")
+    assert (code, "--set delay cannot be told from --delay" in error) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, as_words, read_value
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, as_words, env_arguments, read_value
 from vpac.cli.output import next_step, note, show_summary
 from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
@@ -273,6 +273,9 @@ class Stress(PolicyVerb):
             name, equals, text = pair.partition("=")
             if not equals or not name.isidentifier() or not text:
                 raise UserError(f"cannot read {pair!r}: expected KEY=VALUE,VALUE,…, for example demand=4,5,6")
+            env_arguments([pair])
+            if name in KINDS:
+                raise UserError(f"--set {name} cannot be told from --{name}: wrap the environment under another argument")
             found.append(Axis(name, tuple(map(read_value, split_values(text)))))
         for name in KINDS:
             text = getattr(self, name.replace("-", "_"))
