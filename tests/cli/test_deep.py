@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import vpac
 from vpac.cli import main
 
 pytest.importorskip("jax")
@@ -80,3 +81,12 @@ def test_mistakes_are_named(words, message, tmp_path, capsys):
     assert main(["train", *words, "--out", str(tmp_path / "run"), "--json"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run" / "agent.json").exists()
+
+
+def test_what_a_policy_has_saved_is_a_run_of_every_verb(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vpac.PPO("CartPole-v1", envs=2, steps=16, hidden=(8,)).policy().save("policy")
+    for words in (["evaluate"], ["certify"], ["stress", "--drop", "0.1"]):
+        assert main([words[0], "policy", *words[1:], "--env", "CartPole-v1", "--episodes", "20", "--json"]) == 0
+    assert main(["evaluate", "policy"]) == 2
+    assert "name one, vpac evaluate policy --env ENV" in capsys.readouterr().err

@@ -320,6 +320,10 @@ gymnasium.register("coins/Toss", entry_point="coin_for_tests:Coin")
 SHORT = {
     "frontier": ["--algorithm", "vpac", "--episodes", "30", "--seeds", "1", "--measure", "20", "--psi", "0,0.1"],
     "evaluate": ["--episodes", "20"],
+    "stress": ["--episodes", "20"],
+    "certify": ["--episodes", "20"],
+    "tune": ["--psi", "0.1", "--trials", "1", "--seeds", "1", "--measure", "20", "--steps", "256"],
+    "train vpac-ppo": ["--steps", "256"],
 }
 
 
@@ -335,13 +339,14 @@ def test_what_is_suggested_works_when_it_is_pasted(capsys, folder, monkeypatch, 
     (folder / "coins").mkdir()
     (folder / "coins" / "games.py").write_text(GAMES)
     begin = ["--set", "flips=3", *wrap]
-    pasted = [["check", env, *begin], ["train", "vpac", env, "--psi", "0.1", "--episodes", "20", *begin]]
+    pasted = [["check", env, *begin], ["tune", env, *begin], ["stress", "q", "--env", env, *wrap, "--first-steps", "1"]]
+    pasted += [["train", "vpac", env, "--psi", "0.1", "--episodes", "20", "--out", "q", *begin]]
     seen = []
     try:
         while pasted:
             words = pasted.pop()
             monkeypatch.setattr("vpac.envs.make.NAMED", set())
-            code, out, err = run(capsys, *words, *SHORT.get(words[0], ()))
+            code, out, err = run(capsys, *words, *SHORT.get(words[0], SHORT.get(" ".join(words[:2]), ())))
             assert code == 0, (words, err)
             seen.append(words[0])
             pasted += [shlex.split(line)[2:] for line in out.splitlines() if line.startswith("next: ")]
@@ -349,4 +354,8 @@ def test_what_is_suggested_works_when_it_is_pasted(capsys, folder, monkeypatch, 
         gymnasium.registry.pop("coins/Toss", None)
         for name in ("coins.games", "coins"):
             sys.modules.pop(name, None)
-    assert seen == ["train", "evaluate", "check", "frontier", "evaluate"]
+    assert " ".join(seen) == "train evaluate stress certify tune train evaluate check frontier evaluate"
+    (trained,) = (json.loads(file.read_text()) for file in folder.glob("results/train/vpac-ppo-*/agent.json"))
+    assert (trained["arguments"], len(trained["wrappers"])) == ({"flips": 3}, 2)
+    (best,) = folder.glob("results/tune/*/best.toml")
+    assert f"\n# vpac train vpac-ppo {env} {' '.join(begin)} --settings " in best.read_text()

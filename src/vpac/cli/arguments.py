@@ -87,6 +87,11 @@ class EnvOptions:
         """Wrappers with their arguments."""
         return wrappers(self.wrap)
 
+    @property
+    def words(self) -> list[str]:
+        """Both as they are typed."""
+        return as_words("--set", self.set) + as_words("--wrap", self.wrap)
+
     def make(self, env: str, **more: Any) -> Any:
         """Make an environment of this name; `more` are arguments that --set may override."""
         from vpac.envs.make import make_unflattened

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, as_words, env_arguments, read_value
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, env_arguments, read_value
 from vpac.cli.output import next_step, note, show_summary
 from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
@@ -191,12 +191,8 @@ class Certify(PolicyVerb):
 
     def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
         """Commands that repeat an episode and, if the environment can render, film it."""
-        place = self.elsewhere
         flags = ["--seed", str(seed), *(["--deterministic"] if self.measuring.deterministic else [])]
-        flags += ["--env", place.env] if place.env else []
-        flags += as_words("--set", place.set) + as_words("--wrap", place.wrap)
-        flags += ["--psi", repr(self.psi)] if self.psi is not None else []
-        flags += ["--store", str(self.store)] if not Path(self.run_).is_dir() else []
+        flags += self.flags(self.elsewhere)
         again = ["vpac", "evaluate", self.run_, "--episodes", "1", "--gamma", repr(gamma), *flags]
         found = {"replay": shlex.join([*again, "--out", str(folder / f"episode-{seed}")])}
         if "rgb_array" in policy.env.metadata.get("render_modes", ()):
@@ -262,7 +258,7 @@ class Stress(PolicyVerb):
             write_bytes(folder / "heat-map.png", heat_map(data, "png"))
         show_summary(summary, self.json)
         self.say(f"wrote {path}")
-        next_step(self.json, "certify", self.run_, "--stress", path, env=policy.recipe.env)
+        next_step(self.json, "certify", self.run_, "--stress", path, *self.flags(Elsewhere(self.env, (), self.wrap)))
         return 0
 
     def _axes(self) -> list[Any]:
@@ -275,7 +271,9 @@ class Stress(PolicyVerb):
                 raise UserError(f"cannot read {pair!r}: expected KEY=VALUE,VALUE,…, for example demand=4,5,6")
             env_arguments([pair])
             if name in KINDS:
-                raise UserError(f"--set {name} cannot be told from --{name}: wrap the environment under another argument")
+                raise UserError(
+                    f"--set {name} cannot be told from --{name}: wrap the environment under another argument"
+                )
             found.append(Axis(name, tuple(map(read_value, split_values(text)))))
         for name in KINDS:
             text = getattr(self, name.replace("-", "_"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from vpac.cli.arguments import EnvName, EnvOptions, Pairs, Verb, as_words, env_arguments, flat
+from vpac.cli.arguments import EnvName, EnvOptions, Pairs, Verb, env_arguments
 from vpac.cli.output import as_rich, next_step, show, show_summary
 from vpac.errors import UserError, suggestion
 from vpac.files import read_input
@@ -59,8 +59,7 @@ class Check(Verb):
         elif not found.errors:
             show(None, as_rich(Table.of(("", ""), rows, f"{self.env} can be learned from"), ()))
         refuse(self.env, found.errors)
-        given = [word for name, values, _ in flat(self.environment) for word in as_words(f"--{name}", values)]
-        next_step(self.json, "frontier", self.env, *given)
+        next_step(self.json, "frontier", self.env, *self.environment.words)
         return 0
 
 

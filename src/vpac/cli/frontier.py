@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -189,9 +190,9 @@ class Tune(Verb):
         fixed = dict(jsonable(key_values(self.option)))
         if self.penalty != "variance":
             fixed = {"penalty": self.penalty} | fixed
-        name = " ".join([self.env, *self.environment.set, *self.environment.wrap])
+        place = [self.env, *self.environment.words]
         what = Search(
-            name, self.algorithm, self.psi, self.risk_aversion, self.steps, self.seeds, self.measure, self.gamma,
+            shlex.join(place), self.algorithm, self.psi, self.risk_aversion, self.steps, self.seeds, self.measure, self.gamma,
             whole(self.seed, "--seed"), fixed,
         )  # fmt: skip
         what.check()
@@ -210,7 +211,7 @@ class Tune(Verb):
             plain_table(f"best trials on {self.env}, psi = {about['psi']:.4g}", [_row(trial) for trial in ranked[:5]]),
         )
         self.say(f"wrote {folder}")
-        next_step(self.json, "train", self.algorithm, self.env, "--settings", folder / "best.toml")
+        next_step(self.json, "train", self.algorithm, *place, "--settings", folder / "best.toml")
         return 0
 
 

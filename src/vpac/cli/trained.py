@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb, as_words
 from vpac.cli.output import note, plain_table, show
 from vpac.errors import UserError
 
@@ -93,6 +93,13 @@ class PolicyVerb(Verb):
     store: StoreFolder = Path("results")
     """Where stored runs are."""
 
+    def flags(self, place: Elsewhere) -> list[str]:
+        """What another verb needs to take the same policy to the same place."""
+        found = ["--env", place.env] if place.env else []
+        found += as_words("--set", place.set) + as_words("--wrap", place.wrap)
+        found += ["--psi", repr(self.psi)] if self.psi is not None else []
+        return found + (["--store", str(self.store)] if not Path(self.run_).is_dir() else [])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(PolicyVerb):
@@ -162,13 +169,8 @@ class Export(PolicyVerb):
         """Load and write."""
         from vpac.deep.policy import NOTE, load_policy
         from vpac.lab.kinds.agents import find_trained
-        from vpac.saved import AGENT
 
-        folder = Path(self.run_)
-        if (folder / NOTE).is_file() and not (folder / AGENT).is_file():
-            where = [self.run_]
-        else:
-            where = [one.where for one in find_trained(self.run_, self.store)]
+        where = [one.where for one in find_trained(self.run_, self.store)]
         if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
             agent = at_price(load_policy(where[0]), self.psi, self.run_)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,12 @@ def find_trained(name: str, store: Path) -> list[Trained]:
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
         return [_saved(run, short_name(run if len(runs) > 1 else folder)) for run in runs]
+    if (folder / FILES[-2]).is_file():  # of `policy.save`
+        from vpac.deep.policy import load_policy
+
+        name, env = short_name(folder), "which files of a policy do not name"
+        facts = partial(_fingerprints, folder)
+        return [Trained(name, str(folder), env, None, lambda *_: load_policy(folder), facts=facts)]
     damaged: list[str] = []
     for place in sorted((folder / CHECKPOINTS).glob(f"[0-9]*/{AGENT}"), reverse=True):
         after = f"{int(place.parent.name):,} iterations"
@@ -205,13 +212,16 @@ def _saved(folder: Path, name: str) -> Trained:
     saved = SavedAgent.read(folder)
 
     def facts() -> dict[str, Any]:
-        files = {name: fingerprint(content) for name, content in _files(folder).items()}
-        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | {"files": files}
+        return {key: saved.data[key] for key in ("algorithm", "seed", "options")} | _fingerprints(folder)
 
     def ready(made: Any, recipe: EnvRecipe) -> Any:
         return restored(saved, made)
 
     return Trained(name, str(folder), saved.data["env"], saved.recipe, ready, facts=facts)
+
+
+def _fingerprints(folder: Path) -> dict[str, Any]:
+    return {"files": {name: fingerprint(content) for name, content in _files(folder).items()}}
 
 
 def _files(folder: Path) -> dict[str, bytes]:
