@@ -151,6 +151,7 @@ class Luck:  # VPAC
 def train(args: Args) -> tuple[Agent, deque[float]]:
     """Learn; returns the agent and the scores of the last episodes."""
     random.seed(args.seed)
+    torch.set_num_threads(1)  # small networks; more threads wait for each other on a busy machine
     torch.manual_seed(args.seed)
     envs = gym.vector.SyncVectorEnv(
         [lambda: make_env(args.env_id)] * args.num_envs, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
