@@ -9,7 +9,7 @@ import vpac
 from vpac import UserError
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.lab import frontier
-from vpac.lab.frontier import Asked, Question, trace_frontier
+from vpac.lab.frontier import FrontierSpec, PriceChoice, trace_frontier
 from vpac.lab.kinds.agents import find_agents
 from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
 from vpac.lab.kinds.task import perform
@@ -22,7 +22,7 @@ from vpac.oracle import evaluate, softmax, step_reward
 from vpac.risk.measures import measure_of
 
 WORLD = "vpac/RiskyShortcut-v0"
-QUESTION = Question(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
+QUESTION = FrontierSpec(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
 
 
 class Backwards(Serial):
@@ -53,7 +53,7 @@ def _few_exact_points():
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("store"))
-    return store, trace_frontier(QUESTION, Asked(points=6), store, Serial(), mvpi=True)
+    return store, trace_frontier(QUESTION, PriceChoice(points=6), store, Serial(), mvpi=True)
 
 
 def test_points_are_measured_exactly(traced):
@@ -93,30 +93,30 @@ def test_mvpi_stands_beside_it_at_the_same_risk_aversions(traced):
 
 def test_what_is_finished_is_not_run_again(traced):
     store, found = traced
-    again = trace_frontier(QUESTION, Asked(points=6), Store(store.root), Nobody(), mvpi=True)
+    again = trace_frontier(QUESTION, PriceChoice(points=6), Store(store.root), Nobody(), mvpi=True)
     assert again.trade_off == found.trade_off
     assert again.exact == found.exact
 
 
 def test_neither_order_nor_company_matters(traced, tmp_path):
     _, found = traced
-    other = trace_frontier(QUESTION, Asked(points=6), Store(tmp_path), Backwards())
+    other = trace_frontier(QUESTION, PriceChoice(points=6), Store(tmp_path), Backwards())
     assert other.trade_off == found.trade_off
     assert [point.psi for point in other.trade_off.points] == [point.psi for point in found.trade_off.points]
 
 
 def test_risk_aversion_is_over_the_risk_neutral_deviation(traced):
     store, found = traced
-    other = trace_frontier(QUESTION, Asked(aversions=(0.5,)), store, Serial())
+    other = trace_frontier(QUESTION, PriceChoice(aversions=(0.5,)), store, Serial())
     zero, one = other.trade_off.points
     assert zero.psi == 0.0
     assert one.psi == pytest.approx(0.5 / found.std, rel=0.005)  # three digits
 
 
 def test_prices_may_be_named_and_a_warm_up_reaches_the_learner(tmp_path):
-    question = Question(WORLD, "vpac", length=20, seeds=1, warm_up=0.25)
+    question = FrontierSpec(WORLD, "vpac", length=20, seeds=1, warm_up=0.25)
     store = Store(tmp_path)
-    found = trace_frontier(question, Asked(psis=(0.2,)), store, Serial())
+    found = trace_frontier(question, PriceChoice(psis=(0.2,)), store, Serial())
     assert sorted(found.runs) == [0.0, 0.2]
     assert store.read(found.runs[0.2][0]).run.task["settings"]["psi"] == "warm-up:0.2:5:5"
     assert any("One seed" in note for note in found.notes)
@@ -124,7 +124,7 @@ def test_prices_may_be_named_and_a_warm_up_reaches_the_learner(tmp_path):
 
 
 def test_what_is_not_finite_is_played(tmp_path):
-    question = Question(
+    question = FrontierSpec(
         WORLD,
         "vpac",
         wrappers=(("RewardNoise", {"std": 3.0}),),
@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_played(tmp_path):
     )
     assert not question.solvable()
     store = Store(tmp_path)
-    found = trace_frontier(question, Asked(psis=(0.2,)), store, Serial())
+    found = trace_frontier(question, PriceChoice(psis=(0.2,)), store, Serial())
     assert found.exact is None
     record = store.read(found.runs[0.2][0])
     returns = record.policy()["returns"]
@@ -151,9 +151,9 @@ def test_what_is_not_finite_is_played(tmp_path):
 def test_the_ppo_family_is_played_too(tmp_path):
     pytest.importorskip("jax")
     small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8]}
-    question = Question("probes:Bandit", length=128, seeds=2, measure=300, settings=small)
+    question = FrontierSpec("probes:Bandit", length=128, seeds=2, measure=300, settings=small)
     store = Store(tmp_path)
-    found = trace_frontier(question, Asked(psis=(0.3,)), store, Serial(), mvpi=True)
+    found = trace_frontier(question, PriceChoice(psis=(0.3,)), store, Serial(), mvpi=True)
     point = found.trade_off.points[0]
     assert not found.failed
     assert point.mean.estimate == pytest.approx(1.25, abs=0.3)
@@ -166,8 +166,8 @@ def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
     pytest.importorskip("jax")
     small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8], "gamma": 0.9}
     store = Store(tmp_path)
-    question = Question(WORLD, length=128, seeds=1, measure=400, settings=small)
-    found = trace_frontier(question, Asked(psis=(0.3,)), store, Serial())
+    question = FrontierSpec(WORLD, length=128, seeds=1, measure=400, settings=small)
+    found = trace_frontier(question, PriceChoice(psis=(0.3,)), store, Serial())
     point, record = found.trade_off.points[1], store.read(found.runs[0.3][0])
     assert point.mean.low == point.mean.high
     played = record.policy()["returns"]
@@ -178,8 +178,8 @@ def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
 @pytest.mark.parametrize("penalty", ["gini", "cvar:0.2", "volatility"])
 def test_another_measure_has_the_price_and_the_axis(tmp_path, penalty):
     settings, mdp = {"gamma": 0.9, "penalty": penalty}, FiniteMDP.from_gymnasium(WORLD)
-    store, question = Store(tmp_path), Question(WORLD, "vpac", settings=settings, length=40, seeds=2)
-    found = trace_frontier(question, Asked(aversions=(0.5,)), store, Serial())
+    store, question = Store(tmp_path), FrontierSpec(WORLD, "vpac", settings=settings, length=40, seeds=2)
+    found = trace_frontier(question, PriceChoice(aversions=(0.5,)), store, Serial())
     assert found.exact is None
     measure = measure_of(penalty)
     for point in found.trade_off.points:
@@ -218,9 +218,9 @@ def test_intervals_of_seeds_and_of_episodes():
 
 
 def test_a_learner_that_cannot_learn_is_named(tmp_path):
-    question = Question(WORLD, "vpac", length=5, seeds=1, settings={"alpha_w": 1e200, "alpha_z": 1e200})
+    question = FrontierSpec(WORLD, "vpac", length=5, seeds=1, settings={"alpha_w": 1e200, "alpha_z": 1e200})
     with pytest.raises(UserError, match=r"no run at ψ = 0 came to its end: .*not finite"):
-        trace_frontier(question, Asked(psis=(0.1,)), Store(tmp_path), Serial())
+        trace_frontier(question, PriceChoice(psis=(0.1,)), Store(tmp_path), Serial())
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,13 @@ def test_a_learner_that_cannot_learn_is_named(tmp_path):
 )
 def test_mistakes_are_named(wrong, words):
     with pytest.raises(UserError, match=words):
-        Question(WORLD, **wrong)
+        FrontierSpec(WORLD, **wrong)
 
 
 def test_prices_must_be_prices():
     for wrong in ({"psis": (-1.0,)}, {"aversions": (float("nan"),)}, {"points": 1}):
         with pytest.raises(UserError, match="must be"):
-            Asked(**wrong)
+            PriceChoice(**wrong)
 
 
 def test_a_stored_policy_that_remembers_its_return_is_measured_and_found(tmp_path):

@@ -18,7 +18,7 @@ pytest.importorskip("jax")
 from tiny import contents
 from vpac.interruption import Terminated, handled, is_asked
 from vpac.lab.experiments.spec import Arm, Experiment
-from vpac.lab.frontier import Asked, Question, trace_frontier
+from vpac.lab.frontier import FrontierSpec, PriceChoice, trace_frontier
 from vpac.lab.kinds.task import program_of
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import runs_of
@@ -119,12 +119,12 @@ def test_an_interrupted_chunk_goes_on_from_its_checkpoints_to_the_same_bytes(alo
 
 
 def test_a_frontier_is_the_same_by_any_executor(tmp_path):
-    question = Question(WORLD, settings=SMALL, length=64 * 3, seeds=2, measure=20)
+    question = FrontierSpec(WORLD, settings=SMALL, length=64 * 3, seeds=2, measure=20)
     found = {}
     for executor in (Serial(), Processes(2)):
         store = Store(tmp_path / type(executor).__name__)
         try:
-            frontier = trace_frontier(question, Asked(psis=(0.1,)), store, executor)
+            frontier = trace_frontier(question, PriceChoice(psis=(0.1,)), store, executor)
         finally:
             executor.close()
         assert not frontier.failed

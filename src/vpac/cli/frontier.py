@@ -16,7 +16,7 @@ from vpac.cli.studies import stopping
 from vpac.errors import UserError
 
 if TYPE_CHECKING:
-    from vpac.lab.frontier import Asked, Found, Question
+    from vpac.lab.frontier import FrontierResult, FrontierSpec, PriceChoice
 
 LENGTHS = {"steps": 200_000, "episodes": 5_000}
 """Default length of training, by the unit of the algorithm."""
@@ -91,7 +91,7 @@ class Frontier(Verb):
             note(f"{outcome.name}: {outcome.last_line}")
         return 1 if found.failed else 0
 
-    def _next(self, found: Found) -> None:
+    def _next(self, found: FrontierResult) -> None:
         """The command that measures the policy of the advice, if there is one."""
         best = next((i for i in (found.trade_off.knee, found.trade_off.best_sharpe) if i is not None), 0)
         runs = found.runs.get(found.trade_off.points[best].psi)
@@ -99,19 +99,19 @@ class Frontier(Verb):
             store = ["--store", self.execution.store] if self.execution.store != "results" else []
             next_step(self.json, "evaluate", runs[0], *store, env=self.env, wrap=self.environment.wrappers)
 
-    def _asked(self) -> Asked:
-        from vpac.lab.frontier import Asked
+    def _asked(self) -> PriceChoice:
+        from vpac.lab.frontier import PriceChoice
 
         given = [name for name in ("psi", "points", "risk_aversion") if getattr(self, name) is not None]
         if len(given) > 1:
             words = " and ".join(f"--{name.replace('_', '-')}" for name in given)
             raise UserError(f"{words} say the same thing twice: choose one")
         aversions = _numbers(self.risk_aversion, "--risk-aversion")
-        return Asked(_numbers(self.psi, "--psi"), aversions, 8 if self.points is None else self.points)
+        return PriceChoice(_numbers(self.psi, "--psi"), aversions, 8 if self.points is None else self.points)
 
-    def _question(self) -> Question:
+    def _question(self) -> FrontierSpec:
         from vpac.files import jsonable
-        from vpac.lab.frontier import Question
+        from vpac.lab.frontier import FrontierSpec
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
         if self.penalty != "variance":
@@ -125,7 +125,7 @@ class Frontier(Verb):
             if other != unit and getattr(self, other) is not None:
                 raise UserError(f"{self.algorithm} counts {unit}: use --{unit}")
         length = getattr(self, unit)
-        return Question(
+        return FrontierSpec(
             self.env, self.algorithm, jsonable(self.environment.arguments),
             tuple((path, jsonable(given)) for path, given in self.environment.wrappers), jsonable(settings),
             LENGTHS[unit] if length is None else length, self.seeds, self.measure, self.warm_up, self.seed,

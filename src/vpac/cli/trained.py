@@ -1,4 +1,4 @@
-"""Verbs about trained policies, and what they share: `vpac evaluate`, `vpac watch`, `vpac export` and `vpac offline`."""
+"""Verbs about trained policies: `vpac evaluate`, `vpac watch`, `vpac export` and `vpac offline`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def file_name(name: str) -> str:
 
 
 def check_levels(levels: tuple[float, ...]) -> None:
-    """Refuse shares of worst episodes that are none."""
+    """Reject values that are not shares of worst episodes."""
     for alpha in levels:
         if not 0.0 < alpha <= 1.0:
             raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
 
 
 def at_price(agent: Any, psi: float | None, name: str) -> Any:
-    """The agent or, of one that was trained with --psi conditioned, its policy at this price."""
+    """The agent or, if it was trained with --psi conditioned, its policy at this ψ."""
     if psi is None:
         return agent
     if not hasattr(agent, "at"):
@@ -60,23 +60,23 @@ class Policy:
     def find(
         cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, **how: Callable[[Any], Any]
     ) -> Policy:
-        """The one policy under this name; `how` may be `make`, which makes the environment of its recipe."""
+        """The only policy under this name; `how` may be `make`, which makes the environment of its recipe."""
         from vpac.lab.kinds.agents import find_trained
 
         found = find_trained(run, store)
-        if len(found) > 1 and verb != "watch":  # which shows the first
+        if len(found) > 1 and verb != "watch":  # watch shows the first
             some = ", ".join(one.where for one in found[:3])
             raise UserError(f"{run} holds {len(found)} policies: name one, {some} …")
         agent, made, recipe = found[0].load(place.wanted(verb, run), note, **how)
         return cls(found[0], at_price(agent, psi, found[0].name), made, recipe, psi)
 
     def identity(self) -> dict[str, Any]:
-        """What the policy is, as plain data."""
+        """A description of the policy, as plain data."""
         price = {} if self.psi is None else {"psi": self.psi}
         return {"name": self.trained.name, "run": self.trained.where, **self.trained.facts()} | price
 
     def world(self) -> dict[str, Any]:
-        """Where it acts, as plain data."""
+        """A description of its environment, as plain data."""
         from vpac.envs.make import env_to_record
 
         return env_to_record(self.recipe.env, self.recipe)
@@ -89,9 +89,9 @@ class PolicyVerb(Verb):
     run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
     """A folder that `vpac train` or `policy.save` wrote, or a run of the store by its name (`vpac runs`)."""
     psi: Price = None
-    """Price of variance, in units of 1/reward, of a policy that was trained with --psi conditioned."""
+    """ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."""
     store: StoreFolder = Path("results")
-    """Where stored runs are."""
+    """Folder of the stored runs."""
 
     def flags(self, place: Elsewhere) -> list[str]:
         """What another verb needs to take the same policy to the same place."""
@@ -154,9 +154,9 @@ class Watch(PolicyVerb):
 class Export(PolicyVerb):
     """Write a learned policy for other programs: an ONNX file or a C header.
 
-    If it was trained with --psi conditioned, the price is an input of the file.
+    If it was trained with --psi conditioned, ψ is an input of the file.
 
-    --psi chooses one instead.
+    --psi chooses one value instead.
 
     Example: vpac export results/train/vpac-ppo-CartPole-v1 policy.onnx
     """
@@ -183,9 +183,9 @@ class Export(PolicyVerb):
 
 @dataclass(frozen=True)
 class Offline(Verb):
-    """Measure a policy by a log of another one: mean, variance, CVaR of its return.
+    """Evaluate a policy from logs of another one: mean, variance, CVaR of its return.
 
-    The log has the probability of every action, as `vpac evaluate --log` writes.
+    The log has the probability of every action, as written by `vpac evaluate --log`.
 
     Example: vpac offline log.parquet --policy results/train/vpac-FourRooms-v0
     """
@@ -193,24 +193,24 @@ class Offline(Verb):
     log: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="LOG")]
     """A .parquet file (docs/offline.md has its columns), or minari:NAME, a data set of Minari."""
     policy: Annotated[str, tyro.conf.arg(metavar="RUN")]
-    """The policy in question: a folder that `vpac train` wrote, or a stored run, by name (`vpac runs`) or folder."""
+    """The policy: a folder that `vpac train` wrote, or a stored run, by name (`vpac runs`) or folder."""
     methods: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME …")] = ()
     """Some of per-decision, doubly-robust, weighted, fitted, marginalised. Default: all."""
     gamma: Discount = None
     """Discount factor. Default: the policy's own."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
-    """Shares of worst episodes that CVaR looks at."""
+    """Shares of worst episodes for CVaR."""
     least: Annotated[float, tyro.conf.arg(metavar="N")] = 30.0
-    """Effective episodes below which a method is refused."""
+    """Methods with fewer effective episodes are rejected."""
     lowest: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
-    """The lower bound assumes that no return is below. Default: the lowest in the log."""
+    """The lower bound assumes that no return is below this. Default: the lowest in the log."""
     psi: Price = None
-    """Of a policy that was trained with --psi conditioned: its one price."""
+    """ψ, for a policy that was trained with --psi conditioned."""
     seed: int = 0
     """Random seed of the bootstrap."""
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     store: StoreFolder = Path("results")
-    """Where stored runs are."""
+    """Folder of the stored runs."""
 
     def run(self) -> int:
         """Read, estimate, show."""
@@ -250,7 +250,7 @@ def _rows(one: OfflineEstimate) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Evaluate(Verb):
-    """Measure what was trained: mean, variance, tails, each with an interval.
+    """Measure trained policies: mean, variance, tails, each with an interval.
 
     Several runs are compared.
 
@@ -263,25 +263,25 @@ class Evaluate(Verb):
     """Episodes of each policy."""
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
-    """Prices of variance, in units of 1/reward, to measure policies at that were trained with --psi conditioned."""
+    """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
     seed: int = 0
     """Random seed."""
     gamma: Discount = None
     """Discount factor. Default: the first agent's own."""
     deterministic: bool = False
-    """The most preferred actions instead of drawn ones."""
+    """Measure the policy of the most likely actions instead of the sampled ones."""
     undiscounted: bool = False
     """Show the sums of rewards instead of the discounted returns."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
-    """Shares of worst episodes that VaR and CVaR look at, e.g. --levels 0.01 0.05 0.1."""
+    """Shares of worst episodes for VaR and CVaR, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
-    """Also say where the variance comes from: start, policy or environment. Takes about five times as long."""
+    """Also show the sources of the variance: start, policy and environment. Takes about five times as long."""
     log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write every step with the probability of its action to a .parquet file, for `vpac offline`. Of one policy."""
+    """Also write every step with the probability of its action to a .parquet file, for `vpac offline`. One policy only."""
     out: Folder = None
-    """Where samples, summary and picture are written. Default: results/evaluate/RUN, of several RUN-vs-RUN."""
+    """Folder of samples, summary and picture. Default: results/evaluate/RUN, for several RUN-vs-RUN."""
     store: StoreFolder = Path("results")
-    """Where stored runs are."""
+    """Folder of the stored runs."""
 
     def run(self) -> int:
         """Load, measure, compare, write, show."""
@@ -326,7 +326,7 @@ class Evaluate(Verb):
         return 0
 
     def _folder_name(self) -> str:
-        """Named after the runs, so that a comparison does not overwrite the measurement of one of them."""
+        """A folder named after all runs, so that a comparison does not overwrite the measurement of one of them."""
         from vpac.lab.kinds.agents import short_name
 
         names = [file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
@@ -347,7 +347,7 @@ class Evaluate(Verb):
         return found
 
     def _at_prices(self, found: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-        """Each agent or, of conditioned ones, its policy at each price."""
+        """Each agent or, if it is conditioned, its policy at each ψ."""
         for name, (agent, env) in found.items():
             if not self.psi:
                 yield name, (agent, env)
@@ -356,7 +356,7 @@ class Evaluate(Verb):
 
 
 def _world(env: Any) -> dict[str, Any]:
-    """Where a policy acts: what the environment is called, its arguments, its limit of steps and its wrappers."""
+    """The environment of a policy: its name, arguments, step limit and wrappers."""
     spec = env.spec
     if spec is None:
         return {"env": type(env.unwrapped).__name__}

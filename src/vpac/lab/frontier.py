@@ -1,4 +1,4 @@
-"""The frontier of mean and variance, or another measure, of a learner: prices are chosen, trained as runs, and measured."""
+"""`vpac frontier`: choose values of ψ, train a learner at each as stored runs, and measure mean and risk."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from vpac.lab.workers.worker import Outcome
 from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, first_prices, next_prices, psi_of, rounded
 from vpac.risk.measures import Measure
 
-__all__ = ["Asked", "Exact", "Found", "Question", "trace_frontier"]
+__all__ = ["Exact", "FrontierResult", "FrontierSpec", "PriceChoice", "trace_frontier"]
 
 MOST_POINTS = 1000
 MOST_STATES = 300
-"""Finite processes up to this size are solved exactly."""
+"""Finite MDPs up to this size are solved exactly."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """Whose frontier: everything but the prices."""
+class FrontierSpec:
+    """The learner and environment of a frontier: everything but the values of ψ."""
 
     env: str
     """Gymnasium id or import path."""
     algorithm: str = "vpac-ppo"
-    """One that has a price of variance."""
+    """An algorithm with ψ."""
     env_settings: dict[str, Any] = field(default_factory=dict)
     """Arguments of the environment."""
     wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """Around it."""
+    """Wrappers of the environment."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the learner, but for ψ."""
+    """Settings of the learner, except ψ."""
     length: int = 1000
-    """Episodes of a run; of the PPO family, environment steps."""
+    """Episodes of a run; for the PPO family, environment steps."""
     seeds: int = 3
-    """Runs of each price."""
+    """Runs for each ψ."""
     measure: int = 1000
-    """Episodes that each policy is measured in, where it is not measured exactly."""
+    """Episodes in which each policy is measured, if it is not measured exactly."""
     warm_up: float = 0.0
-    """The share of training that is risk-neutral; ψ rises to its value over the same time again."""
+    """The share of training with ψ = 0; ψ rises to its value over the same time again."""
     seed: int = 0
-    """Of everything random."""
+    """Seed of all randomness."""
 
     def __post_init__(self) -> None:
         found = algorithms.find(self.algorithm)
@@ -81,12 +81,12 @@ class Question:
 
     @property
     def penalty(self) -> Measure | None:
-        """What has the price; None: the variance."""
+        """The penalised measure; None: the variance."""
         return priced_measure(self.algorithm, self.settings)
 
     @property
     def axis(self) -> str:
-        """What the mean is traded for, in words."""
+        """The name of the risk axis."""
         if self.penalty is None:
             return "standard deviation"
         return (
@@ -96,25 +96,25 @@ class Question:
         )
 
     def scale(self, first: FrontierPoint) -> float:
-        """What turns ψ into risk aversion: a standard deviation at ψ = 0, or 1 if the measure has the unit of the reward."""
+        """Risk aversion / ψ: the standard deviation at ψ = 0, or 1 if the measure has the unit of the reward."""
         if self.penalty is None:
             return first.std.estimate
         spread = first.volatility if self.penalty.name == "volatility" and first.volatility else first.std
         return float(spread.estimate ** (self.penalty.degree - 1))
 
     @property
-    def outsider(self) -> Question:
-        """The same question to MVPI, around the risk-neutral learner of the same family; it has no settings of variances."""
+    def outsider(self) -> FrontierSpec:
+        """The same for MVPI with the risk-neutral learner of the same family, without settings of the variance."""
         settings = {k: v for k, v in self.settings.items() if k not in ("form", "variance_of", "weighting")}
         return replace(self, algorithm="mvpi-ppo" if self.deep else "mvpi", settings=settings)
 
     def price(self, psi: float) -> float | str:
-        """ψ as the learner gets it."""
+        """ψ as an option of the learner."""
         wait = round(self.warm_up * self.length)
         return f"warm-up:{psi:g}:{wait}:{wait}" if wait and psi > 0.0 else psi
 
     def experiment(self, psis: Sequence[float]) -> Experiment:
-        """The study of these prices; its name does not depend on them."""
+        """The study of these ψ; its name does not depend on them."""
         priced = "variance" if self.penalty is None else self.axis
         about = {key: value for key, value in vars(self).items() if key != "seeds"}
         digest = hashlib.sha256(canonical(about).encode()).hexdigest()[:8]
@@ -136,14 +136,14 @@ class Question:
         )  # fmt: skip
 
     def task(self) -> dict[str, Any]:
-        """The part of its runs' tasks that says what the world is."""
+        """The entries of its runs' tasks that describe the environment."""
         return {"env": self.env, "env_settings": self.env_settings, "wrappers": [list(w) for w in self.wrappers]}
 
     def _finite(self) -> bool:
         return isinstance(world_of(self.task())[0], FiniteMDP)
 
     def solvable(self) -> bool:
-        """Whether the exact frontier can be drawn beneath; of other measures than the variance there is none."""
+        """Whether the exact frontier can be drawn; only for the variance."""
         return self.penalty is None and self._finite() and process_of(self.task()).n_states <= MOST_STATES
 
     @property
@@ -154,14 +154,14 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which prices: one of the three."""
+class PriceChoice:
+    """Which ψ to train; one of the three fields."""
 
     psis: tuple[float, ...] = ()
     aversions: tuple[float, ...] = ()
-    """Those of these risk aversions: ψ = R / standard deviation of the risk-neutral return (`Question.scale`)."""
+    """Risk aversions R: ψ = R / standard deviation of the risk-neutral return (`FrontierSpec.scale`)."""
     points: int = 8
-    """So many, chosen where the curve bends."""
+    """A number of values, chosen where the curve bends."""
 
     def __post_init__(self) -> None:
         for name, values in (("psi", self.psis), ("risk aversion", self.aversions)):
@@ -173,19 +173,19 @@ class Asked:
 
     @property
     def count(self) -> int:
-        """How many points there will be, at most; ψ = 0 is always one of them."""
+        """The largest number of points; ψ = 0 is always one of them."""
         given = self.psis or self.aversions
         return len({0.0, *given}) if given else self.points
 
 
 AT_A_TIME = 2
-"""Prices that are chosen at once where the curve bends; not more, however many workers there are."""
+"""Values of ψ that are chosen at once where the curve bends; independent of the number of workers."""
 EXACT_POINTS = 12
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The frontier that the oracle finds: prices, and mean and standard deviation of the best policy at each."""
+    """The oracle's frontier: ψ, and mean and standard deviation of the best policy at each."""
 
     psis: list[float]
     means: list[float]
@@ -193,40 +193,40 @@ class Exact:
 
 
 @dataclass
-class Found:
-    """A frontier."""
+class FrontierResult:
+    """The result of `trace_frontier`."""
 
-    question: Question
-    """Whose it is."""
+    question: FrontierSpec
+    """The learner and environment."""
     trade_off: TradeOff
     """Its points."""
     runs: dict[float, list[str]]
-    """Names of the runs of each price."""
+    """Names of the runs for each ψ."""
     exact: Exact | None = None
-    """The best there is; None: nobody knows."""
+    """The exact frontier; None: unknown."""
     outsider: TradeOff | None = None
-    """MVPI's points, if they were asked for."""
+    """MVPI's points, if requested."""
     failed: list[Outcome] = field(default_factory=list)
-    """Runs that failed or diverged; what is said rests on the others."""
+    """Runs that failed or diverged and are left out."""
     notes: list[str] = field(default_factory=list)
-    """What a reader should know."""
+    """Notes for readers."""
 
     @property
     def std(self) -> float:
-        """Of the risk-neutral return."""
+        """Standard deviation of the risk-neutral return."""
         return self.trade_off.points[0].std.estimate
 
     @property
     def scale(self) -> float:
-        """What turns ψ into risk aversion."""
+        """Risk aversion / ψ."""
         return self.question.scale(self.trade_off.points[0])
 
 
 class _Tracing:
-    """Carries out prices of one question, round by round."""
+    """Trains the values of ψ of one spec, round by round."""
 
     def __init__(
-        self, question: Question, store: Store, executor: Executor, watch: Callable[[Outcome], None], command: str
+        self, question: FrontierSpec, store: Store, executor: Executor, watch: Callable[[Outcome], None], command: str
     ) -> None:
         self.question, self.store, self.executor, self.watch, self.command = question, store, executor, watch, command
         self.found: dict[float, list[Measurement]] = {}
@@ -234,7 +234,7 @@ class _Tracing:
         self.failed: dict[str, Outcome] = {}
 
     def run(self, psis: Sequence[float]) -> None:
-        """Train and measure these, too."""
+        """Train and measure these values of ψ."""
         every = sorted({*self.runs, *psis})
         made = plan(self.question.experiment(every), full=True)
         (tally,) = carry_out_studies([made], self.store, self.executor, self.watch, self.command).values()
@@ -247,23 +247,23 @@ class _Tracing:
             raise UserError(f"no run at ψ = {every[0]:g} came to its end: {why}")
 
     def trade_off(self) -> TradeOff:
-        """What there is so far."""
+        """The points so far."""
         points = tuple(frontier_point(psi, found) for psi, found in self.found.items() if found)
         return TradeOff(points, self.question.axis)
 
 
 def trace_frontier(
-    question: Question, asked: Asked, store: Store, executor: Executor,
+    question: FrontierSpec, asked: PriceChoice, store: Store, executor: Executor,
     watch: Callable[[Outcome], None] = lambda outcome: None, *, mvpi: bool = False, command: str = "",
-) -> Found:  # fmt: skip
-    """Train along ψ and measure; what the store has is not trained again.
+) -> FrontierResult:  # fmt: skip
+    """Train along ψ and measure; stored runs are not trained again.
 
-    MVPI's frontier, if asked for, has the same risk aversions, of a step's reward instead of the return.
+    MVPI's frontier, if requested, has the same risk aversions, for the reward per step instead of the return.
     """
     tracing = _Tracing(question, store, executor, watch, command)
     for psis in _rounds(asked, tracing):
         tracing.run(psis)
-    found = Found(question, tracing.trade_off(), tracing.runs)
+    found = FrontierResult(question, tracing.trade_off(), tracing.runs)
     found.notes += _remarks(tracing, asked)
     if question.solvable():
         found.exact = _exact(question, list(tracing.found), store, executor, watch)
@@ -281,8 +281,8 @@ def trace_frontier(
     return found
 
 
-def _rounds(asked: Asked, tracing: _Tracing) -> Iterator[list[float]]:
-    """Prices to be trained next; what has been measured decides."""
+def _rounds(asked: PriceChoice, tracing: _Tracing) -> Iterator[list[float]]:
+    """The next values of ψ, from the measurements so far."""
     if asked.psis:
         yield sorted({0.0, *asked.psis})
         return
@@ -305,7 +305,7 @@ def _rounds(asked: Asked, tracing: _Tracing) -> Iterator[list[float]]:
         yield more
 
 
-def _remarks(tracing: _Tracing, asked: Asked) -> Iterator[str]:
+def _remarks(tracing: _Tracing, asked: PriceChoice) -> Iterator[str]:
     if not tracing.trade_off().points[0].std.estimate > 0.0:
         yield "The risk-neutral policy's return does not vary: there is no risk to trade."
     elif len(tracing.runs) < asked.count:
@@ -318,9 +318,9 @@ def _remarks(tracing: _Tracing, asked: Asked) -> Iterator[str]:
 
 
 def _exact(
-    question: Question, psis: Sequence[float], store: Store, executor: Executor, watch: Callable[[Outcome], None]
+    question: FrontierSpec, psis: Sequence[float], store: Store, executor: Executor, watch: Callable[[Outcome], None]
 ) -> Exact | None:
-    """The oracle's frontier around these prices, as a run of the store; None if there is none."""
+    """The oracle's frontier around these ψ, as a stored run; None if there is none."""
     positive = [psi for psi in psis if psi > 0.0] or [1.0]
     grid = [0.0, *(rounded(psi) for psi in np.geomspace(min(positive) / 2.0, max(positive) * 2.0, EXACT_POINTS))]
     experiment = Experiment(

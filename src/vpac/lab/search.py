@@ -1,7 +1,7 @@
 """Search for settings of the PPO family with Optuna, by the objective itself: U = mean − ψ · variance, or another measure.
 
 Each trial trains with the settings that Optuna suggests and measures the policies in new episodes, always with one discount, so
-that trials with different γ can be compared. The study lies in Optuna's own storage: a search that was stopped goes on.
+that trials with different γ can be compared. The study is in Optuna's own storage, so a stopped search can be continued.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 NETWORKS = {"64,64": (64, 64), "128,128": (128, 128), "256,256": (256, 256), "64,64,64": (64, 64, 64)}
 GAMMAS, LAMBDAS = (0.95, 0.97, 0.98, 0.99, 0.995, 0.998), (0.8, 0.9, 0.95, 0.98, 1.0)
 USUAL = {"learning_rate": 3e-4, "entropy": 1e-3, "gamma": 0.99, "gae_lambda": 0.95, "hidden": "64,64"}
-"""The first trial: nearly the defaults, so that what is found is not worse than they are."""
+"""The first trial: nearly the defaults, so that the best trial is not worse than they are."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched for. It is kept with the study, which goes on only with the same."""
+    """The specification of a search. It is stored with the study, which continues only with the same one."""
 
     env: str
     """The name of the environment, for the study; `search` gets the environment itself."""
     algorithm: str = "vpac-ppo"
     """One of the PPO family."""
     psi: float | None = None
-    """Price; of variance in units of 1/reward."""
+    """ψ; for the variance in units of 1/reward."""
     risk_aversion: float | None = None
-    """The price without a unit: ψ = R / standard deviation of the risk-neutral return, which is measured first."""
+    """ψ without a unit: ψ = R / standard deviation of the risk-neutral return, which is measured first."""
     steps: int = 100_000
     """Environment steps of each training."""
     seeds: int = 1
     """Trainings of each trial; U is their mean."""
     measure: int = 500
-    """Episodes that each policy is measured in."""
+    """Episodes in which each policy is measured."""
     gamma: float = 0.99
-    """Discount factor of what is measured."""
+    """Discount factor of the measurement."""
     seed: int = 0
     """Random seed."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings that all trials have; one that is given here is not searched."""
+    """Settings of all trials; these are not searched."""
 
     def check(self) -> None:
-        """Refuse what cannot be searched for."""
+        """Reject a specification that cannot be searched."""
         found = algorithms.find(self.algorithm, algorithms.DEEP)
         found.check_settings(self.settings)
         if (self.psi is None) == (self.risk_aversion is None):
@@ -87,13 +87,13 @@ def search(
     what: Search, env: Any, trials: int, storage: str,
     tell: Callable[[optuna.trial.FrozenTrial], object] = lambda trial: None,
 ) -> optuna.Study:  # fmt: skip
-    """Search until the study has so many finished trials, with those that `storage` has (sqlite:///search.db, for example)."""
+    """Search until the study in `storage` (e.g. sqlite:///search.db) has `trials` finished trials."""
     try:
         import optuna
     except ModuleNotFoundError as error:
         raise needs_extra("a search", error, "tune") from None
     what.check()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # else it shows the traceback of a Ctrl-C
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints the traceback of a Ctrl-C
     study = optuna.create_study(
         study_name=f"{what.algorithm}-{what.env}", storage=storage, direction="maximize", load_if_exists=True
     )
@@ -113,7 +113,7 @@ def search(
 
 
 def _same(study: optuna.Study, what: Search) -> None:
-    """Refuse to go on with a study of something else."""
+    """Reject a study of another specification."""
     before, now = study.user_attrs.get("search"), asdict(what)
     if before is None:
         study.set_user_attr("search", now)
@@ -137,7 +137,7 @@ def _scale(what: Search, env: Any) -> float:
 
 
 def _objective(trial: optuna.Trial, what: Search, env: Any, psi: float) -> float:
-    """U, the mean over seeds; a training whose numbers are not finite is given up."""
+    """U, the mean over seeds; a training with numbers that are not finite is pruned."""
     import optuna
 
     from vpac.deep.diagnostics import NotFinite
@@ -159,7 +159,7 @@ def _objective(trial: optuna.Trial, what: Search, env: Any, psi: float) -> float
 
 
 def finished(study: optuna.Study) -> int:
-    """How many trials were carried out or ended early; one that was killed is not."""
+    """Number of trials that finished or were pruned, without killed ones."""
     return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.trials)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vpac.cli.output import as_rich
-from vpac.lab.frontier import Found, Question
+from vpac.lab.frontier import FrontierResult, FrontierSpec
 from vpac.lab.report.trade_off import TracedFrontier
 from vpac.risk import FrontierPoint, Interval, TradeOff
 
@@ -20,7 +20,7 @@ def point(psi, mean, std, bars=(0.1, 0.1), step=None):
 
 
 def found(*points, seeds=3, outsider=None):
-    return Found(Question(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
+    return FrontierResult(FrontierSpec(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
 
 
 def chart_of(frontier):

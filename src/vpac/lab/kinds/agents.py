@@ -1,4 +1,4 @@
-"""Agents by what a user calls them: a folder that was saved, a folder of `vpac train`, or a stored run, by name or folder."""
+"""Find agents by name: a saved folder, a folder of `vpac train`, or a stored run, by name or folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = (AGENT, WEIGHTS, "policy.json", "policy.safetensors")
 
 
 def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
-    """The agent of a run, for an environment made from a recipe; the task says how it was, the file what it learned."""
+    """The agent of a run, for an environment made from a recipe; settings come from the task, weights from the file."""
     try:
         deep = record.run.task["kind"] == "deep"
         return stored_policy(record, made, recipe.env) if deep else _stored_learner(record, recipe)
@@ -50,7 +50,7 @@ def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
     if "theta" not in learned:
         raise UserError(f"{record.run.name} does not hold an agent: its file has no theta")
     for name, mine in zip(ARRAYS, learner.weights, strict=True):
-        found = learned.get(name, mine)  # runs of earlier versions keep only what acts
+        found = learned.get(name, mine)  # runs of earlier versions store only the policy
         if found.shape != mine.shape:
             shape = f"shape {list(mine.shape)}, this one has {list(found.shape)} ({name})"
             raise UserError(f"{recipe.env} needs a policy of {shape}")
@@ -88,24 +88,24 @@ class Trained:
     """An agent that is not loaded yet."""
 
     name: str
-    """A short one."""
+    """A short name."""
     where: str
     """What was read."""
     env: Any
-    """What the file calls its environment."""
+    """The name of its environment in the file."""
     recipe: EnvRecipe | None
-    """Where it learned; None: the file does not say how that was made."""
+    """The environment of training; None: the file does not say how it was made."""
     ready: Callable[[gymnasium.Env[Any, Any], EnvRecipe], Any]
     """Loads it for an environment, made from a recipe."""
     remark: str = ""
-    """What is worth saying of it."""
+    """A remark about it."""
     facts: Callable[[], dict[str, Any]] = dict
-    """What it is: the algorithm, its seed and options, and checksums of its files."""
+    """A description: the algorithm, its seed and options, and checksums of its files."""
 
     def load(
         self, wanted: EnvOverrides, say: Callable[[str], object], make: Callable[[EnvRecipe], Any] = EnvRecipe.make
     ) -> tuple[Any, Any, EnvRecipe]:
-        """The agent, the environment it is to act in, which it must fit, and the recipe of that; remarks go to `say`."""
+        """The agent, an environment that it fits, and the recipe of that environment; remarks go to `say`."""
         recipe, words = wanted.apply(self.recipe, self.where, self.env)
         if self.remark or words:
             say("; ".join(filter(None, (self.remark, words))))
@@ -119,16 +119,16 @@ class Trained:
 def find_agents(
     name: str, store: Path, wanted: EnvOverrides | None = None, remark: Callable[[str], object] = lambda text: None
 ) -> dict[str, tuple[Any, Any]]:
-    """Agents by short names, each with the environment it is to act in, as `vpac.evaluate` takes it.
+    """Agents by short names, each with its environment, for `vpac.evaluate`.
 
-    `name` is a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store; `wanted` says
-    where they are to act, by default where they learned; `remark` is called with what is worth saying of the environment.
+    `name` is a folder with `agent.json`, a folder of `vpac train` (all of its runs), or a run in the store; `wanted` changes
+    the environment, by default that of training; `remark` is called with remarks about the environment.
     """
     return {one.name: one.load(wanted or EnvOverrides(), remark)[:2] for one in find_trained(name, store)}
 
 
 def find_trained(name: str, store: Path) -> list[Trained]:
-    """What is there under this name; of a folder of `vpac train` all of its runs, or the last checkpoint."""
+    """The agents under this name; for a folder of `vpac train` all of its runs, or the last checkpoint."""
     folder = store / name if name.startswith(f"{TRAIN}/") and not Path(name).is_dir() else Path(name)
     if not folder.is_dir():
         return [_stored(name, Store(store), store)]
@@ -169,14 +169,14 @@ def short_name(folder: Path) -> str:
 
 
 def record_training(folder: Path, run: Run, result: Result, about: Mapping[str, Any]) -> None:
-    """Write the files of a stored run beside the agent that was saved there; the record, last, has checksums of all."""
+    """Write the files of a stored run beside the saved agent; the record, with checksums of all, is written last."""
     files = packed(run, result, about, _files(folder))
     for name in (METRICS, RECORD):
         write_bytes(folder / name, files[name])
 
 
 def check_unused(folder: Path, overwrite: bool = False) -> None:
-    """Refuse a folder that holds a training, unless that may be replaced."""
+    """Reject a folder that holds a training, unless that may be overwritten."""
     stopped = any((folder / CHECKPOINTS).glob("[0-9]*"))
     if not overwrite and (stopped or (folder / AGENT).exists() or any(folder.glob(f"run-*/{AGENT}"))):
         resume = f"go on with --resume {folder}, " if stopped else ""
@@ -184,7 +184,7 @@ def check_unused(folder: Path, overwrite: bool = False) -> None:
 
 
 def remove_training(folder: Path, keep: int = 0) -> None:
-    """Remove what `vpac train` wrote before, but for the first runs; other files are not ours to remove."""
+    """Remove what `vpac train` wrote before, except for the first runs; other files are left alone."""
     for run in folder.glob("run-*"):
         number = run.name.removeprefix("run-")
         if number.isdecimal() and int(number) >= keep and not run.is_symlink():
@@ -206,7 +206,7 @@ def _remove_agent(folder: Path) -> None:
 
 
 def _saved(folder: Path, name: str) -> Trained:
-    """An agent that was saved; beside the record of a training all that this names is checked first."""
+    """A saved agent; if there is a record of a training, all files that it names are checked first."""
     if (folder / RECORD).is_file():
         _checked(lambda: Record.read(Folder(folder)))
     saved = SavedAgent.read(folder)
@@ -230,7 +230,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _checked(read: Callable[[], Record]) -> Record:
-    """The record of a run whose files are what was written."""
+    """The record of a run, after its files have been checked."""
     try:
         return read()
     except Damaged as damage:

@@ -1,15 +1,15 @@
-"""Runs that are compared with the oracle on the way: critics of a fixed policy, and the three timescales of Appendix C.
+"""Runs that are compared with the oracle during learning: critics of a fixed policy, and the three timescales of Appendix C.
 
 **Convergence.** With step sizes that satisfy Σα = ∞, Σα² < ∞, α_z/α_w → 0 and α_θ/α_z → 0 the theorem says
 
     ‖Q̂ − Q_π‖ → 0,        ‖σ̂ − σ_π‖ → 0,        ‖direction(θ)‖ → 0
 
-where π is the policy of the moment and the direction is the mean update of θ with exact critics. For the corrected form (and
-without a price) it is ∇J, J = mean − ψ · variance; for the published form it is Theorem 2's field, whose zeros are not J's.
+where π is the current policy and the direction is the mean update of θ with exact critics. For the corrected form (and
+at ψ = 0) it is ∇J, J = mean − ψ · variance; for the published form it is Theorem 2's field, whose zeros are not J's.
 
-What to expect: the critics' errors are mostly the noise of the last steps, so they shrink like √α_w and √α_z. Where the policy
-becomes deterministic the softmax gradient shrinks like 1/Σα_θ, slowly. Every deterministic policy is a zero of both fields;
-the two differ where one of them holds the policy between actions.
+The critics' errors are mostly the noise of the last steps, so they shrink like √α_w and √α_z. If the policy becomes
+deterministic, the softmax gradient shrinks like 1/Σα_θ, slowly. Every deterministic policy is a zero of both fields; the two
+differ where one of them keeps the policy between actions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def predict(run: Run, _: Scratch) -> Result:
-    """Evaluate a policy that stays as it is with the direct and the indirect critic of the variance.
+    """Evaluate a fixed policy with the direct and the indirect variance critic.
 
     The target policy is `greed` times the optimal one, the rest uniform; the behaviour policy likewise, with
     `behaviour_greed`, or the target itself. Errors are relative to the root mean square of the exact variance, and the noise
@@ -63,7 +63,7 @@ def predict(run: Run, _: Scratch) -> Result:
 
 
 def perform(run: Run, _: Scratch) -> Result:
-    """Learn with the step sizes of the convergence theorem, compared with the oracle on the way."""
+    """Learn with the step sizes of the convergence theorem, and compare with the oracle."""
     task = run.task
     convergence = Convergence(algorithm=task["algorithm"], episodes=task["episodes"], **task["settings"])
     metrics = convergence.run(process_of(task), run.seed)
@@ -72,20 +72,20 @@ def perform(run: Run, _: Scratch) -> Result:
 
 @dataclass(frozen=True)
 class Convergence:
-    """Settings of a run that is compared with the oracle on the way."""
+    """Settings of a run that is compared with the oracle during learning."""
 
     algorithm: Literal["ac", "vpac"] = "vpac"
-    """Risk-neutral, or with a price."""
+    """Risk-neutral, or with ψ."""
     form: Literal["corrected", "published"] = "corrected"
     """The actor's formula."""
     psi: float = 0.0
-    """Price of variance; "ac" has none."""
+    """ψ; 0 for "ac"."""
     variance_of: Literal["action", "state", "return"] = "action"
-    """Which variance J penalises; the published form is meant for "action"."""
+    """The variance in J; the published form is meant for "action"."""
     gamma: float = 0.9
     """Discount factor."""
     alpha_w: float | str | Schedule = "robbins-monro:0.5:0.6:1000"
-    """Step size of Q̂, the quickest; t counts episodes."""
+    """Step size of Q̂, the fastest; t counts episodes."""
     alpha_z: float | str | Schedule = "robbins-monro:0.25:0.75:1000"
     """Step size of σ̂."""
     alpha_theta: float | str | Schedule = "robbins-monro:0.05:0.9:1000"
@@ -93,9 +93,9 @@ class Convergence:
     episodes: int = 1_000_000
     """Episodes of a run."""
     points: int = 60
-    """How many times it is compared, evenly in the logarithm of the number of episodes."""
+    """Number of comparisons, evenly spaced in the logarithm of the number of episodes."""
     max_episode_steps: int | None = None
-    """Cut episodes off after so many steps; the last step bootstraps, so this does not change what is right."""
+    """Truncate episodes after this many steps; the last step bootstraps, so the exact values do not change."""
 
     def __post_init__(self) -> None:
         one_of(self.algorithm, ("ac", "vpac"), "algorithm")
@@ -109,8 +109,8 @@ class Convergence:
         """One run: columns of `points` numbers (fewer if `episodes` is small).
 
         `episodes`; relative errors `value_error` and `variance_error` of the critics, each pair weighted by the discounted
-        visits of the policy of the moment; `direction_norm`, the norm of the form's own mean update with exact critics;
-        `gradient_norm`, that of ∇J; `mean`, `variance` and `objective` J of the policy of the moment, exactly.
+        visits of the current policy; `direction_norm`, the norm of the form's own mean update with exact critics;
+        `gradient_norm`, that of ∇J; exact `mean`, `variance` and `objective` J of the current policy.
         """
         learner = algorithms.find(self.algorithm, algorithms.TABULAR).load()(
             mdp, seed=seed, psi=self.psi, form=self.form, variance_of=self.variance_of, gamma=self.gamma, alpha_w=self.alpha_w,
@@ -138,5 +138,5 @@ class Convergence:
 
 
 def _relative(found: FloatArray, exact: FloatArray, shares: FloatArray) -> float:
-    """‖found − exact‖ / ‖exact‖ in the norm that the shares define."""
+    """‖found − exact‖ / ‖exact‖ in the norm weighted by the shares."""
     return float(np.sqrt((shares * (found - exact) ** 2).sum() / (shares * exact**2).sum()))

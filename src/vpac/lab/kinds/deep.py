@@ -1,4 +1,4 @@
-"""Training of the PPO family with checkpoints: as a stored run, whose last policy is measured, and for `vpac train`."""
+"""Training of the PPO family with checkpoints: as a stored run, whose final policy is measured, and for `vpac train`."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
 
 FIXED_EPISODES = 100
-"""Episodes of the paper's evaluation: every one from the same start, so that only the policy's own noise is left."""
+"""Episodes of the paper's evaluation, all from the same start, so that only the policy's own noise remains."""
 ROWS = 1000
-"""Rows of the curve that are stored of a long run."""
+"""Stored rows of the curve of a long run."""
 PLAYERS = 64
-"""Environments that evaluation episodes are played in."""
+"""Environments in which evaluation episodes are played."""
 
 
 def perform(run: Run, scratch: Scratch) -> Result:
-    """Train, then play `episodes` episodes with starts drawn anew, and the paper's with one start, if it can be fixed."""
+    """Train, then play `episodes` episodes with random starts, and the paper's with one start, if it can be fixed."""
     agent, damaged = _agent(run.task, run.seed, scratch.folder)
     _learn(agent, run.task["steps"], scratch)
     agent.environments.close()
@@ -44,7 +44,7 @@ def perform(run: Run, scratch: Scratch) -> Result:
 
 
 def _learn(agent: PPO, steps: int, scratch: Scratch, message: str = "", callback: Any = None) -> None:
-    """Learn, with checkpoints; after a signal, which prints `message`, to the next one."""
+    """Learn, with checkpoints; after a signal, which prints `message`, continue to the next one."""
 
     def kept() -> None:
         scratch.keep()
@@ -56,9 +56,9 @@ def _learn(agent: PPO, steps: int, scratch: Scratch, message: str = "", callback
 
 
 def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> Iterator[Callable[[], Result]]:
-    """Train runs of one program (`task.program_of`) at once, at most `Layout.most`; each callable then measures a policy.
+    """Train a batch of runs of one program (`task.program_of`), at most `Layout.most`; each callable then measures a policy.
 
-    Runs that have come equally far learn together: after an interruption some may have a later checkpoint than others.
+    Runs with the same number of steps learn together: after an interruption some may have a later checkpoint than others.
     """
     from vpac.deep.compiled import Layout, learn_batch
 
@@ -82,14 +82,14 @@ def perform_side_by_side(runs: Sequence[Run], scratches: Sequence[Scratch]) -> I
 
 
 def _after_training(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Result:
-    """The result of an agent that has learned beside others, which may have stopped it."""
+    """The result of an agent that has learned in a batch, in which it may have diverged."""
     if agent.diverged is not None:
         raise agent.diverged
     return _measured(agent, task, damaged)
 
 
 def _measured(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Result:
-    """The result of an agent that has learned."""
+    """The result of a trained agent."""
     final, samples = measure(agent, task) if task["episodes"] else (_recent(agent), {})
     policy = agent.policy()
     arrays: dict[str, Any] = dict(policy.arrays())
@@ -99,21 +99,21 @@ def _measured(agent: PPO, task: dict[str, Any], damaged: tuple[str, ...]) -> Res
 
 
 def trained(agent: PPO) -> tuple[Run, Result]:
-    """What `vpac train` did, as a run whose policy is not measured after training, and its result."""
+    """`vpac train` as a run, whose policy is not measured after training, and its result."""
     run = training_run(agent, agent.environments, 0, learner=LEARNER, steps=agent.timesteps, episodes=0, fixed_start={})
     return run, _measured(agent, run.task, ())
 
 
 def _recent(agent: PPO) -> dict[str, float | None]:
-    """The numbers of the last iteration; mean and variance are those of the scores of recent episodes."""
+    """The metrics of the last iteration; mean and variance are those of the scores of recent episodes."""
     last: dict[str, float | None] = jsonable(agent.history[-1])
     return {"mean": last["score_mean"], "variance": last["score_variance"], **last}
 
 
 def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[str, ...]]:
-    """The agent of the last good checkpoint, or a new one, and what was wrong with those that are not good.
+    """The agent of the last valid checkpoint, or a new one, and the errors of damaged ones.
 
-    The task says which environment it is: a checkpoint that names another is not this run's.
+    The task names the environment: a checkpoint that names another is rejected.
     """
     from vpac.deep.checkpoint import latest_checkpoint
 
@@ -129,7 +129,7 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[st
 
 
 def curve(agent: PPO) -> dict[str, FloatArray]:
-    """The numbers of the iterations, at most `ROWS` of them."""
+    """The metrics of the iterations, at most `ROWS` of them."""
     rows = agent.history
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).round().astype(int))
     return {name: np.array([rows[i].get(name, np.nan) for i in chosen]) for name in rows[-1]}
@@ -177,7 +177,7 @@ def _numbers(played: Played) -> dict[str, float | None]:
 
 
 def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], remark: Callable[[str], object]) -> PPO:
-    """The agent of the last good checkpoint of `vpac train`; settings that are given again must be its own."""
+    """The agent of the last valid checkpoint of `vpac train`; settings that are given again must be the same."""
     from vpac.deep.checkpoint import latest_checkpoint
     from vpac.deep.options import Options
 
@@ -198,7 +198,7 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal, or the same number: a price of variance may be kept as text."""
+    """Equal, or the same number: ψ may be stored as text."""
     try:
         return bool(one == other) or float(one) == float(other)
     except (TypeError, ValueError):
@@ -211,8 +211,7 @@ def learn(
 ) -> None:  # fmt: skip
     """Learn in a folder of `vpac train`, with checkpoints, records and a display.
 
-    `steps` include those before the checkpoint that it goes on from; `trackers` are names of experiment trackers
-    (`vpac.deep.trackers`).
+    `steps` include those before the checkpoint; `trackers` are names of experiment trackers (`vpac.deep.trackers`).
     """
     from vpac.deep.checkpoint import has_checkpoint
     from vpac.deep.logs import JsonLines, ProgressDisplay, TensorBoard
@@ -223,7 +222,7 @@ def learn(
     with ExitStack() as stack:
         stack.enter_context(hold(folder))
         if already == 0:
-            check_unused(folder, overwrite)  # another process may have been quicker
+            check_unused(folder, overwrite)  # another process may have written there meanwhile
             if overwrite:
                 remove_training(folder)
         logs: list[Any] = [stack.enter_context(closing(JsonLines(folder / "metrics.jsonl", agent)))]

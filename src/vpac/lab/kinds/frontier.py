@@ -1,4 +1,4 @@
-"""Points of frontiers: exact ones of a finite process, and what stored policies are worth, exactly where that is possible."""
+"""Points of frontiers: the exact frontier of a finite MDP, and measurements of stored policies, exact where possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vpac.typing import FloatArray
 
 
 def perform(run: Run, _: Scratch) -> Result:
-    """Solve for the exact mean–variance frontier of a finite process."""
+    """Solve for the exact mean–variance frontier of a finite MDP."""
     settings = run.task["settings"]
     found = frontier(process_of(run.task), settings["psis"], settings["gamma"], restarts=0)
     metrics = {"psi": found.psis, "mean": found.means, "variance": found.variances}
@@ -33,22 +33,22 @@ def perform(run: Run, _: Scratch) -> Result:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One policy."""
+    """The measurement of one policy."""
 
     mean: float
     """Of the return."""
     std: float
     """Of the return."""
     volatility: float | None
-    """Standard deviation of a step's reward."""
+    """Standard deviation of the reward per step."""
     returns: FloatArray | None
-    """The sample behind it; None: the numbers are exact."""
+    """The sample of returns; None: the numbers are exact."""
     measure: Interval | None = None
-    """The measure that has the price; None: the variance."""
+    """The penalised measure; None: the variance."""
 
 
 def priced_measure(algorithm: str, settings: dict[str, Any]) -> Measure | None:
-    """The measure that the settings of a learner put a price on; None: the variance, or what the algorithm has anyway."""
+    """The measure that a learner's settings penalise; None: the variance, or the one of the algorithm."""
     measure = measure_of(settings.get("penalty", "variance"))
     if measure.name == "variance":
         return None
@@ -58,10 +58,10 @@ def priced_measure(algorithm: str, settings: dict[str, Any]) -> Measure | None:
 
 
 def measurement(record: Record) -> Measurement:
-    """What a stored run's last policy is worth.
+    """Measure the final policy of a stored run.
 
-    The reward of a step is that of the normalised discounted occupancy, in which an episode that has ended pays 0 for ever; of
-    runs of the PPO family, which weighs all steps alike, that of the steps of its episodes.
+    The reward per step is that of the normalised discounted occupancy, in which an episode that has ended pays 0 for ever; for
+    the PPO family, which weights all steps equally, that of the steps of its episodes.
     """
     task, arrays = record.run.task, record.policy()
     if algorithms.find(task["algorithm"]).deep:
@@ -81,7 +81,7 @@ def measurement(record: Record) -> Measurement:
 
 
 def _horizon(task: dict[str, Any]) -> int | None:
-    """The step limit of a tabular learner's episodes; None: they end by themselves."""
+    """The step limit of a tabular learner's episodes; None: there is none."""
     environment = learner_of(task, 0).environment
     return environment.limit if environment.limited else None
 
@@ -93,7 +93,7 @@ def _of_returns(found: Any, volatility: float | None, task: dict[str, Any]) -> M
 
 
 def _priced(task: dict[str, Any], volatility: float | None, of: Callable[[Measure], Interval]) -> Interval | None:
-    """The measure that has the price in a task, by `of` if it is one of the return."""
+    """The penalised measure of a task, by `of` if it is one of the return."""
     measure = priced_measure(task["algorithm"], task["settings"])
     if measure is None or measure.name != "volatility":
         return None if measure is None else of(measure)
@@ -101,7 +101,7 @@ def _priced(task: dict[str, Any], volatility: float | None, of: Callable[[Measur
 
 
 def _exact_deep(record: Record) -> Measurement | None:
-    """Of a policy of the PPO family in a finite world, whose table can be written down; None elsewhere."""
+    """The table of a policy of the PPO family in a finite MDP; None elsewhere."""
     from vpac.deep.options import Options
     from vpac.lab.kinds.agents import stored_policy
 
@@ -118,8 +118,8 @@ def _exact_deep(record: Record) -> Measurement | None:
 
 
 def frontier_point(psi: float, found: Sequence[Measurement]) -> FrontierPoint:
-    """A price's point: over several seeds with Student's intervals, which hold the noise of training and of measuring; of a
-    single one with the intervals of its episodes, which say nothing about another training."""
+    """The point of a ψ: over several seeds with Student's intervals, which include the noise of training and of measuring; for
+    a single seed with the intervals of its episodes, which say nothing about another training."""
     volatilities = [one.volatility for one in found if one.volatility is not None]
     volatility = not_negative(_over_seeds(volatilities)) if volatilities else None
     measures = [one.measure for one in found if one.measure is not None]

@@ -1,4 +1,4 @@
-"""A run of a tabular or linear learner: it learns, and its policies are measured along the way."""
+"""A run of a tabular or linear learner: train, and measure its policies during training."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from vpac.tabular.curves import Curve, Snapshots, exact_state_moments, paths
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 WATCHED = 200
-"""Episodes that are watched where the share cannot be computed."""
+"""Episodes that are played where the share cannot be computed."""
 
 
 def risky_states(mdp: FiniteMDP) -> BoolArray:
-    """The states that pay a random reward, [S]: of a world that is drawn, its frozen cells."""
+    """The states with a random reward, [S]: the frozen cells of a map."""
     if mdp.layout is not None:
         return np.asarray(mdp.layout.letters[tuple(mdp.layout.position.T)] == "f")
     risky = np.zeros(mdp.n_states, bool)
@@ -45,9 +45,9 @@ def state_visits(mdp: FiniteMDP, policy: FloatArray, horizon: int) -> FloatArray
 
 
 def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon: int) -> float | None:
-    """Steps taken from risky positions, as a share of all steps; None where no position is risky.
+    """Share of steps taken from risky positions; None if no position is risky.
 
-    Exact for a finite process, whose `policy` table is given; of watched episodes in the continuous puddle world.
+    Exact for a finite MDP, whose `policy` table is given; from sampled episodes in the continuous puddle world.
     """
     mdp = learner.environment.mdp
     if mdp is not None and policy is not None:
@@ -61,14 +61,14 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
 
 
 def perform(run: Run, _: Scratch) -> Result:
-    """Train a tabular or linear learner and measure its policies along the way."""
+    """Train a tabular or linear learner and measure its policies during training."""
     kept, learner = Snapshots(), learner_of(run.task, run.seed)
     learner.learn(run.task["episodes"], callback=kept, every=run.task["every"])
     return _measured(run, learner, kept)
 
 
 def _measured(run: Run, learner: Learner, kept: Snapshots) -> Result:
-    """The result of a learner that has learned; `kept` are its policies along the way."""
+    """The result of a trained learner; `kept` are its policies during training."""
     task, episodes = run.task, np.array(kept.episodes)
     metrics: dict[str, Any] = {"episode": episodes, "return": _windows(learner.returns, episodes, np.mean)}
     metrics["length"] = _windows(learner.history.lengths, episodes, np.mean)
@@ -94,14 +94,14 @@ def _windows(values: Any, ends: Any, statistic: Callable[[FloatArray], Any]) -> 
 
 
 def _of_moments(mean: float, variance: float) -> dict[str, float | None]:
-    """Mean, variance and Sharpe ratio; what is not known, or not finite, is None."""
+    """Mean, variance and Sharpe ratio; None if unknown or not finite."""
     if not np.isfinite(variance):
         return {"mean": mean, "variance": None, "sharpe": None}
     return {"mean": mean, "variance": variance, "sharpe": mean / variance**0.5 if variance > 0.0 else None}
 
 
 def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> dict[str, float | None]:
-    """Mean, variance and Sharpe ratio of the last policy, its variance within starts and its share of risky steps."""
+    """Mean, variance and Sharpe ratio of the final policy, its variance within starts and its share of risky steps."""
     table = None
     if learner.environment.mdp is not None:
         table = greedy(learner.weights.theta) if kind == "greedy" else learner.policy()
@@ -111,7 +111,7 @@ def _final(learner: Any, kind: str, horizon: int, metrics: dict[str, Any]) -> di
 
 
 def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | None:
-    """The variance from a given start, averaged over starts: what is left without the start state's share."""
+    """The variance given the start, averaged over starts."""
     if policy is None:
         return None
     mdp = learner.environment.mdp
@@ -120,7 +120,7 @@ def _within(learner: Any, policy: FloatArray | None, horizon: int) -> float | No
 
 
 def play_episodes(learner: Learner, run: Run) -> dict[str, Any]:
-    """Discounted returns of so many episodes as the task asks for, and discounted sums of squared rewards of the same ones."""
+    """Discounted returns of the task's number of episodes, and their discounted sums of squared rewards."""
 
     def squared(rewards: FloatArray, steps: IntArray, discount: FloatArray) -> Any:
         return discount * np.array([reward**2 for reward in rewards.tolist()])  # NumPy's may differ in the last digit
@@ -145,22 +145,22 @@ def late_returns(learner: Learner) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Training:
-    """What came of `vpac train`."""
+    """The result of `vpac train`."""
 
     learners: Sequence[Learner]
-    """The trained learners, one a run."""
+    """The trained learners, one per run."""
     results: Sequence[tuple[Run, Result]]
     """Each as a run like those of a study, and its result."""
     policy: str
     """Which policy was measured: greedy or softmax."""
     diverged: Sequence[Diverged] = ()
-    """Why runs are missing: they met numbers that are not finite."""
+    """Errors of diverged runs, which are missing."""
     budgets: Sequence[BudgetReport] = ()
-    """What came of the budget, one a run; empty without one."""
+    """Budget reports, one per run; empty without a budget."""
 
     @property
     def curves(self) -> Sequence[Curve] | None:
-        """Mean and variance of the measured policy along each run; None where policies cannot be measured."""
+        """Mean and variance of the measured policy during each run; None if policies cannot be measured."""
         if self.results[0][0].task["evaluate"] == "returns":
             return None
         found = [result.metrics for _, result in self.results]
@@ -176,7 +176,7 @@ def train(
     kind: type[Learner], env: Any, episodes: int, runs: int, seed: int, *, points: int = 40, policy: str = "greedy",
     threads: int | None = None, progress: Callable[[Learner], None] = lambda learner: None, **settings: Any,
 ) -> Training:  # fmt: skip
-    """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies along each.
+    """Train `runs` independent runs, whose seeds are spawned from `seed`, and measure `points` policies of each.
 
     Runs that diverge are left out; if all do, that is an error.
     """
@@ -208,5 +208,5 @@ def train(
 
 
 def held_budget(agent: Any, env: Any) -> BudgetReport:
-    """Whether an agent that has learned keeps its budget, in episodes that its seed decides."""
+    """Whether a trained agent keeps its budget, in episodes that its seed determines."""
     return budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))

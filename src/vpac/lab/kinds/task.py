@@ -1,4 +1,4 @@
-"""What a run does: its task and its seed become numbers. Nothing else goes in, so any process on any machine may run it."""
+"""Run a task: task and seed determine the result, so any process on any machine may run it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ KINDS = {
     "training": "tabular.perform", "deep": "deep.perform", "prediction": "convergence.predict",
     "convergence": "convergence.perform", "frontier": "frontier.perform", "theorems": "theorems.perform",
 }  # fmt: skip
-"""Kinds of tasks, and the module and function that carry out each."""
+"""Kinds of tasks, and the module and function of each."""
 WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
-"""Finite processes that runs of this process have met."""
+"""Cache of finite MDPs in this process."""
 
 
 def perform(run: Run, scratch: Scratch) -> Result:
-    """Do it; a long run leaves checkpoints in `scratch`, and goes on from those that it finds there."""
+    """Run a task; a long run writes checkpoints to `scratch`, and continues from those that it finds there."""
     module, _, function = KINDS[run.task["kind"]].partition(".")
     with skip_checks():
         result: Result = getattr(importlib.import_module(f"vpac.lab.kinds.{module}"), function)(run, scratch)
@@ -48,7 +48,7 @@ def task_recipe(task: dict[str, Any]) -> EnvRecipe:
 
 
 def training_run(agent: Any, environment: Any, number: int, **how: Any) -> Run:
-    """What `vpac train` did, as a run like those of a study; `how` is what a task of its kind says besides."""
+    """`vpac train` as a run like those of a study; `how` are the further entries of a task of its kind."""
     name, known = type(agent).__name__, algorithms.BY_CLASS.get(type(agent).__name__)
     there = env_to_record(environment.name, environment.recipe)
     task = {
@@ -59,8 +59,8 @@ def training_run(agent: Any, environment: Any, number: int, **how: Any) -> Run:
 
 
 def program_of(task: dict[str, Any]) -> str | None:
-    """What runs have in common that one compiled program trains (`deep.compiled`): all of their task but a price that is a
-    number or a schedule. None: its environment is not one of pure functions."""
+    """What runs that one compiled program trains (`deep.compiled`) have in common: all of their task but a constant or
+    scheduled ψ. None: the environment is not one of pure functions."""
     if task["kind"] != "deep" or task.get("wrappers") or not _functional(task["env"]):
         return None
     settings = {k: v for k, v in task["settings"].items() if k != "psi" or v == "conditioned"}
@@ -76,7 +76,7 @@ def _functional(env: str) -> bool:
 
 
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
-    """A task's environment and its step limit; environments with a transition table become finite processes."""
+    """A task's environment and its step limit; environments with a transition table become finite MDPs."""
     key = canonical([task["env"], task.get("env_settings", {}), task.get("wrappers", [])])
     if key not in WORLDS:
         env = task_recipe(task).make()
@@ -88,7 +88,7 @@ def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
 
 
 def process_of(task: dict[str, Any]) -> FiniteMDP:
-    """A task's environment as a finite process; `random-process` is one drawn with the `seed` among its settings."""
+    """A task's environment as a finite MDP; `random-process` is a random one, drawn with the `seed` among its settings."""
     if task["env"] == "random-process":
         from vpac.lab.kinds.theorems import random_process
 
@@ -101,12 +101,12 @@ def process_of(task: dict[str, Any]) -> FiniteMDP:
 
 
 def learner_of(task: dict[str, Any], seed: int) -> Learner:
-    """A task's learner, before it has learned."""
+    """A task's learner, before training."""
     algorithm = algorithms.find(task["algorithm"], algorithms.TABULAR)
     algorithm.check_settings(task["settings"])
     world, limit = world_of(task)
     settings = ({"max_episode_steps": limit} if limit else {}) | task["settings"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the order it asks for
+        warnings.simplefilter("ignore", StepSizeOrder)  # the paper's own step sizes are not in the required order
         kind: type[Learner] = algorithm.load()
         return kind(world, seed=seed, **settings)

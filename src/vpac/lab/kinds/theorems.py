@@ -1,4 +1,4 @@
-"""Runs the trial of the theorems: relative error and cosine of every formula in every world."""
+"""The trial of the theorems: relative error and cosine of every formula in every environment."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from vpac.oracle.gradient import Form
 from vpac.typing import FloatArray
 
 HOLDS = 1e-8
-"""A formula holds if it agrees with the truth to this relative error."""
+"""A formula holds if its relative error is below this."""
 LARGEST_RADIUS = 0.995
-"""Off-policy, targets are drawn towards the behaviour policy until γ² E_b[ρ²] has a spectral radius below this."""
+"""Off-policy, targets are moved towards the behaviour policy until γ² E_b[ρ²] has a spectral radius below this."""
 FORMS: tuple[tuple[Form, str], ...] = (("published", "published"), ("exact", "corrected"))
 
 
 def perform(run: Run, _: Scratch) -> Result:
-    """Every formula of the paper against the derivative itself, in one world."""
+    """Compare every formula of the paper with the derivative itself, in one environment."""
     world = next(world for world in WORLDS if world.name == run.task["settings"]["world"])
     rows = [
         (verdict.world, verdict.formula, verdict.form, policy, error, cosine)
@@ -49,7 +49,7 @@ def perform(run: Run, _: Scratch) -> Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One formula, in one form, in one world: how far from the truth, over the policies that were tried."""
+    """One formula, in one form, in one environment: its errors over the tested policies."""
 
     world: str
     formula: str
@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the formula is right at every policy that was tried."""
+        """Whether the formula is right at every tested policy."""
         return max(self.relative_errors) < HOLDS
 
     def as_dict(self) -> dict[str, object]:
@@ -111,7 +111,7 @@ Comparison = tuple[str, str, FloatArray, FloatArray]
 
 
 def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Comparison]:
-    """(formula, form, what the formula says, the truth) for one policy."""
+    """(formula, form, its value, the truth) for one policy."""
     policy, behaviour = softmax(theta), uniform(mdp)
     moments = evaluate(mdp, policy, gamma)
     indirect = moments.action_second_moment - moments.action_value**2
@@ -138,7 +138,7 @@ def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Compar
 def nearer_target(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> FloatArray:
     """θ, halved until the importance-weighted return has a variance under the uniform behaviour policy.
 
-    Long episodes need it: already for θ ~ N(0, 1/4) the squared ratios outgrow γ² in most worlds.
+    Long episodes need this: already for θ ~ N(0, 1/4) the squared ratios grow faster than γ² shrinks in most environments.
     """
     while evaluate_off_policy(mdp, softmax(theta), uniform(mdp), gamma).spectral_radius >= LARGEST_RADIUS:
         theta = theta / 2.0
@@ -148,7 +148,7 @@ def nearer_target(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> FloatArray
 def _compare_state_critics(
     mdp: FiniteMDP, theta: FloatArray, gamma: float, state_truth: FloatArray
 ) -> Iterator[Comparison]:
-    """PPO's form: from the start where episodes end, averaged over visited states where they do not."""
+    """PPO's form: from the start if episodes end, averaged over visited states if they do not."""
     weighting: Literal["start", "uniform"] = "start" if mdp.terminal.any() else "uniform"
     truth = state_truth
     if weighting == "uniform":

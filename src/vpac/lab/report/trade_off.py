@@ -21,7 +21,7 @@ import numpy as np
 
 from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.frontier import Exact, Found, Question
+from vpac.lab.frontier import Exact, FrontierResult, FrontierSpec
 from vpac.lab.report.chart import Cell, Chart, Panel, Points, Spots, Table, shown
 from vpac.lab.report.geometry import styles
 from vpac.lab.report.results import Results, over_runs
@@ -44,7 +44,7 @@ LOST: tuple[int | str, ...] = (6, 5, 5)
 class TracedFrontier:
     """A frontier that was trained, and MVPI's beside it if it was asked for."""
 
-    found: Found
+    found: FrontierResult
 
     def tables(self) -> list[Table]:
         """A row for each price; MVPI has a table of its own."""
@@ -101,7 +101,7 @@ class TracedFrontier:
         return [Chart("frontier", title, caption, panels, notes, foot=_foot(found))]
 
 
-def _unit(question: Question) -> str:
+def _unit(question: FrontierSpec) -> str:
     """What ψ and R are."""
     if question.penalty is not None and question.penalty.degree == 1:
         return f"ψ, the price of the {question.axis}, has no unit"
@@ -153,7 +153,7 @@ def _plain(curve: TradeOff, scale: float, runs: dict[float, list[str]]) -> list[
     ]  # fmt: skip
 
 
-def _foot(found: Found) -> str:
+def _foot(found: FrontierResult) -> str:
     """What the bars are."""
     seeds, what = found.question.seeds, "steps" if found.question.deep else "episodes"
     size = f"{found.question.algorithm}, {found.question.length:,} {what} a training."

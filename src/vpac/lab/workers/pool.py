@@ -33,11 +33,11 @@ from vpac.lab.workers.worker import Outcome, carry_out_batch
 from vpac.portable import deduplicate_stderr, without_interrupts
 
 ATTEMPTS = 2
-"""How often a run is tried whose process dies."""
+"""How often a run is tried if its process dies."""
 BATCH_SECONDS, BATCH_RUNS = 0.25, 64
-"""Expected seconds, and number, of runs that one task carries out: tiny runs share the wait for the disk."""
+"""Expected seconds, and number, of runs in one task: short runs are synced to disk together."""
 MAX_BROKEN = 10
-"""How many workers may die between two outcomes before they begin with a run."""
+"""Workers that may die between two outcomes before they begin a run."""
 GRACE = 30.0
 """Seconds for a worker to reach its next checkpoint; schedulers that send SIGTERM wait about as long."""
 
@@ -71,7 +71,7 @@ class Serial:
 def take_program(waiting: deque[Run], cores: int) -> list[Run]:
     """The next run, with others that the same compiled program trains.
 
-    As many as there is room for on devices other than a CPU; on a CPU two for each core, so that news come often.
+    As many as fit on devices other than a CPU; on a CPU two for each core, so that outcomes arrive often.
     """
     first = waiting.popleft()
     program = program_of(first.task)
@@ -94,8 +94,8 @@ class TaskLoop:
     """Keeps as many tasks in flight as there is `room` for; the cost of each does not depend on how many there are.
 
     `submit` starts a task, a batch of runs that `take` took from the queue, and returns its future. `failed` is called with the
-    runs of a task that raised an error: it returns outcomes, and puts back into `waiting` what is to be tried again. `tick` is
-    called after every task, and every second.
+    runs of a task that raised an error: it returns outcomes, and puts runs to be retried back into `waiting`. `tick` is called
+    after every task, and every second.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Processes:
             try:
                 wide = len(batch) > 1 and program_of(batch[0].task) is not None
                 task = pool.schedule(_carry_out_batch, (store.address, batch, self.jobs if wide else 0))
-            except RuntimeError:  # it died while it was idle
+            except RuntimeError:  # it died while idle
                 _stop(pool)
                 return submit(batch)
             self._busy[task] = pool
@@ -183,7 +183,7 @@ class Processes:
                 self.close()
 
     def close(self) -> None:
-        """End the workers. Runs that leave checkpoints continue to the next one. Ctrl-C meanwhile kills them at once."""
+        """End the workers. Runs with checkpoints continue to the next one. Ctrl-C meanwhile kills them at once."""
         pools = [*self._free, *self._busy.values()]
         self._free.clear()
         self._busy.clear()

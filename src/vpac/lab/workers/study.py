@@ -1,4 +1,4 @@
-"""A study: an experiment's runs, carried out where they are not finished yet, and a note of which they are."""
+"""A study: execute an experiment's unfinished runs, and note which runs belong to it."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
 FEWEST = 5
-"""Runs of an arm of the PPO family that a scale leaves: fewer decide nothing."""
+"""Fewest runs of an arm of the PPO family under a scale: fewer decide nothing."""
 MOST_RUNS = 1_000_000
 POLL = 0.2
-"""Seconds between two looks at runs that another process carries out."""
+"""Seconds between two checks of runs that another process executes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs an experiment consists of."""
+    """The runs of an experiment."""
 
     experiment: Experiment
     runs: dict[str, list[Run]]
     """The runs of each arm, by its label."""
     scale: float
-    """Episodes, or steps and runs of the PPO family, were multiplied by it."""
+    """Factor of the episodes, or of the steps and runs of the PPO family."""
 
     def all(self) -> list[Run]:
-        """Run by run over the arms, so that all of them grow alike; each once."""
+        """The runs, alternating between the arms, so that all of them progress equally; each once."""
         longest = max(len(runs) for runs in self.runs.values())
         ordered = [runs[i] for i in range(longest) for runs in self.runs.values() if i < len(runs)]
         return list({run.name: run for run in ordered}.values())
 
 
 def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None, scale: float = 1.0) -> Plan:
-    """The runs of an experiment, `full`: at full size, also where a smaller one is usual; or with so many `runs` an arm.
+    """The runs of an experiment. `full`: at full size, also if the default is smaller; `runs`: this many per arm.
 
-    `scale` multiplies episodes, and of the PPO family steps and runs, of which it leaves five; below 1 for a quick look.
+    `scale` multiplies episodes, and for the PPO family steps and runs (at least five); below 1 for a quick look.
     """
     if runs is not None and not 1 <= runs <= MOST_RUNS:
         raise UserError(f"runs must be a whole number from 1 to {MOST_RUNS:,}, got {runs:,}")
@@ -70,22 +70,22 @@ def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None,
 
 @dataclass
 class Tally:
-    """What came of a study."""
+    """The outcome of a study."""
 
     kept: int = 0
     """Runs that were finished before."""
     done: int = 0
     """Runs that were finished now, here."""
     found: int = 0
-    """Runs that another process finished meanwhile, or a worker that died before it could say so."""
+    """Runs that were finished meanwhile by another process, or by a worker that died before it reported."""
     failed: list[Outcome] = field(default_factory=list)
     """Runs that failed or diverged."""
     damaged: list[str] = field(default_factory=list)
-    """What was found wrong with stored runs; they were set aside and run again."""
+    """Damage that was found in stored runs; they were set aside and repeated."""
     seconds: float = 0.0
     """Wall time from the start of its first run to the end of its last; 0 if there was nothing to do."""
     waiting: set[str] = field(default_factory=set)
-    """Names of the runs that are still to come."""
+    """Names of the unfinished runs."""
     begun: float | None = None
     """When its first run started."""
 
@@ -108,10 +108,10 @@ def carry_out_studies(
     plans: Sequence[Plan], store: Store, executor: Executor, watch: Callable[[Outcome], None] = lambda outcome: None,
     command: str = "",
 ) -> dict[str, Tally]:  # fmt: skip
-    """Carry out all runs that are not finished, those of all plans from one queue; `watch` is called for every run.
+    """Execute all unfinished runs, those of all plans from one queue; `watch` is called for every run.
 
-    Plans share runs: one that an earlier plan has counts as kept. `command` is noted as the command of experiments that are
-    not in the catalogue.
+    Plans share runs: one that is part of an earlier plan counts as kept. `command` is noted as the command of experiments that
+    are not in the catalogue.
     """
     from vpac.lab.workers.worker import Outcome
 
@@ -138,7 +138,7 @@ def carry_out_studies(
                 tally.waiting.add(run.name)
     store.tidy()
     for name, damage in damaged.items():
-        with store.lock(name) as free:  # unless another process holds it
+        with store.lock(name) as free:  # False if another process holds it
             if free and store.has(name):
                 words = f"{damage}; set aside as {store.set_aside(name)}"
                 tallies[todo[name][1].experiment.name].damaged.append(words)
@@ -169,7 +169,7 @@ def carry_out_studies(
 
 
 def _damage(store: Store, run: Run) -> str | None:
-    """What is wrong with a finished run; None if it is sound."""
+    """The damage of a finished run; None if it is intact."""
     try:
         store.read(run.name)
     except Damaged as damage:
@@ -178,7 +178,7 @@ def _damage(store: Store, run: Run) -> str | None:
 
 
 def _write_study(plan: Plan, store: Store, tally: Tally, command: str) -> None:
-    """Note the study, unless the store has it at a larger size: a quick look does not replace the real thing."""
+    """Note the study, unless the store has it at a larger size."""
     names = {label: [run.name for run in runs] for label, runs in plan.runs.items()}
     before = read_study(store, plan.experiment.name)
     work = plan.scale * sum(len(runs) for runs in names.values())
@@ -215,7 +215,7 @@ def check(experiment: Experiment) -> None:
 
 
 def _check_learner(experiment: Experiment, run: Run, known: bool) -> Learner:
-    """A tabular learner's settings and environment, which may be known already."""
+    """Check a tabular learner's settings and environment, which may be known already."""
     from vpac.lab.kinds.task import learner_of
 
     learner = learner_of(run.task, run.seed)
@@ -228,7 +228,7 @@ def _check_learner(experiment: Experiment, run: Run, known: bool) -> Learner:
 
 
 def _check_deep(run: Run, known: bool) -> None:
-    """The algorithm, the settings and the spaces of the PPO family."""
+    """Check the algorithm, the settings and the spaces of the PPO family."""
     from vpac.deep.options import Options
     from vpac.deep.spaces import Interface
     from vpac.lab.kinds.task import task_recipe

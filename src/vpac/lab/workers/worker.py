@@ -1,4 +1,4 @@
-"""Carries out runs and stores them: what every executor calls, in this process or in another."""
+"""Execute runs and store them: called by every executor, in this process or in another."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Status = Literal["finished", "found", "failed", "diverged", "elsewhere", "unwrit
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went; a small message between processes."""
+    """The outcome of a run; a small message between processes."""
 
     name: str
     status: Status
-    """finished and stored; found (another process has finished it meanwhile); failed; diverged (stopped at a number that is
-    not finite); elsewhere (another process holds it); unwritable (it could not be stored); refused (the store has something
-    else in its place)."""
+    """finished and stored; found (finished by another process meanwhile); failed; diverged (stopped at a number that is not
+    finite); elsewhere (another process holds it); unwritable (it could not be stored); refused (the store has something else
+    under its name)."""
     seconds: float = 0.0
     error: str = ""
     damaged: tuple[str, ...] = ()
@@ -56,15 +56,15 @@ class Outcome:
 
 
 def carry_out(store: Store, run: Run) -> Outcome:
-    """Carry out a run unless it is finished or another process holds it. Never raises errors of the run itself."""
+    """Execute a run unless it is finished or another process holds it. Never raises errors of the run itself."""
     return carry_out_batch(store, [run])[0]
 
 
 def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[Outcome]:
-    """Carry out runs and make them durable together: a tiny run would mostly wait for the disk.
+    """Execute runs and make them durable together: a short run would mostly wait for the disk.
 
-    Locks are held until the runs are stored. If this is interrupted, what is done is stored. With more than no `cores` the
-    runs are of one program (`task.program_of`): see `_carry_out_program`.
+    Locks are held until the runs are stored. On an interruption finished runs are stored. With `cores` above 0 the runs are of
+    one program (`task.program_of`): see `_carry_out_program`.
     """
     if cores:
         return _carry_out_program(store, runs, cores)
@@ -79,7 +79,7 @@ def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[O
                     continue
                 try:
                     outcome, packed = _perform(store, run, scratch)
-                except (OSError, UserError) as error:  # of the store: those of the run are caught where it is performed
+                except (OSError, UserError) as error:  # of the store; `_perform` catches those of the run
                     outcomes.append(_unwritable(store, run.name, error))
                     continue
                 if packed is None:
@@ -100,7 +100,7 @@ def carry_out_batch(store: Store, runs: Sequence[Run], cores: int = 0) -> list[O
 
 
 def _taken(store: Store, run: Run, held: ExitStack, outcomes: list[Outcome]) -> Scratch | None:
-    """The folder for checkpoints of a run that is locked until `held` ends; or None, and an outcome that says why."""
+    """The checkpoint folder of a run, which is locked until `held` ends; or None, and an outcome that says why."""
     try:
         if not held.enter_context(store.lock(run.name)):
             outcomes.append(Outcome(run.name, "elsewhere"))
@@ -114,10 +114,10 @@ def _taken(store: Store, run: Run, held: ExitStack, outcomes: list[Outcome]) -> 
 
 
 def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Outcome]:
-    """Carry out runs that one compiled program trains, and store each as soon as it has ended.
+    """Execute runs that one compiled program trains, and store each as soon as it has finished.
 
-    On a CPU so many cores take one run after the other, each with the bytes that it has alone; on other devices all learn side
-    by side, and are the same but for rounding. A signal lets those underway come to their next checkpoint.
+    On a CPU `cores` threads take one run after the other, each with the same bytes as alone; on other devices all learn in one
+    batch, and differ by rounding. After a signal started runs continue to their next checkpoint.
     """
     outcomes: list[Outcome] = []
     with ExitStack() as held:
@@ -138,14 +138,14 @@ Made = Callable[[], "tuple[Outcome, dict[str, bytes] | None]"]
 
 
 def _devices() -> bool:
-    """Whether programs train runs side by side here."""
+    """Whether programs train runs in batches here."""
     from vpac.deep.compiled import Layout
 
     return Layout.of().most > 1
 
 
 def _in_threads(store: Store, work: list[tuple[Run, Scratch]], cores: int) -> Iterator[tuple[Run, Scratch, Made]]:
-    """Runs in so many threads, as they end; after a signal those that have not begun do not begin."""
+    """Runs in `cores` threads, as they finish; after a signal no further ones begin."""
     with until_checkpoint(), ThreadPoolExecutor(cores, "run") as pool:
         tasks = {pool.submit(_perform, store, run, scratch): (run, scratch) for run, scratch in work}
         try:
@@ -163,7 +163,7 @@ def _in_threads(store: Store, work: list[tuple[Run, Scratch]], cores: int) -> It
 
 
 def _side_by_side(store: Store, work: list[tuple[Run, Scratch]]) -> Iterator[tuple[Run, Scratch, Made]]:
-    """Runs that a program trains on devices; each has its share of the time."""
+    """Runs that a program trains in a batch on devices; each gets its share of the time."""
     from vpac.lab.kinds.deep import perform_side_by_side
 
     begun, runs = time.perf_counter(), [run for run, _ in work]
@@ -183,12 +183,12 @@ def _unwritable(store: Store, name: str, error: Exception) -> Outcome:
 def _perform(
     store: Store, run: Run, scratch: Scratch, made: Callable[[], Result] | None = None, before: float = 0.0
 ) -> tuple[Outcome, dict[str, bytes] | None]:
-    """How a run went, and its files if it went well; `made` makes the result of one that has taken `before` seconds so far."""
+    """The outcome of a run, and its files if it succeeded; `made` gives the result of one that took `before` seconds so far."""
     begun = time.perf_counter() - before
     try:
         result = _finite(perform(run, scratch) if made is None else made())
         files = packed(run, result, about(time.perf_counter() - begun))
-    except Unwritable:  # a checkpoint: the machine's fault, which the next run will meet, too
+    except Unwritable:  # of a checkpoint: the machine's fault, which would affect the next run, too
         raise
     except Exception as error:
         stop_if_asked()  # native code turns a signal in one of its callbacks into an error
@@ -203,7 +203,7 @@ def _perform(
 
 
 def _finite(result: Result) -> Result:
-    """The result, if it comes down to numbers; what is not known is None, and anything else that is none is no result."""
+    """The result, validated: unknown numbers are None, and anything that is not a number is an error."""
     for name, value in result.final.items():
         if value is not None and not math.isfinite(value):
             raise Diverged(f"{name} is {value}: not finite")
@@ -211,7 +211,7 @@ def _finite(result: Result) -> Result:
 
 
 def about(seconds: float) -> dict[str, Any]:
-    """How long a run took, when it ended, where, and with which versions."""
+    """Duration, end time, machine and versions of a run."""
     return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
 
 
@@ -240,7 +240,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """Of the checkout that vpac runs from, `+` if it was changed since; None for an installed package."""
+    """Commit of the checkout that vpac runs from, with `+` if it was changed since; None for an installed package."""
     source = Path(__file__).resolve().parents[4]
     if not (source / ".git").exists():
         return None
