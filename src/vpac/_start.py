@@ -21,7 +21,7 @@ def is_command(words: list[str]) -> bool:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """Exit at once: there is nothing to tidy up yet."""
+    """Exit at once: there is nothing to clean up yet."""
     os.write(2, b"vpac: stopped\n")
     os._exit(128 + number)
 
@@ -30,10 +30,10 @@ _codes: list[int] = []
 
 
 def end_with(code: int, within: float | None = None) -> int:
-    """Let the process end with this exit code, whatever happens while Python shuts down; returns the code.
+    """End the process with this exit code, whatever happens while Python shuts down; returns the code.
 
-    Python restores the default handlers before that, and kills itself with SIGINT if it ever saw one while it compiled text.
-    It also waits for threads, which may compute for hours: `within` is how many seconds it may.
+    Python restores the default handlers before that, and kills itself with SIGINT if one arrived while it compiled text. It
+    also waits for threads, which may compute for hours: `within` is the most seconds that it may wait.
     """
     _codes.append(code)
     if within is not None and is_command(sys.orig_argv):

@@ -17,12 +17,12 @@ from vpac.errors import UserError, suggestion
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm: where its class is, and what it needs."""
+    """An algorithm: its class and its requirements."""
 
     name: str
-    """As on the command line and in stored runs, e.g. "vpac-ppo"."""
+    """Its name on the command line and in stored runs, e.g. "vpac-ppo"."""
     class_name: str
-    """Of the public class, as in `vpac.VPACPPO` and in agent.json."""
+    """The public class, as in `vpac.VPACPPO` and in agent.json."""
     about: str
     """One line for lists."""
     deep: bool = False
@@ -44,7 +44,7 @@ class Algorithm:
 
     @property
     def extra(self) -> str | None:
-        """The optional part of the installation that it needs."""
+        """The extra that it needs."""
         return "deep" if self.deep else None
 
     @property
@@ -54,7 +54,7 @@ class Algorithm:
 
     @property
     def unit(self) -> str:
-        """What the length of its training counts: the name of an option of the command line."""
+        """The unit of the length of its training: the name of an option of the command line."""
         return "steps" if self.deep else "episodes"
 
     def load(self) -> Any:
@@ -67,7 +67,7 @@ class Algorithm:
         return getattr(importlib.import_module(f"{self.package}.options"), name)
 
     def check_settings(self, names: Iterable[str]) -> None:
-        """Refuse names of settings that its learner does not have, before they meet arguments of other functions."""
+        """Reject settings that its learner does not have, before they are passed to other functions."""
         known = [one.name for one in fields(self.load_options())] + (["preset", "backend"] if self.deep else [])
         for name in names:
             if name not in known:
@@ -124,7 +124,7 @@ BY_CLASS = {algorithm.class_name: algorithm for algorithm in ALGORITHMS.values()
 
 
 def find(name: str, among: Iterable[Algorithm] = ALGORITHMS.values()) -> Algorithm:
-    """The algorithm of a name, in whatever case and with "_" for "-"; a `UserError` suggests the nearest known name."""
+    """The algorithm of a name, in any case and with "_" for "-"; a `UserError` suggests the nearest known name."""
     folded = name.casefold().replace("_", "-")
     known = [algorithm.name for algorithm in among]
     if folded not in known:

@@ -1,4 +1,4 @@
-"""Checks of numbers that users give; compiled code checks nothing itself."""
+"""Checks of numbers from users; compiled code checks nothing itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def seeds_of(seeds: Iterable[Any]) -> list[int]:
 
 
 def positive_rows(table: Any, shape: tuple[int, int]) -> FloatArray:
-    """A behaviour table b[s, a]: each row a distribution that takes every action, as the target policy does."""
+    """A behaviour table b[s, a]: each row is a distribution with a positive probability of every action."""
     try:
         found = np.asarray(table, np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: what was wrong, what was expected, the nearest right spelling."""
+"""Errors in the user's input: what was wrong, what was expected, the nearest right spelling."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class UserError(ValueError):
 
 
 class Diverged(UserError):
-    """Learning met a number that is not finite, or beyond 1e150; what was good before it is kept."""
+    """Learning met a number that is not finite, or beyond 1e150; the state before it is kept."""
 
 
 class Newer(UserError):
-    """A file that a later version of vpac wrote: it is neither read nor touched."""
+    """A file that a later version of vpac wrote: it is neither read nor changed."""
 
 
 def needs_extra(what: str, missing: ModuleNotFoundError, extra: str, more: str = "") -> UserError:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, files that anybody may have written, and JSON with a checksum of itself."""
+"""Atomic files, untrusted files, and JSON with its own checksum."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from vpac.portable import (
 )
 
 LARGEST = 0x7FFFF000
-"""Bytes of a file that is read; nothing that vpac writes comes near."""
+"""Largest size of a file that is read; vpac writes much smaller ones."""
 BLOCK = 4096
-"""Bytes that a new folder, or the name of a file in one, takes."""
+"""Bytes that a new folder, or a file name in one, takes."""
 MISTAKES = {
     errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP,
 }  # fmt: skip
-"""Errors that another path would not have; all others are the machine's."""
+"""Errors that another path would avoid; all others are the machine's."""
 
 
 class Unwritable(OSError):
@@ -47,7 +47,7 @@ class Unwritable(OSError):
 
 
 def unwritable(path: Path | str, error: OSError, needed: int | None = None) -> OSError:
-    """The error in words: the path, the reason, the space that was needed and the space there is."""
+    """The error in words: the path, the reason, the space needed and the space available."""
     if isinstance(error, Unwritable):
         return error
     words = f"cannot write {path}: {error.strerror or error}"
@@ -57,7 +57,7 @@ def unwritable(path: Path | str, error: OSError, needed: int | None = None) -> O
 
 
 def _free(path: Path) -> str:
-    """How much is free where a file was to be written, if that can be known."""
+    """The free space for a file, if known."""
     for folder in path.absolute().parents:
         try:
             return f", {shutil.disk_usage(folder).free:,} are free"
@@ -69,10 +69,10 @@ def _free(path: Path) -> str:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], needed: int | None = None) -> Path:
-    """Let `write` fill a temporary file beside `path`, make it durable, and rename it into place.
+    """Let `write` fill a temporary file beside `path`, make it durable, and rename it.
 
-    A reader sees the old file or the new one. If anything fails the old file stays and no temporary one is left. `needed` is
-    how many bytes it will have, for messages.
+    A reader sees the old file or the new one. If anything fails the old file stays and the temporary one is removed. `needed`
+    is the number of bytes, for messages.
     """
     path = Path(path)
     make_folder(path.parent, path, needed)
@@ -96,7 +96,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], needed: int | 
 
 
 def cannot_write(path: Path, error: OSError, needed: int | None = None) -> Exception:
-    """The error in words: a user's mistake if another path would do, else the machine's."""
+    """The error in words: the user's mistake if another path would work, else the machine's."""
     if isinstance(error, UserError):
         return error
     if error.errno in MISTAKES:
@@ -105,7 +105,7 @@ def cannot_write(path: Path, error: OSError, needed: int | None = None) -> Excep
 
 
 def make_folder(folder: Path, for_file: Path | None = None, needed: int | None = None) -> None:
-    """Make a folder, if need be, or say that it, or the file it is for, cannot be written, and how many bytes that needs."""
+    """Make a folder if needed; the error says that it, or the file for it, cannot be written, and the bytes needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -116,12 +116,12 @@ def make_folder(folder: Path, for_file: Path | None = None, needed: int | None =
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     return write_atomically(path, lambda temporary: temporary.write_bytes(content), len(content))
 
 
 def as_parquet(frame: Any, **how: Any) -> bytes:
-    """A data frame of Polars, or its columns, as a Parquet file, in memory, so that its size is known before it is written."""
+    """A Polars data frame, or its columns, as Parquet bytes, so that the size is known before writing."""
     import polars as pl
 
     file = io.BytesIO()
@@ -130,14 +130,14 @@ def as_parquet(frame: Any, **how: Any) -> bytes:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file whole or not at all."""
-    return write_bytes(path, text.encode(errors="replace"))  # "?" for what of a file's name is not UTF-8
+    """Write a text file atomically."""
+    return write_bytes(path, text.encode(errors="replace"))  # "?" for parts of a file name that are not UTF-8
 
 
 def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
-    """Write a file and a note that names its digest, so that at every moment the note's own file can be read.
+    """Write a file and a note that has its digest, so that one consistent pair can be read at every moment.
 
-    The note's rename is what counts. The content is there before it, under another name, and gets its own after it.
+    The rename of the note is the commit. The content is written before it, under a temporary name, and renamed after it.
     """
     digest = hashlib.sha256(content).hexdigest()
     make_folder(path.parent, path, len(content))
@@ -146,7 +146,7 @@ def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
         write_bytes(waiting, content)
         write_text(note, text)
     except BaseException:
-        if not _holds(note, text.encode()):  # else it is the new one that counts already
+        if not _holds(note, text.encode()):  # otherwise the new note is in place already
             waiting.unlink(missing_ok=True)
         raise
     try:
@@ -159,7 +159,7 @@ def write_pair(path: Path, content: bytes, note: Path, text: str) -> None:
 
 
 def read_pair(path: Path, digest: str) -> bytes:
-    """The content with this digest; `UserError` if it is not what was written."""
+    """The content with this digest; a `UserError` if it is damaged."""
     for place in (path, _waiting(path, digest)):
         try:
             content = read_bytes(place)
@@ -183,9 +183,9 @@ def _waiting(path: Path, digest: str) -> Path:
 
 
 def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> bytes:
-    """A file's content; what is no file, or larger than `most` bytes, is an `OSError`, found before anything is read; so is a
-    symbolic link, unless they are followed (ELOOP)."""
-    how = os.O_RDONLY | NONBLOCK | CLOEXEC | BINARY  # a pipe would let us wait for ever
+    """A file's content. An `OSError` before anything is read if it is not a file or larger than `most` bytes, or if it is a
+    symbolic link and `links` is False (ELOOP)."""
+    how = os.O_RDONLY | NONBLOCK | CLOEXEC | BINARY  # opening a pipe could block for ever
     handle = os.open(path, how if links else how | NOFOLLOW)
     try:
         found = os.fstat(handle)
@@ -203,7 +203,7 @@ def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> byt
 
 
 def read_input(path: Path, most: int = LARGEST) -> bytes:
-    """The content of a file that a user has named."""
+    """The content of a file that a user named."""
     try:
         return read_bytes(path, most)
     except OSError as error:
@@ -212,7 +212,7 @@ def read_input(path: Path, most: int = LARGEST) -> bytes:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Keep other processes that would hold a folder, too, out of it; the system lets go of it however this process ends."""
+    """Lock a folder against other processes that do the same; the system releases the lock when this process ends."""
     make_folder(folder)
     try:
         handle = open_held(folder)
@@ -233,14 +233,14 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def _umask() -> int:
-    """The process's file mode mask; there is no way to read it but to set it."""
+    """The process's umask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def write_new(path: str, content: bytes) -> None:
-    """Write a file that is not there yet; it is not durable before it is synced."""
+    """Write a file that does not exist yet; it is not durable before it is synced."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o666)
     try:
         left = memoryview(content)
@@ -251,10 +251,10 @@ def write_new(path: str, content: bytes) -> None:
 
 
 def sync_folders(folders: Iterable[str], witness: int | None) -> None:
-    """Make folders durable, with the files right in them.
+    """Make folders durable, with the files directly in them.
 
-    Of many at once the whole file system is synced, where the system can do that: then the disk is waited for once and not
-    once for each file. `witness` is a descriptor of it, opened before anything was written, so that it knows of every error.
+    For many folders the whole file system is synced, where possible, instead of each file. `witness` is a descriptor of the
+    file system, opened before anything was written, so that it reports every error.
     """
     folders = list(folders)
     if len(folders) > 1 and witness is not None and sync_file_system(witness):
@@ -287,13 +287,13 @@ def sync_folder(folder: Path | str) -> None:
 
 CHECKSUM = "checksum"
 BLANK = "." * 64
-"""A sealed text holds its own checksum: that of the text with this in the checksum's place."""
+"""Placeholder of the checksum in a sealed text while the checksum is computed."""
 LARGEST_TEXT = 2**26
-"""Characters of a text that is parsed; parsed data takes some ten times as much memory."""
+"""Most characters of a text that is parsed; parsed data takes some ten times as much memory."""
 
 
 def parse(content: bytes | str) -> Any:
-    """JSON as data; whatever is wrong with it is a `ValueError`."""
+    """Parse JSON; any error is a `ValueError`."""
     if len(content) > LARGEST_TEXT:
         raise ValueError(f"it has {len(content):,} bytes, more than {LARGEST_TEXT:,}")
     try:
@@ -303,7 +303,7 @@ def parse(content: bytes | str) -> Any:
 
 
 def jsonable(data: Any) -> Any:
-    """Plain data for JSON: NumPy's numbers become Python's, numbers that are not finite None."""
+    """Plain data for JSON: NumPy numbers become Python's, numbers that are not finite None."""
     if isinstance(data, Mapping):
         return {str(key): jsonable(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -313,7 +313,7 @@ def jsonable(data: Any) -> Any:
 
 
 def sealed(data: dict[str, Any], **how: Any) -> str:
-    """Data as JSON with a checksum of itself; `how` is for `json.dumps`."""
+    """Data as JSON with a checksum of itself; `how` are arguments of `json.dumps`."""
     blank = json.dumps({**data, CHECKSUM: BLANK}, ensure_ascii=False, **how)
     if not blank.isascii() and any("\ud800" <= c <= "\udfff" for c in blank):  # of a file's name that is not UTF-8
         blank = json.dumps({**data, CHECKSUM: BLANK}, **how)
@@ -321,7 +321,7 @@ def sealed(data: dict[str, Any], **how: Any) -> str:
 
 
 def check_seal(content: bytes, data: Any, required: bool = True) -> None:
-    """Raise a `ValueError` unless sealed content, parsed to `data`, is what was written. Old formats have no seal."""
+    """Raise a `ValueError` unless sealed content, parsed to `data`, has its checksum. Old formats have none."""
     if not isinstance(data, dict):
         raise ValueError("it is not an object")
     if CHECKSUM not in data and not required:
@@ -333,8 +333,8 @@ def check_seal(content: bytes, data: Any, required: bool = True) -> None:
 
 
 def check_format(content: bytes, data: Any, path: Path, newest: int, older: tuple[int, ...]) -> None:
-    """Raise a `UserError` unless the file of an agent is in a format that this version reads and, in the newest, sealed; a
-    `Newer` if a later version wrote it and not a fault of the disk."""
+    """Raise a `UserError` unless the file of an agent has a format that this version reads and, in the newest, a valid
+    checksum; raise `Newer` if a later version wrote it."""
     found = data.get("format") if isinstance(data, dict) else None
     words = f"{path.parent} is in format {found!r:.40}: this version reads formats up to {newest}"
     later = isinstance(found, int) and found > newest

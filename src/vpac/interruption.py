@@ -1,11 +1,10 @@
-"""Signals that ask a process to stop: Ctrl-C (SIGINT), and SIGTERM, which schedulers send before they take a machine away.
+"""Signals that stop a process: Ctrl-C (SIGINT), and SIGTERM, which schedulers send before they kill it.
 
-Both raise in the main thread, so that everything is cleaned up on the way out. Within `until_checkpoint` the first one only
-sets a flag: work that leaves checkpoints continues to the next one and stops there, at `stop_if_asked`. A second one stops
-at once.
+Both raise in the main thread, so that everything is cleaned up. Within `until_checkpoint` the first one only sets a flag: work
+with checkpoints continues to the next one and stops there, in `stop_if_asked`. A second one stops at once.
 
-The main thread may compute for long, where Python calls no handler, or an environment may swallow what is raised: a thread
-hears of signals too, says what happens, and ends the process if nothing else does.
+Python calls no handler while the main thread computes in native code, and an environment may swallow the exception: a thread
+also receives the signals, prints what happens, and ends the process if nothing else does.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ class Terminated(KeyboardInterrupt):
 @dataclass
 class _State:
     asked: int | None = None
-    """The first signal that has arrived."""
+    """The first signal that arrived."""
     message: str | None = None
     """Printed for the first signal instead of raising it; None: raise."""
     said: bool = False
-    """Whether that has been printed."""
+    """Whether it has been printed."""
     when: float = 0.0
-    """When it arrived."""
+    """The time of the signal."""
     checkpoint: float = 0.0
-    """When the last checkpoint was written, or the work began."""
+    """The time of the last checkpoint, or of the start of the work."""
     longest: float = 0.0
-    """Seconds that work has taken from one checkpoint to the next, at most."""
+    """Longest time between two checkpoints so far, in seconds."""
     timer: threading.Timer | None = None
     """Ends the wait for a checkpoint."""
 
@@ -54,13 +53,13 @@ EXIT = os._exit
 MAX_WAIT = 300.0
 """Seconds that the work may take to its next checkpoint after SIGTERM, or twice its longest time so far if that is more."""
 LAST = 10.0
-"""Seconds after which a process that neither comes to a checkpoint nor can be interrupted is ended."""
+"""Seconds after which a process that neither reaches a checkpoint nor can be interrupted is ended."""
 TWICE = 1.0
-"""Seconds within which a second SIGTERM is the first again: a scheduler sends it to the group and from its leader."""
+"""Seconds within which a second SIGTERM counts as the first: a scheduler may send it to the group and to its leader."""
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # its signals are not ours
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the child's signals are not ours
 
 
 @contextmanager
@@ -91,7 +90,7 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
 def until_checkpoint(message: str = "") -> Iterator[None]:
     """Let the first signal only print `message`: the work calls `stop_if_asked` after each checkpoint.
 
-    Signals are the main thread's: what it has said holds for work in other threads.
+    Only the main thread receives signals; the flag also applies to work in other threads.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -101,8 +100,8 @@ def until_checkpoint(message: str = "") -> Iterator[None]:
         yield
     finally:
         if STATE.asked is not None:
-            _say(message)  # the checkpoint may have come before the thread that listens
-        with LOCK:  # no timer is started after this
+            _say(message)  # the checkpoint may come before the listening thread has printed it
+        with LOCK:  # no timer starts after this
             STATE.message = None
             if STATE.timer is not None:
                 STATE.timer.cancel()
@@ -142,7 +141,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _listen(reader: socket.socket, signals: Sequence[int]) -> None:
-    """Say what happens after a signal, and bound how long it takes, whatever the main thread does."""
+    """Print what happens after a signal, and bound its duration, whatever the main thread does."""
     first = None
     with reader:
         while byte := reader.recv(1):
@@ -169,7 +168,7 @@ def _after(seconds: float, what: Callable[[], None]) -> None:
 
 
 def _hurry() -> None:
-    """The next checkpoint does not come, perhaps because an environment hangs: interrupt the main thread."""
+    """Interrupt the main thread if no checkpoint comes, perhaps because an environment hangs."""
     if STATE.message is not None:
         _write("vpac: no checkpoint was reached in time: stopping at once" if STATE.message else "")
         _after(LAST, partial(EXIT, 128 + signal.SIGTERM))
@@ -183,14 +182,14 @@ def _say(message: str) -> None:
 
 
 def _write(text: str) -> None:
-    """A line on standard error, above a progress bar if there is one."""
+    """Print a line on standard error, above a progress bar if there is one."""
     with suppress(OSError, ValueError):
         print(text, end="\n" if text else "", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
-    """Let `os._exit`, `sys.exit` and C's `exit` in other people's code be failures of the command: its work is not done."""
+    """Turn `os._exit`, `sys.exit` and C's `exit` in other code into failures of the command, whose work is not finished."""
     mine = os.getpid()
 
     def leave(status: int, called: str = "os._exit({})") -> NoReturn:

@@ -1,6 +1,6 @@
-"""What differs between Linux, macOS and Windows: locks, cores, flags of files, durability, masks of signals, native output.
+"""Differences between Linux, macOS and Windows: locks, cores, file flags, durability, signal masks, native output.
 
-Nothing else in vpac asks which system it is on, and this module asks only for what is there. Processes are spawned everywhere.
+No other module asks for the system, and this one tests for features only. Processes are spawned everywhere.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ msvcrt: Any = None if fcntl else importlib.import_module("msvcrt")
 BINARY, CLOEXEC, NOFOLLOW, NONBLOCK = (
     getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK")
 )
-"""Flags of `os.open`, 0 where the system has no such thing."""
+"""Flags of `os.open`, 0 where the system does not have them."""
 FOLDERS_OPEN = hasattr(os, "O_DIRECTORY")
-"""Whether a folder can be opened, to lock it or to make the names in it durable."""
+"""Whether a folder can be opened, to lock it or to sync it."""
 _syncfs: Any = None
 with suppress(TypeError, OSError, AttributeError):
     _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 FARTHEST = 2**31 - 1
-"""Bytes are locked up to here where the position in a file says which: not every file system has positions beyond."""
+"""Largest offset of a locked byte: some file systems support no larger ones."""
 HELD = ".held"
 """The file that is locked in place of its folder where folders cannot be opened."""
 
@@ -44,14 +44,14 @@ def cores() -> int:
 
 
 def open_held(folder: Path) -> int:
-    """A descriptor that stands for a folder, for `lock`."""
+    """A descriptor of a folder, for `lock`."""
     return (
         os.open(folder, os.O_RDONLY) if FOLDERS_OPEN else os.open(folder / HELD, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
     )
 
 
 def lock(handle: int, *, wait: bool = False) -> None:
-    """Lock a whole file or folder against other processes; `BlockingIOError` if one has it and this is not to wait."""
+    """Lock a whole file or folder against other processes; without waiting, `BlockingIOError` if another holds it."""
     if fcntl is None:
         lock_byte(handle, 0, wait=wait)
     else:
@@ -59,18 +59,18 @@ def lock(handle: int, *, wait: bool = False) -> None:
 
 
 def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
-    """Lock one byte of a file, which need not be there; the system unlocks it however this process ends."""
+    """Lock one byte of a file, which need not exist; the system releases the lock when this process ends."""
     if fcntl is None:
         os.lseek(handle, offset % FARTHEST, os.SEEK_SET)
         while True:
             try:
                 return msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[no-any-return]
             except OSError as error:
-                if not wait:  # else it has tried for ten seconds, and tries again
+                if not wait:  # otherwise it has tried for ten seconds, and tries again
                     raise BlockingIOError(error.errno, error.strerror) from None
     try:
         fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, offset)
-    except PermissionError as error:  # as some systems say it
+    except PermissionError as error:  # the error of some systems
         raise BlockingIOError(error.errno, error.strerror) from None
     return None
 
@@ -85,7 +85,7 @@ def unlock_byte(handle: int, offset: int) -> None:
 
 
 def sync_file_system(witness: int) -> bool:
-    """Make all that was written to a descriptor's file system durable; False if this system cannot."""
+    """Sync the file system of a descriptor; False if this system cannot."""
     if _syncfs is None:
         return False
     if _syncfs(witness):
@@ -95,13 +95,13 @@ def sync_file_system(witness: int) -> bool:
 
 
 def is_read_only(folder: Path) -> bool:
-    """Whether the file system of a folder is mounted read-only, where that can be known."""
+    """Whether the file system of a folder is mounted read-only, if known."""
     return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Block Ctrl-C: threads and processes that start within this inherit it, where signals have masks."""
+    """Block Ctrl-C for threads and processes started within this context, where signals have masks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -114,9 +114,9 @@ def without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def at_native_exit(call: Callable[[], object]) -> Iterator[None]:
-    """Call something if native code ends this process within this context with C's `exit`, which Python does not see.
+    """Call a function if native code ends this process within this context with C's `exit`, which Python does not see.
 
-    Only with glibc: other C libraries may not take back a function that they were given, and call it when Python has gone.
+    Only with glibc: other C libraries may not unregister the function, and call it after Python has gone.
     """
     try:
         library = ctypes.CDLL(None)
@@ -140,7 +140,7 @@ def at_native_exit(call: Callable[[], object]) -> Iterator[None]:
 
 
 class _Kept:
-    """What is written to standard error, by native code too, kept in a file."""
+    """Captures standard error, also of native code, in a file."""
 
     def __init__(self) -> None:
         self.real = os.dup(2)  # fails if standard error is closed: there is no file to close yet
@@ -148,7 +148,7 @@ class _Kept:
         os.dup2(self.file.fileno(), 2)
 
     def show(self, said: set[bytes]) -> None:
-        """Show the lines that were not `said`, and all others from now on."""
+        """Print the captured lines that are not in `said`, and stop capturing."""
         with self.file:  # closed even if a signal interrupts this
             with suppress(OSError, ValueError):
                 sys.stderr.flush()
@@ -167,13 +167,13 @@ _keeping = threading.Lock()
 
 
 def deduplicate_stderr() -> None:
-    """Let `deduplicated_stderr` have an effect: in commands and their workers. A library leaves streams alone."""
+    """Enable `deduplicated_stderr`: in commands and their workers. A library leaves streams alone."""
     global _said
     _said = set()
 
 
 def show_stderr() -> None:
-    """Show what `deduplicated_stderr` keeps; if it is not within one, do nothing."""
+    """Print what `deduplicated_stderr` has captured; outside of one, do nothing."""
     global _kept
     kept, _kept = _kept, None
     if kept is not None:
@@ -182,9 +182,9 @@ def show_stderr() -> None:
 
 @contextmanager
 def deduplicated_stderr() -> Iterator[None]:
-    """Show each line once that is written to standard error within this, by native code too, when it is over.
+    """Print each line of standard error once, also of native code, at the end of this context.
 
-    Within another one, in this thread or another, it does nothing.
+    Nested in another one, in this thread or another, it does nothing.
     """
     global _kept
     if _said is None or not _keeping.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, elsewhere a line now and then."""
+"""Progress on standard error: a bar on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
 DELAY = 2.0
-"""Seconds after which the bar of an evaluation comes up."""
+"""Seconds before the bar of an evaluation appears."""
 FIRST, EVERY = 10.0, 30.0
-"""Seconds before the first line where there is no terminal, and between lines."""
+"""Seconds before the first line without a terminal, and between lines."""
 
 
 class ProgressLines:
-    """Lines on standard error instead of a bar, where nothing can move: time, share, time left, and what else is known."""
+    """Lines on standard error instead of a bar, without a terminal: time, share, time left, and further information."""
 
     def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False) -> None:
         self._total, self._unit, self._already = total, unit, already
@@ -32,7 +32,7 @@ class ProgressLines:
         self._due = float("inf") if quiet or sys.stderr.isatty() else self._begun + FIRST
 
     def tell(self, done: int, words: str = "") -> None:
-        """So much is done; prints a line if it is time for one."""
+        """Set the progress; prints a line if it is time for one."""
         now = time.monotonic()
         if now < self._due or done <= self._already:
             return
@@ -44,9 +44,9 @@ class ProgressLines:
 
 
 class ProgressBar(ProgressLines):
-    """A bar on standard error where it is a terminal, else lines.
+    """A bar on standard error if it is a terminal, otherwise lines.
 
-    `delay`: seconds before the bar comes up; then it is removed at the end.
+    `delay`: seconds before the bar appears; such a bar is removed at the end.
     """
 
     def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False, delay: float = 0.0) -> None:
@@ -75,7 +75,7 @@ class ProgressBar(ProgressLines):
         self._bar.start()
 
     def tell(self, done: int, words: str = "", title: str = "") -> None:
-        """So much is done."""
+        """Set the progress."""
         super().tell(done, words)
         self._show()
         if self._bar is not None:
@@ -84,7 +84,7 @@ class ProgressBar(ProgressLines):
 
 @contextmanager
 def shown(progress: bool | Callable[[int, int], object], total: int, what: str) -> Iterator[Callable[[int], object]]:
-    """A function to call with the number of episodes done. A bar comes up after two seconds, if one is wanted."""
+    """A function to call with the number of finished episodes. A bar appears after two seconds, if wanted."""
     if callable(progress):
         yield lambda done: progress(done, total)
         return
@@ -94,7 +94,7 @@ def shown(progress: bool | Callable[[int, int], object], total: int, what: str) 
 
 @contextmanager
 def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
-    """A function to call at the beginning of each of so many steps, with what the step is about if that changes."""
+    """A function to call at the beginning of each of `count` steps, with a new description if that changes."""
     count = itertools.count()
     with ProgressBar(total, title, quiet=quiet, delay=1e-9) as bar:
         yield lambda what="": bar.tell(next(count), title=f"{title}: {what}" if what else "")
@@ -103,7 +103,7 @@ def steps(title: str, total: int, quiet: bool) -> Iterator[Callable[..., None]]:
 class Bar(ProgressBar):
     """The bar of a training, updated from any thread: episodes per second, mean and variance of recent returns.
 
-    `total` are the episodes of all runs, `already` those that were learned before it began.
+    `total` are the episodes of all runs, `already` those before this training.
     """
 
     def __init__(self, total: int, already: int = 0, quiet: bool = False) -> None:
@@ -113,7 +113,7 @@ class Bar(ProgressBar):
         self._recent: deque[float] = deque(maxlen=500)
 
     def update(self, learner: Learner) -> None:
-        """Show how far a learner has come."""
+        """Show the progress of a learner."""
         with self._lock:
             self._recent.extend(learner.returns[self._seen.get(learner.seed, 0) :].tolist())
             self._seen[learner.seed] = learner.episodes

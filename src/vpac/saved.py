@@ -1,4 +1,4 @@
-"""Folders of saved agents: agent.json, sealed, and weights.safetensors, whose digest it names. Neither can hold code."""
+"""Folders of saved agents: agent.json, with a checksum, and weights.safetensors, whose digest it has. Neither can hold code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vpac.files import LARGEST_TEXT, check_format, parse, read_bytes, read_pair,
 
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
 RECORD = "run.json"
-"""Of a folder that `vpac train` wrote: what was run, where and when, with checksums of the other files."""
+"""In a folder of `vpac train`: what was run, where and when, with checksums of the other files."""
 TABULAR_FORMAT = 2
-"""Since the second, both files are checked when they are read."""
+"""Format 2: both files have checksums."""
 DEEP_FORMAT = 3
-"""Since the second, agent.json is sealed; since the third, critics see the time."""
+"""Format 2: agent.json has a checksum; 3: critics see the time."""
 FIELDS: dict[str, Any] = {"algorithm": str, "env": str, "arguments": dict | None, "seed": int, "options": dict}
 TABULAR_FIELDS: dict[str, Any] = FIELDS | {"resets": dict}
 DEEP_FIELDS: dict[str, Any] = FIELDS | {
@@ -33,7 +33,7 @@ DEEP_FIELDS: dict[str, Any] = FIELDS | {
 
 @contextmanager
 def reading(folder: Path, what: str = "an agent") -> Iterator[None]:
-    """Raise a `UserError` for whatever goes wrong with files that anybody may have written."""
+    """Raise a `UserError` for any error in untrusted files."""
     from safetensors import SafetensorError
 
     try:
@@ -48,15 +48,15 @@ def reading(folder: Path, what: str = "an agent") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SavedAgent:
-    """A folder whose agent.json was read and checked."""
+    """A folder whose agent.json has been read and checked."""
 
     folder: Path
     data: dict[str, Any]
-    """What agent.json says."""
+    """The content of agent.json."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read agent.json: its seal, its format and the kinds of its fields are checked."""
+        """Read agent.json and check its checksum, its format and the types of its fields."""
         with reading(folder):
             text = read_bytes(folder / AGENT, LARGEST_TEXT)
             data = parse(text)
@@ -79,7 +79,7 @@ class SavedAgent:
 
     @property
     def algorithm(self) -> Algorithm:
-        """What learned; a class of somebody else's is a `UserError`, and has to load its agents itself."""
+        """The algorithm; for a class that is not vpac's a `UserError`: it has to load its agents itself."""
         name = self.data["algorithm"]
         if name not in BY_CLASS:
             raise UserError(
@@ -90,11 +90,11 @@ class SavedAgent:
 
     @property
     def recipe(self) -> EnvRecipe | None:
-        """Where it learned; None: the file does not say how that was made."""
+        """The environment of training; None: the file does not say how it was made."""
         return EnvRecipe.read(self.data)
 
     def check_class(self, name: str) -> None:
-        """Refuse an agent of another class than this one."""
+        """Reject an agent of another class."""
         if self.data["algorithm"] != name:
             found = self.data["algorithm"]
             raise UserError(f"{self.folder} holds a {found}, not a {name}: use {found}.load")
@@ -121,7 +121,7 @@ def remove_record(folder: Path) -> None:
 
 
 def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **how: Any) -> Path:
-    """Write agent.json and weights.safetensors; what was there before can be read until this can. `how`: for `json.dumps`."""
+    """Write agent.json and weights.safetensors; the previous files stay valid until then. `how`: for `json.dumps`."""
     from safetensors.numpy import save
 
     content = save({name: np.array(array, order="C") for name, array in arrays.items()})
@@ -135,14 +135,14 @@ def write_agent(folder: Path, data: dict[str, Any], arrays: dict[str, Any], **ho
 
 
 def frozen(agent: Any) -> dict[str, bytes]:
-    """The files of an agent's folder, by name: what is pickled of it."""
+    """The files of an agent's folder, by name, for pickling."""
     with TemporaryDirectory() as folder:
         agent.save(folder)
         return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
 def revived(kind: Any, files: dict[str, bytes], env: Any) -> Any:
-    """The agent of such files, loaded as `load` does; `env` is its environment, if that has no name."""
+    """The agent of such files, loaded as by `load`; `env` is its environment, if that has no name."""
     with TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / Path(name).name).write_bytes(content)

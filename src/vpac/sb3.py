@@ -2,7 +2,7 @@
 
     model = VPACPPO("MlpPolicy", "CartPole-v1", psi=0.01).learn(100_000)
 
-Stable-Baselines3 collects, clips, saves and loads as ever. After each rollout the advantages of its buffer become
+Stable-Baselines3 collects, clips, saves and loads as usual. After each rollout the advantages in its buffer become
 
     A_V − ψ · (γ^k · A_σ + 2 · luck · A_V)
 
@@ -33,38 +33,38 @@ except ModuleNotFoundError as error:  # pragma: no cover
 __all__ = ["VPACPPO"]
 
 WINDOW = 100.0
-"""Episodes that the mean return J is of, about."""
+"""Approximate number of episodes in the mean return J."""
 
 
 class Spread(NamedTuple):
-    """What a rollout says of variance, [time, environment]."""
+    """Estimates of the variance penalty from a rollout, [time, environment]."""
 
     penalty: FloatArray
     """γ^k · A_σ + 2 · luck · A_V."""
     target: FloatArray
-    """Of the critic of the variance: λ-returns of δ²."""
+    """Target of the variance critic: λ-returns of δ²."""
     luck: FloatArray
-    """D_k + V(S_0) − J, target of the critic of luck."""
+    """D_k + V(S_0) − J, target of the luck critic."""
     carried: Carried
 
 
 class Carried(NamedTuple):
-    """What episodes and the mean return carry into the next rollout."""
+    """Traces of episodes and the mean return, carried into the next rollout."""
 
     luck: FloatArray
-    """D_k = Σ_{t<k} γ^t δ_t of the episode underway, for each environment."""
+    """D_k = Σ_{t<k} γ^t δ_t of the unfinished episode of each environment."""
     discount: FloatArray
     """γ^k."""
     start_value: FloatArray
     """V(S_0)."""
     ended: float
-    """How many episodes have ended, about the last `WINDOW` of them."""
+    """Number of finished episodes, about the last `WINDOW` of them."""
     total: float
     """The sum of their returns."""
 
     @staticmethod
     def first(n: int) -> Carried:
-        """Of environments that begin an episode."""
+        """Traces at the start of an episode."""
         return Carried(np.zeros(n), np.ones(n), np.full(n, np.nan), 0.0, 0.0)
 
 
@@ -79,7 +79,7 @@ def advantages(error: FloatArray, running: FloatArray, discount: float, lam: flo
 def estimate_luck(delta: FloatArray, value: FloatArray, running: FloatArray, carried: Carried, gamma: float) -> tuple[
     FloatArray, FloatArray, Carried
 ]:  # fmt: skip
-    """D_k + V(S_0) − J and γ^k at each step, and what is carried on; J is the mean return of recent episodes."""
+    """D_k + V(S_0) − J and γ^k at each step, and the traces to carry on; J is the mean return of recent episodes."""
     luck, discount = np.zeros_like(delta), np.zeros_like(delta)
     so_far, power, start = carried.luck.copy(), carried.discount.copy(), carried.start_value.copy()
     ended = total = 0.0
@@ -104,8 +104,8 @@ def estimate_penalty(
 ) -> Spread:  # fmt: skip
     """The penalty of VPAC, corrected: γ^k · A_σ + 2 · luck · A_V, from δ_t = R + γ V(S') − V(S), V(S_t), σ(S_t) and σ(S_{t+1}).
 
-    σ is 0 where the episode terminated, `running` where it ended or was cut off. `mean_luck` is a critic's mean of the luck, in
-    place of the sampled luck.
+    σ is 0 where the episode terminated, `running` where it terminated or was truncated. `mean_luck` is a critic's estimate of
+    the luck, in place of the sampled luck.
     """
     advantage = advantages(delta, running, gamma, lam)
     error = delta**2 + gamma**2 * next_variance - variance
@@ -117,7 +117,7 @@ def estimate_penalty(
 
 
 class _Cuts(BaseCallback):
-    """Keeps the last observation of episodes that a time limit cut off: their variance goes on behind the cut."""
+    """Keeps the last observation of truncated episodes, for bootstrapping the variance."""
 
     def _on_rollout_start(self) -> None:
         self.found: list[tuple[int, int, Any]] = []
@@ -132,7 +132,7 @@ class _Cuts(BaseCallback):
 
 
 class CriticNetworks(nn.Module):
-    """σ(s) ≥ 0 and the mean luck, from the features that the policy's critic sees."""
+    """σ(s) ≥ 0 and the mean luck, from the features of the policy's critic."""
 
     def __init__(self, inputs: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
@@ -155,22 +155,22 @@ def _each(observations: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class VPACPPO(PPO):
-    """`stable_baselines3.PPO` whose policy pays ψ for the variance of the return.
+    """`stable_baselines3.PPO` that penalises the variance of the return with ψ.
 
     Args:
-        policy: as PPO takes it, e.g. "MlpPolicy".
-        env: as PPO takes it.
-        psi: price of variance, per unit of the reward that the model sees (after `VecNormalize`, if it is used).
+        policy: as for PPO, e.g. "MlpPolicy".
+        env: as for PPO.
+        psi: price of variance, per unit of the reward that the model gets (after `VecNormalize`, if it is used).
         psi_warm_up: share of `learn` in which ψ rises from 0.
         spread_net: widths of the hidden layers of the two additional critics.
-        settings: all others of PPO.
+        settings: all other arguments of PPO.
     """
 
     def __init__(
         self, policy: Any, env: Any, *, psi: float | None = None, psi_warm_up: float = 0.0,
         spread_net: tuple[int, ...] = (64, 64), **settings: Any,
     ) -> None:  # fmt: skip
-        loading = settings.get("_init_setup_model", True) is False  # `load` fills in what was saved
+        loading = settings.get("_init_setup_model", True) is False  # `load` restores what was saved
         if not loading and not (isinstance(psi, int | float) and 0.0 <= psi < np.inf):
             raise UserError(f"VPACPPO needs a price of variance psi, a number from 0 up in 1/reward, got {psi!r}")
         self.psi, self.psi_warm_up, self.spread_net = float(psi or 0.0), float(psi_warm_up), tuple(spread_net)
@@ -178,7 +178,7 @@ class VPACPPO(PPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        with torch.random.fork_rng(devices=[]):  # with ψ = 0 everything random is as in PPO
+        with torch.random.fork_rng(devices=[]):  # with ψ = 0 all randomness is that of PPO
             torch.manual_seed(0 if self.seed is None else self.seed)
             self.critics = CriticNetworks(self.policy.features_dim, self.spread_net).to(self.device)
         self._order = torch.Generator().manual_seed(0 if self.seed is None else self.seed)
@@ -201,12 +201,12 @@ class VPACPPO(PPO):
         return found
 
     def _seen(self, observations: Any) -> torch.Tensor:
-        """Features of observations, as the policy's critic sees them; they are learned with the policy."""
+        """Features of observations for the policy's critic, which are learned with the policy."""
         extractor = getattr(self.policy, "vf_features_extractor", self.policy.features_extractor)
         return self.policy.extract_features(obs_as_tensor(observations, self.device), extractor).detach()
 
     def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int) -> bool:
-        """Collect, then put A_V − ψ · penalty where PPO reads the advantages."""
+        """Collect, then replace the advantages in the buffer by A_V − ψ · penalty."""
         cuts = _Cuts()
         cuts.init_callback(self)
         more = CallbackList([callback, cuts])
@@ -236,12 +236,12 @@ class VPACPPO(PPO):
         return True
 
     def _price(self) -> float:
-        """ψ now: it rises over the first part of `learn`."""
+        """The current ψ, which rises over the first part of `learn`."""
         done = 1.0 - self._current_progress_remaining
         return self.psi * min(1.0, done / self.psi_warm_up) if self.psi_warm_up else self.psi
 
     def train(self) -> None:
-        """PPO's update, and that of the critics of variance and luck."""
+        """PPO's update, and that of the variance and luck critics."""
         super().train()
         spread, count = self._spread, self._spread.target.size
         target, luck = (

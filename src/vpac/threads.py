@@ -9,10 +9,10 @@ from typing import Any
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Within this context linear algebra runs on one thread.
+    """Use one thread for linear algebra within this context.
 
-    For thousands of solutions of small systems more threads gain nothing, and when the machine is busy they wait for
-    each other, many times longer than they compute.
+    For thousands of solutions of small systems more threads gain nothing, and on a busy machine they wait for each other many
+    times longer than they compute.
     """
     limits: AbstractContextManager[Any] = _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
     return limits

@@ -1,4 +1,4 @@
-"""The array types that the package speaks of."""
+"""Array types of the package."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ Numbers = NDArray[np.floating[Any]]
 
 
 def namespace(array: Any) -> Any:
-    """NumPy or jax.numpy, as the array is of the one or the other: formulas that both share are written with it."""
+    """NumPy or jax.numpy, by the type of the array, for formulas that both share."""
     return np if isinstance(array, np.ndarray | np.generic | float | int) else array.__array_namespace__()

@@ -190,14 +190,14 @@ class TradeOff:
                 "ended too early, or stopped looking. Train longer, or let ψ wait until the policy is good (--warm-up 0.4)."
             )
         for sure, words in ((True, ""), (False, ", though the intervals overlap")):
-            which = [
+            poor = [
                 f"{p.psi:g}"
                 for p, lost, surely in zip(self.points, self.dominated, self.surely_dominated, strict=True)
                 if lost and surely == sure
             ]
-            if which:
+            if poor:
                 found.append(
-                    f"Not worth choosing: ψ = {', '.join(which)}; another point has no less mean and no more spread{words}."
+                    f"Not worth choosing: ψ = {', '.join(poor)}; another point has no less mean and no more spread{words}."
                 )
         return found
 
