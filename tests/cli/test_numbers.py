@@ -7,7 +7,7 @@ import pytest
 from cli.test_cli import run
 from vpac.cli import parse
 from vpac.errors import UserError
-from vpac.progress import ProgressLines
+from vpac.progress import ProgressLines, steps
 
 
 @pytest.mark.parametrize("text", ["100000", "100_000", "1e5", "1E+5", "0.1e6"])
@@ -53,3 +53,13 @@ def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
     quiet = ProgressLines(1000, "steps", quiet=True)
     quiet.tell(500)
     assert capsys.readouterr().err == ""
+
+
+def test_steps_are_told_where_there_is_no_terminal(capsys, monkeypatch):
+    """The second of four arms begins after ten seconds: a quarter is done. Lines come every half minute at most."""
+    now = iter([0.0, 0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 30.0, 30.0])
+    monkeypatch.setattr("vpac.progress.time.monotonic", lambda: next(now))
+    with steps("arms", 4, quiet=False) as tell:
+        for arm in ("control", "delay = 1", "delay = 2"):
+            tell(arm)
+    assert [line[8:] for line in capsys.readouterr().err.splitlines()] == ["  25% (1 of 4 arms)  0:00:30 left"]
