@@ -1,6 +1,6 @@
 """Draws the pictures of docs/certified.md from the certificates that examples/dependable.py wrote.
 
-python docs/draw_certified.py FOLDER        # the folder that holds warehouse and battery
+python docs/draw_certified.py FOLDER        # the folder that holds some of warehouse, battery and robot
 """
 
 from __future__ import annotations
@@ -9,23 +9,51 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
+
+from vpac.files import write_bytes
 from vpac.lab.report.draw import save
-from vpac.lab.report.measured import CertificateSummary, stress_chart, write_heat_map
-from vpac.risk import PolicyCertificate
+from vpac.lab.report.geometry import look
+from vpac.lab.report.measured import CertificateSummary, StressSummary, heat_map
+from vpac.risk import PolicyCertificate, ReturnSample
 
 IMAGES = Path(__file__).parent / "images"
 
 
 def main(folder: Path) -> None:
     """Returns beside the baseline's, and what hurts."""
+    if (folder / "robot").is_dir():
+        draw_falls(folder / "robot")
     for name in ("warehouse", "battery"):
+        if not (folder / name).is_dir():
+            continue
         summary = CertificateSummary(PolicyCertificate.load(folder / name / "certificate" / "certificate.json"))
-        save(replace(summary.compared_chart(), name=f"certified-{name}"), IMAGES / f"certified-{name}.png")
+        save(replace(summary._evaluation(True).charts()[0], name=f"certified-{name}"), IMAGES / f"certified-{name}.png")
         stress = summary.data["stress"]
         if len(stress["axes"]) == 2:
-            write_heat_map(stress, IMAGES / f"certified-{name}-stress.png")
+            write_bytes(IMAGES / f"certified-{name}-stress.png", heat_map(stress, "png"))
         else:
-            save(stress_chart(stress), IMAGES / f"certified-{name}-stress.png")
+            save(StressSummary(stress).charts()[0], IMAGES / f"certified-{name}-stress.png")
+
+
+def draw_falls(folder: Path) -> None:
+    """The share of episodes without a fall up to each step, after each lesson of the robot."""
+    figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    steps = np.arange(1001)
+    for number, words in enumerate(("hop", "hop for longer", "do not fall")):
+        (path,) = (folder / f"episodes-{number + 1}").glob("*.parquet")
+        sample, style = ReturnSample.load(path), look(number)
+        fell = np.where(sample.terminated, sample.lengths, steps[-1] + 1)
+        upright = np.mean(fell[:, None] > steps, axis=0)
+        label = f"lesson {number + 1}, {words}: score {sample.undiscounted.mean:.0f}"
+        axis.plot(
+            steps, 100 * upright, color=style.colour, linestyle=("-", "--", ":")[number], linewidth=2, label=label
+        )
+    axis.set(xlabel="steps", ylabel="episodes without a fall, %", ylim=(-3, 103))
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False, fontsize=9, loc=(0.42, 0.12))
+    figure.savefig(IMAGES / "certified-robot.png", dpi=150)
 
 
 if __name__ == "__main__":
