@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PIP := $(INSTALL) --constraint requirements.lock
+TICK = ( while sleep 15 >/dev/null 2>&1; do echo "$$(date +%T)  $$(ls $(BIN)/../lib/*/site-packages | grep -c dist-info) of \
+	$$(grep -c == requirements.hashes) packages installed"; done ) & trap "kill $$!" EXIT; # what follows may take minutes
 HASHES ?= yes # HASHES= where a mirror has built its packages anew
 
 .PHONY: help setup reproduce test test-fast lint bench torture fuzz docs clean
@@ -16,8 +18,8 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("vpac needs Python 3.11 or later, found %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "Setting up .venv (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --require-hashes --requirement requirements.hashes; fi
-	@$(PIP) $(if $(strip $(HASHES)),--no-deps) --editable ".[dev]"
+	@$(TICK) if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --require-hashes --requirement requirements.hashes; fi
+	@$(TICK) $(PIP) $(if $(strip $(HASHES)),--no-deps) --editable ".[dev]"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 	@echo "Set up: $(BIN)/vpac --help"
