@@ -183,9 +183,9 @@ class Export(PolicyVerb):
 
 @dataclass(frozen=True)
 class Offline(Verb):
-    """Evaluate a policy from logs of another one: mean, variance, CVaR of its return.
+    """Evaluate a policy from logs of another one: mean, variance, CVaR.
 
-    The log has the probability of every action, as written by `vpac evaluate --log`.
+    `vpac evaluate --log` writes logs with the probability of every action.
 
     Example: vpac offline log.parquet --policy results/train/vpac-FourRooms-v0
     """
