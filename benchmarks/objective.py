@@ -2,7 +2,7 @@
 
     python benchmarks/objective.py                                  everything; resumes where it was stopped
     python benchmarks/objective.py --tasks bandit catch-up --seeds 5 --steps 0.5
-    python benchmarks/objective.py --steps 4 --arms PPO "default: start, luck critic, no warm-up"   four times as long
+    python benchmarks/objective.py --steps 4 --arms PPO "start, luck critic (default)"   four times as long
     python benchmarks/objective.py --only-table                     print the table of what has been measured
 
 Every task is a finite process, so the policy that was learned, with its noise, is judged exactly, and exact ascent knows the
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from scipy import stats
 
@@ -72,6 +73,15 @@ class Task:
     def env(self) -> FiniteEnv:
         """As trainings are compiled for it."""
         return FiniteEnv(self.mdp, self.features, self.limit)
+
+    def priced(self, psi: float) -> FiniteEnv:
+        """The same, with rewards that are less by ψ times the variance of their noise."""
+        m, (state, action) = self.mdp, np.divmod(self.mdp.row, self.mdp.n_actions)
+        mdp = FiniteMDP.from_transitions(
+            m.n_states, m.n_actions, state, action, m.successor, m.probability, m.reward - psi * m.noise, m.noise, m.start,
+            m.terminal,
+        )  # fmt: skip
+        return FiniteEnv(mdp, self.features, self.limit)
 
     def judge(self, agent: Any) -> tuple[float, float]:
         """Exact mean and variance of the return of an agent's policy, with its noise."""
@@ -221,34 +231,40 @@ TASKS: dict[str, Callable[[], Task]] = {
 get_task = cache(lambda name: TASKS[name]())
 
 
-DEFAULT = "default: start, luck critic, no warm-up"
+NEUTRAL = ("PPO", "PPO, no time")
+"""Arms without a price."""
+DEFAULT = "start, luck critic (default)"
 """The arm that `VPACPPO` is by default."""
-WARM = {"psi_warm_up": 0.05}
-"""The other arms were measured with a warm-up of ψ over a twentieth of the training."""
-
-
-def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
-    arms: dict[str, tuple[str, dict[str, Any]]] = {"PPO": ("PPO", {}), DEFAULT: ("VPACPPO", {})}
-    for aware in (True, False):
-        word = "" if aware else ", no time"
-        arms[f"published{word}"] = ("VPACPPO", WARM | {"form": "published", "time_aware": aware})
-        for weighting in ("start", "uniform"):
-            for luck in (False, True):
-                settings = WARM | {"weighting": weighting, "time_aware": aware, "luck_critic": luck}
-                arms[f"{weighting}{', luck critic' if luck else ''}{word}"] = ("VPACPPO", settings)
-    return arms | {
-        FALLING: ("VPACPPO", WARM),
-        LATE: ("VPACPPO", {}),
-        "VAAC": ("VAACPPO", WARM),
-        "MVPI": ("MVPIPPO", WARM),
-    }
-
-
-FALLING = "start, luck critic, ψ falling"
+WARM = "default, but ψ rises at first"
+"""ψ rises from 0 over the first twentieth of the training: the default until 17 November 2026."""
+FALLING = "default, but ψ falls"
 """The price is twice ψ at first and falls to ψ in the first half of the training."""
 LATE = "default, but ψ after half of the training"
 """The price is 0 for half of the training and rises over the next three tenths."""
-ARMS = _forms()
+PRICED = "PPO, noise priced"
+"""PPO whose rewards are less by ψ times the variance of their noise. Where nothing else varies, that is U, without a critic."""
+
+
+def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
+    arms: dict[str, tuple[str, dict[str, Any]]] = {
+        "PPO": ("PPO", {}), NEUTRAL[1]: ("PPO", {"time_aware": False}), DEFAULT: ("VPACPPO", {})
+    }  # fmt: skip
+    for aware in (True, False):
+        word = "" if aware else ", no time"
+        arms[f"published{word}"] = ("VPACPPO", {"form": "published", "time_aware": aware})
+        for weighting in ("start", "uniform"):
+            for luck in (False, True):
+                if (weighting, luck, aware) != ("start", True, True):
+                    settings = {"weighting": weighting, "time_aware": aware, "luck_critic": luck}
+                    arms[f"{weighting}{', luck critic' if luck else ''}{word}"] = ("VPACPPO", settings)
+    return arms | {"VAAC": ("VAACPPO", {}), "MVPI": ("MVPIPPO", {})}
+
+
+MAIN = _forms()
+ARMS = MAIN | {
+    WARM: ("VPACPPO", {"psi_warm_up": 0.05}), FALLING: ("VPACPPO", {}), LATE: ("VPACPPO", {}), PRICED: ("PPO", {})
+}  # fmt: skip
+"""The last four are measured only where they are asked for."""
 
 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:
@@ -256,7 +272,7 @@ def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, 
     found = []
     for task in tasks:
         for arm in arms:
-            for aversion in (0.0,) if arm == "PPO" else AVERSIONS:
+            for aversion in (0.0,) if arm in NEUTRAL else AVERSIONS:
                 psi = get_task(task).psi(aversion) if aversion else 0.0
                 found += [(task, arm, psi, seed) for seed in range(seeds)]
     return found
@@ -278,10 +294,10 @@ def programs(todo: list[Key]) -> list[tuple[str, str, list[float], list[int]]]:
     seeds: dict[tuple[str, str, float], list[int]] = {}
     for task, arm, psi, seed in todo:
         seeds.setdefault((task, arm, psi), []).append(seed)
-    found: dict[tuple[str, str, tuple[int, ...]], list[float]] = {}
+    found: dict[tuple[str, str, tuple[int, ...], float | None], list[float]] = {}
     for (task, arm, psi), which in seeds.items():
-        found.setdefault((task, arm, tuple(which)), []).append(psi)
-    return [(task, arm, prices, list(which)) for (task, arm, which), prices in found.items()]
+        found.setdefault((task, arm, tuple(which), psi if arm == PRICED else None), []).append(psi)
+    return [(task, arm, prices, list(which)) for (task, arm, which, _), prices in found.items()]
 
 
 def learn(
@@ -301,13 +317,13 @@ def learn(
         mean, variance = (math.nan, math.nan) if agent.diverged else where.judge(agent)
         now = time.thread_time()
         seconds, begun.at = now - getattr(begun, "at", 0.0), now
-        psi = 0.0 if kind == "PPO" else asked[agent.options.psi]
+        psi = prices[0] if kind == "PPO" else asked[agent.options.psi]
         keep(psi, agent.seed, {"mean": mean, "variance": variance, "seconds": round(seconds, 2)})
 
     learner = getattr(deep, kind)
     learner.learn_many(
-        where.env, total, seeds=seeds, cores=cores, kept=judged, gamma=where.gamma, **COMMON, **settings,
-        **price,
+        where.priced(prices[0]) if arm == PRICED else where.env, total, seeds=seeds, cores=cores, kept=judged,
+        gamma=where.gamma, **COMMON, **settings, **price,
     )  # fmt: skip
 
 
@@ -326,6 +342,7 @@ def measure(todo: list[Key], share: float, cores: int) -> dict[Key, dict[str, fl
                         file.flush()
 
             learn(task, arm, prices, seeds, share, cores, keep)
+            jax.clear_caches()  # a process has room for the maps of about forty such programs
             left = (time.monotonic() - begun) / len(measured) * (len(todo) - len(measured))
             print(
                 f"{len(measured)} of {len(todo)}, {left / 60:.0f} minutes left ({task}, {arm})",
@@ -402,7 +419,7 @@ def cells(found: dict[Key, dict[str, float]], task: str) -> dict[tuple[str, floa
         psi = where.psi(aversion)
         ppo = column("PPO", 0.0, psi)
         for arm in ARMS:
-            u = column(arm, 0.0 if arm == "PPO" else psi, psi)
+            u = column(arm, 0.0 if arm in NEUTRAL else psi, psi)
             if len(u) > 1:
                 neutral = where.neutral[0] - psi * where.neutral[1]
                 table[arm, aversion] = Cell(u, ppo, known[place], neutral, where.std / 100.0)
@@ -431,7 +448,7 @@ def show(found: dict[Key, dict[str, float]], share: float) -> bool:
                 if cell is None:
                     texts.append("")
                     continue
-                gain = "" if arm == "PPO" or math.isnan(cell.share) else f", {100 * cell.share:.0f} %"
+                gain = "" if arm in NEUTRAL or math.isnan(cell.share) else f", {100 * cell.share:.0f} %"
                 texts.append(f"{cell.mean:.4g} ± {cell.error:.2g}{gain}{' ↓' if cell.below else ''}")
                 if not math.isnan(cell.share):
                     shares[arm][task, aversion] = cell.share
@@ -452,7 +469,7 @@ def _summary(tasks: list[str], shares: dict[str, dict[tuple[str, float], float]]
         arm: [cell for cell in row if not get_task(cell.partition(" at R")[0]).apart] for arm, row in losses.items()
     }
     whole = len(shares[DEFAULT])
-    full = [arm for arm in ARMS if arm != "PPO" and "no time" not in arm and len(shares[arm]) == whole]
+    full = [arm for arm in MAIN if arm != "PPO" and "no time" not in arm and len(shares[arm]) == whole]
     common = sorted(set.intersection(*(set(shares[arm]) for arm in full)))
     if not common:  # only tasks that are apart
         return True
@@ -477,7 +494,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS)[:-2], metavar="TASK",
                         help="by default all but the last two, which are apart")  # fmt: skip
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM")
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(MAIN), metavar="ARM")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=float, default=1.0, help="share of each task's steps; below 1 nothing is kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cores")
