@@ -26,7 +26,7 @@ def needs_extra(what: str, missing: ModuleNotFoundError, extra: str, more: str =
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string if none is near."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.55)
     return f"; did you mean {by_folded[near[0]]!r}?" if near else ""
 
 

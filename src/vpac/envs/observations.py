@@ -52,7 +52,8 @@ def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
         where = f"observation {name}" if name else "the observation"
         if is_image(part):
             if but_one_image and not spare:
-                return f"{where} is a second image ({part}): put images of one size together as the channels of one"
+                way = "put images of one size together as the channels of one, or --wrap gymnasium.wrappers:FlattenObservation"
+                return f"{where} is a second image ({part}): {way}"
             if not spare:
                 return (
                     f"{where} is an image ({part}), and only the PPO family has networks for images (give it "
