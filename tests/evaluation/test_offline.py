@@ -207,6 +207,29 @@ def test_no_variance_is_negative():
     assert cut > 0
 
 
+def test_estimates_from_few_episodes_say_so(files, capsys):
+    """A CVaR with few episodes in its tail has no interval, and a variance that was cut at 0 has a note."""
+    target = np.array([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
+    found = [vpac.offline(sampled(6, k), target, gamma=GAMMA, least=0.5, methods=METHODS[:3]) for k in range(20)]
+    notes: list[str] = []
+    for report in found:
+        ends = report["weighted"].cvar[0.05]
+        assert np.isfinite(ends.estimate)
+        assert np.isnan([ends.low, ends.high]).all()
+        cut = [one.method for one in report.estimates if one.variance.estimate == 0.0]
+        said = [note for note in report.notes if "the estimate of the variance was negative" in note]
+        assert [note.partition(":")[0] for note in said] == cut
+        notes += said
+    assert notes
+    folder, *_ = files
+    words = ["offline", str(folder / "log.parquet"), "--policy", str(folder / "behaviour"), "--methods", "weighted"]
+    assert cli.main([*words, "--levels", "0.01", "0.1"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "CVaR" in line]
+    assert ["unknown" in row for row in rows] == [True, False]
+    assert cli.main([*words, "--levels", "0.01", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimates"][0]["cvar"]["0.01"][1:] == [None, None]
+
+
 def test_too_few_effective_episodes_are_refused_with_their_number():
     target = np.array([[0.999, 0.001], [0.001, 0.999], [0.5, 0.5]])
     with pytest.raises(

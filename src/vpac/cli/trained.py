@@ -239,12 +239,14 @@ class Offline(Verb):
 
 
 def _rows(one: OfflineEstimate) -> Iterator[dict[str, str]]:
+    from vpac.lab.report.measured import interval_ends
+
     found = {"mean": one.mean, "variance": one.variance, **{f"CVaR {a:g}": x for a, x in one.cvar.items()}}
     for what, interval in found.items():
         if interval is not None:
             yield {
                 "name": one.method, "metric": what, "estimate": f"{interval.estimate:.5g}",
-                "interval": f"{interval.low:.4g} … {interval.high:.4g}", "effective episodes": f"{one.effective:.0f}",
+                "interval": interval_ends(interval), "effective episodes": f"{one.effective:.0f}",
             }  # fmt: skip
 
 

@@ -46,7 +46,7 @@ from vpac.evaluation.log import Chances, Log, load_log
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.intervals import Interval, normal_quantile, not_negative, studentised_interval
+from vpac.risk.intervals import FEWEST, Interval, normal_quantile, not_negative, studentised_interval
 from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
@@ -86,7 +86,10 @@ class OfflineEstimate:
     variance: Interval | None = None
     """Of the return."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
-    """Mean of the worst share of returns, by share; only for `weighted`."""
+    """Mean of the worst share of returns, by share; only for `weighted`. The ends are NaN, unknown, if fewer than five
+    effective episodes are in that share."""
+    note: str = ""
+    """A reason to doubt this estimate."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ def offline(
     behaviour = float(study.returns.mean()), float(study.returns.var(ddof=1))
     return OfflineReport(
         tuple(estimates), len(found), len(found.reward), gamma, level, least, behaviour, max(lower, floor), floor,
-        study.notes(),
+        (*study.notes(), *(one.note for one in estimates if one.note)),
     )  # fmt: skip
 
 
@@ -220,7 +223,10 @@ def _estimate(
     found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES, unseen=True) for part in parts]
     tell(REFITS)
     cvar = dict(zip(alphas, found[2:], strict=False))
-    return OfflineEstimate(method, effective, "", found[0], not_negative(found[1]), cvar)
+    cvar |= {a: Interval(x.estimate, np.nan, np.nan) for a, x in cvar.items() if round(a * effective, 3) < FEWEST}
+    below = found[1].estimate < -1e-12 * study.centre**2  # more than rounding
+    note = f"{method}: the estimate of the variance was negative and is cut at 0: too few episodes for this method"
+    return OfflineEstimate(method, effective, "", found[0], not_negative(found[1]), cvar, note if below else "")
 
 
 def _refitted_interval(estimate: float, values: FloatArray, level: float) -> Interval:

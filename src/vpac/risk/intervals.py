@@ -50,6 +50,8 @@ from vpac.typing import FloatArray, IntArray
 Method = Literal["percentile", "bca"]
 METHODS = ("percentile", "bca")
 Seed = int | np.random.SeedSequence | np.random.Generator
+FEWEST = 5.0
+"""A CVaR of fewer observations in its tail has unknown ends."""
 CHUNK = 200_000
 """Numbers that are resampled at once: few enough for the cache."""
 
@@ -414,7 +416,7 @@ def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95
     """
     x = one_sample(sample)
     estimate = float(metrics.cvar(x, alpha))
-    if alpha * len(x) < 5.0:
+    if alpha * len(x) < FEWEST:
         return Interval(estimate, np.nan, np.nan)
     edge = float(metrics.value_at_risk(x, alpha))
     return skewed_interval(estimate, -np.maximum(edge - x, 0.0) / alpha, level=level)
