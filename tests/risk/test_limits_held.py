@@ -136,8 +136,8 @@ def report(budget, returns, neutral=None):
     state = Multiplier() if neutral is None else Multiplier().with_neutral(neutral)
     looks = {"at": np.array([10.0, 20.0, 30.0]), "variance": np.array([1.0, 1.0, 4.0])}
     looks |= {"ruin": np.array([0.3, 0.1, 0.4]), "cvar": np.array([-1.0, 0.5, -2.0]), "mean": np.array([2.0, 1.5, 1.0])}
-    mean, variance = (Interval(x, 0.9 * x, 1.1 * x) for x in (float(returns.mean()), float(returns.var())))
-    checks, *at = check_limits(budget, returns, state, looks, 0.95)
+    mean, variance = (Interval(x, 0.9 * x, 1.1 * x) for x in (float(returns.mean()), float(returns.var(ddof=1))))
+    checks, *at = check_limits(budget, returns, state, looks, 0.95, 40.0)
     return BudgetReport(budget, mean, variance, 0.5, variance, 30.0, "steps", len(returns), 3, checks, *at)
 
 
@@ -161,8 +161,16 @@ def test_what_is_met_and_what_is_not_is_said_plainly():
     lost = report(kept, 3.0 + 2.0 * Z, 5.0 + 2.0 * Z)
     assert "Train longer, so that the price can settle" in lost.words
     assert "was not measured yet" in report(kept, 3.0 + 2.0 * Z).words
+    assert " No look during training came closer than this final policy. Train longer" in lost.words
     data = lost.as_dict()
-    assert (data["met"], data["max_variance"], data["closest_after_steps"]) == (False, None, 10.0)
+    assert (data["met"], data["max_variance"], data["closest_after_steps"]) == (False, None, 40.0)
+    assert data["limits"][0]["closest"] == data["limits"][0]["estimate"] == pytest.approx(3.0)
+    near = report(Budget(max_ruin=(0.05, 0.0)), 2.0 + 1.5 * Z)
+    assert not near.met
+    assert "closest look" not in near.words
+    assert near.words.endswith("ask for what the final policy reached.")
+    worse = report(kept, 1.8 + 2.0 * Z, 5.0 + 2.0 * Z)
+    assert "The closest look: mean 2, after 10 steps." in worse.words
     found = data["limits"][0]
     assert found["name"] == "mean"
     assert found["bound"] == pytest.approx(4.75)

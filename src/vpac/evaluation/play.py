@@ -485,7 +485,8 @@ def budget_report(
         sample = evaluate(agent, env, episodes, seed=seed, gamma=gamma)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
         if budget.limits:
-            limits, *closest = check_limits(budget, sample.returns, agent.controller.state, agent.looks, level)
+            state, now = agent.controller.state, float(agent.timesteps)
+            limits, *closest = check_limits(budget, sample.returns, state, agent.looks, level, now)
     smallest, at, looks = agent.prices.smallest(level)
     if not smallest.estimate < variance.estimate:
         smallest, at, looks = variance, float(agent.timesteps if deep else agent.episodes), 1

@@ -558,7 +558,7 @@ class LimitCheck:
     bound: float
     """The bound; NaN if the mean at ψ = 0 is unknown."""
     closest: float
-    """The value at the look that came closest to all limits."""
+    """The value at the measurement that came closest to all limits."""
 
     @property
     def met(self) -> bool:
@@ -585,23 +585,26 @@ def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str
 
 
 def check_limits(
-    budget: Budget, returns: FloatArray, state: Multiplier, looks: Mapping[str, FloatArray], level: float
+    budget: Budget, returns: FloatArray, state: Multiplier, looks: Mapping[str, FloatArray], level: float, now: float
 ) -> tuple[tuple[LimitCheck, ...], float, float]:
-    """Check all limits other than the variance in a sample of returns; returns the checks, and the time and the variance of
-    the look that came closest to all limits.
+    """Check all limits other than the variance in a sample of returns, measured at the time `now`; returns the checks, and the
+    time and the variance of the measurement, this one or a look during training, that came closest to all limits.
 
     `state` has the mean at ψ = 0; `looks` are the measurements during training: "at", "variance", and the values of each limit.
     """
     checked = [limit.check(returns, level, state.reference) for limit in budget.limits]
+    final = {"at": now, "variance": float(np.var(returns, ddof=1))}
+    final |= {limit.name: found.estimate for limit, (found, _) in zip(budget.limits, checked, strict=True)}
+    every = {name: np.append(looks[name], value) for name, value in final.items()}
     unit = math.sqrt(float(np.var(returns)) or 1.0)
-    missing = [looks["variance"] / budget.variance - 1.0] if budget.limits_variance else []
+    missing = [every["variance"] / budget.variance - 1.0] if budget.limits_variance else []
     for limit, (_, bound) in zip(budget.limits, checked, strict=True):
-        missing.append(limit.missing(looks[limit.name], bound) / (bound if limit.name == "ruin" else unit))
-    worst = np.where(looks["at"] > max(budget.wait, state.begin), np.max(missing, axis=0), np.nan)
-    which = int(np.nanargmin(worst)) if np.isfinite(worst).any() else None
-    nearest = [math.nan if which is None else float(looks[limit.name][which]) for limit in budget.limits]
+        missing.append(limit.missing(every[limit.name], bound) / (bound if limit.name == "ruin" else unit))
+    worst = np.where(every["at"] > max(budget.wait, state.begin), np.max(missing, axis=0), np.nan)
+    which = int(np.nanargmin(worst)) if np.isfinite(worst[:-1]).any() else None
+    nearest = [math.nan if which is None else float(every[limit.name][which]) for limit in budget.limits]
     found = zip(budget.limits, checked, nearest, strict=True)
-    at, variance = (math.nan if which is None else float(looks[name][which]) for name in ("at", "variance"))
+    at, variance = (math.nan if which is None else float(every[name][which]) for name in ("at", "variance"))
     return tuple(LimitCheck(limit, *check, closest) for limit, check, closest in found), at, variance
 
 
@@ -630,9 +633,9 @@ class BudgetReport:
     limits: tuple[LimitCheck, ...] = ()
     """Checks of the limits other than that of the variance."""
     closest_at: float = math.nan
-    """Steps before the look that came closest to all limits, if there are such."""
+    """Steps before the measurement that came closest to all limits, if there are such."""
     closest_variance: float = math.nan
-    """The variance at that look."""
+    """The variance then."""
 
     @property
     def met(self) -> bool:
@@ -689,11 +692,19 @@ class BudgetReport:
         near = [f"{limit.symbol} {_shown(value, 1.0, limit.name == 'ruin')}" for limit, value in values]
         near += [f"standard deviation {self.closest_variance**0.5:.4g}"] if self.budget.limits_variance else []
         closest = f" The closest look: {', '.join(near)}, after {self.closest_at:,.0f} steps."
+        closest = " No look during training came closer than this final policy." if self.closest_is_final else closest
         closest = "" if math.isnan(self.closest_at) else closest
         said = "" if len(self.limits) + self.budget.limits_variance == 1 else f" ({'; '.join(missed)})"
         return f"The budget, {self.budget.in_words}, is not met{said}: {text}{closest} {self._advice_on_limits()}"
 
+    @property
+    def closest_is_final(self) -> bool:
+        """Whether no look during training came closer to all limits than the final policy."""
+        same = math.isclose(self.closest_variance, self.variance.estimate, rel_tol=1e-9)
+        return same and all(check.closest == check.found.estimate for check in self.limits)
+
     def _advice_on_limits(self) -> str:
+        nearest = "final policy" if self.closest_is_final else "closest look"
         checks = {check.limit.name: check for check in self.limits if not check.met}
         if "mean" in checks:
             if math.isnan(checks["mean"].bound):
@@ -702,13 +713,13 @@ class BudgetReport:
         if self.budget.keep_mean is not None:
             return "The mean that is to be kept may exclude the rest: ask for one without the other, or for less."
         if not checks:
-            return "Train longer, or ask for less: the closest look says what was within reach."
+            return f"Train longer, or ask for less: the {nearest} says what was within reach."
         level = max(check.limit.level for name, check in checks.items() if name != "mean")
         if self.mean.estimate <= level:
             return f"The mean itself is below {level:g}: train longer or better first, no price of variance helps."
         return (
             "A higher price would cost more mean than it helps the tail. Train longer, let the policy see the return so far "
-            '(remember="return"), or ask for what the closest look reached.'
+            f'(remember="return"), or ask for what the {nearest} reached.'
         )
 
     def _shown(self, interval: Interval, power: float = 1.0) -> str:
