@@ -156,6 +156,15 @@ def test_what_is_met_and_what_is_not_is_said_plainly():
     assert not both.met
     assert "is not met (the standard deviation): mean of the worst 10 % is 1.4" in both.words
     assert "The closest look: mean of the worst 10 % 0.5, standard deviation 1, after 20 steps" in both.words
+    tail, deviation = both.as_dict()["limits"]
+    assert (tail["name"], tail["met"], tail["closest"]) == ("cvar", True, 0.5)
+    assert (deviation["name"], deviation["limit"], deviation["met"]) == ("std", "standard deviation ≤ 1", False)
+    assert [deviation[name] for name in ("bound", "closest")] == [1.0, 1.0]
+    assert [deviation[name] for name in ("low", "estimate", "high")] == pytest.approx(
+        [2 * x**0.5 for x in (0.9, 1, 1.1)]
+    )
+    squared = report(Budget(min_cvar=(0.1, 0.0), max_variance=9.0), 5.0 + 2.0 * Z).as_dict()["limits"][1]
+    assert (squared["name"], squared["bound"], squared["met"]) == ("variance", 9.0, True)
     kept = Budget(keep_mean=0.95)
     assert "at least 4.75 is asked" in report(kept, 4.9 + 2.0 * Z, 5.0 + 2.0 * Z).words
     lost = report(kept, 3.0 + 2.0 * Z, 5.0 + 2.0 * Z)

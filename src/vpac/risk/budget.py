@@ -407,9 +407,13 @@ class Budget:
     @property
     def in_words(self) -> str:
         """The budget as it was given."""
-        words = [] if self.max_std is None else [f"standard deviation ≤ {self.max_std:g}"]
-        words += [] if self.max_variance is None else [f"variance ≤ {self.max_variance:g}"]
+        words = [self.variance_in_words] if self.limits_variance else []
         return " and ".join([*words, *(limit.in_words for limit in self.limits)])
+
+    @property
+    def variance_in_words(self) -> str:
+        """The limit of the variance as it was given."""
+        return f"variance ≤ {self.variance:g}" if self.max_std is None else f"standard deviation ≤ {self.max_std:g}"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, which `as_budget` accepts."""
@@ -734,6 +738,17 @@ class BudgetReport:
             "smallest_interval": asdict(self.smallest), "looks": self.looks,
             f"smallest_after_{self.counted}": self.smallest_at, "words": self.words,
         }  # fmt: skip
+        found["limits"] = [*(check.as_dict() for check in self.limits), *self._variance_as_dict()]
         if self.limits:
-            found |= {"limits": [check.as_dict() for check in self.limits], "closest_after_steps": self.closest_at}
+            found["closest_after_steps"] = self.closest_at
         return dict(jsonable(found))
+
+    def _variance_as_dict(self) -> list[dict[str, Any]]:
+        """The limit of the variance, if there is one, with the names of `LimitCheck.as_dict`."""
+        if not self.budget.limits_variance:
+            return []
+        name, power = ("variance", 1.0) if self.budget.max_std is None else ("std", 0.5)
+        about = {"name": name, "limit": self.budget.variance_in_words, "met": self.variance_met}
+        closest = self.closest_variance if self.limits else self.smallest.estimate
+        numbers = {"bound": self.budget.variance, **asdict(self.variance), "closest": closest}
+        return [{**about, **{name: number**power for name, number in numbers.items()}}]
