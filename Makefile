@@ -43,6 +43,12 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --target .venv/rejax --upgrade --no-deps gymnax==0.0.9
 	@touch $@
 
+.venv/.trackers: .venv/.installed
+	@echo "Installing trackers and a job shop with masked actions (once) ..."
+	@$(PYTHON) -m venv .venv/trackers
+	@.venv/trackers/bin/python -m pip --disable-pip-version-check install --quiet --editable ".[deep,wandb,mlflow,trackio]" JSSEnv pytest pytest-timeout hypothesis
+	@touch $@
+
 .venv/.browser: .venv/.installed tests/browser/install.sh
 	@if sh tests/browser/install.sh; then touch $@; elif [ -n "$$CI" ]; then exit 1; fi
 
@@ -66,9 +72,10 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: .venv/.bench .venv/.functional  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
+bench: .venv/.bench .venv/.functional .venv/.trackers  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
 	@$(BIN)/pytest -q tests/deep/test_sb3.py tests/examples tests/evaluation/test_stable_baselines.py -k "sb3 or one_file or stable"
 	@.venv/gymnax/bin/python -m pytest -q -p no:cacheprovider tests/envs/test_gymnax.py tests/evaluation/test_minari.py
+	@.venv/trackers/bin/python -m pytest -q -p no:cacheprovider tests/deep/test_trackers.py tests/deep/test_masks.py -k "tracker or biases or mlflow or trackio or job_shop"
 	@$(BIN)/python benchmarks/compiled.py --rejax .venv/rejax --gymnax $$(echo .venv/gymnax/lib/python*/site-packages) || \
 		echo "benchmarks/compiled.py: not every claim was kept, see above"
 	@for script in oracle tabular scheduler deep; do echo "== benchmarks/$$script.py"; \
