@@ -164,6 +164,10 @@ def test_a_random_baseline_and_the_most_preferred_actions(capsys, trained, tmp_p
         (("certify", "RUN", "--max-ruin", "1.5:0"), "must be above 0 and at most 1"),
         (("certify", "RUN", "--max-ruin", "0.05"), "expected PROBABILITY:RETURN"),
         (("certify", "RUN", "--max-std", "1", "--max-std", "2"), "--max-std is given 2 times"),
+        (
+            ("certify", "RUN", "--max-std", "5", "--max-variance", "100"),
+            "a budget is max_variance or max_std: give one of them",
+        ),
         (("certify", "RUN", "--keep-mean", "0.95"), "--baseline RUN"),
         (("certify", "RUN", "--episodes", "3"), "from 10 up"),
         (("certify", "RUN", "--level", "1"), "--level"),

@@ -76,6 +76,7 @@ METHODS = {
     "max-ruin": "Clopper–Pearson, for every distribution",
 }  # fmt: skip
 KINDS = tuple(METHODS)
+ONE_OF_TWO = "a budget is max_variance or max_std: give one of them"
 Holding = Literal["holds", "does not hold", "undecided"]
 
 
@@ -368,8 +369,8 @@ class Budget:
         both = self.max_variance is not None and self.max_std is not None
         if both or not (self.limits or self.limits_variance):
             raise UserError(
-                "a budget is max_variance or max_std: give one of them, for example Budget(max_std=2), or keep_mean, "
-                "min_cvar or max_ruin, for example Budget(max_ruin=(0.05, 0))"
+                f"{ONE_OF_TWO}, for example Budget(max_std=2), or keep_mean, min_cvar or max_ruin, for example "
+                "Budget(max_ruin=(0.05, 0))"
             )
         for name in ("max_variance", "max_std", "largest", "wait", "proportional", "integral", "derivative"):
             if (value := getattr(self, name)) is not None:
