@@ -145,11 +145,12 @@ class Certify(PolicyVerb):
         identity, world = policy.identity(), policy.world()
         baseline, facts = self._baseline(policy)
         about = {"policy": identity, "environment": world, "baseline": facts, **how}
+        made_with = provenance(any(kind.__module__.startswith("vpac.deep") for kind in type(policy.agent).__mro__))
         certificate = certify(
             policy.agent, policy.env, self.episodes, **how, **measured, alphas=self.levels, below=self.below,
             limits=limits, baseline=baseline,
             baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity, environment=world,
-            stress=self._stress(identity), about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **provenance()},
+            stress=self._stress(identity), about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **made_with},
             commands=lambda seed: self._commands(seed, how["gamma"], policy, folder),
             measured=keeper(folder / "episodes", about), progress=not self.json,
         )  # fmt: skip

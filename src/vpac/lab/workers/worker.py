@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import math
 import os
 import platform
@@ -219,12 +220,13 @@ NAMED = ("gymnasium", "numba", "numpy", "polars", "scipy")
 
 
 @cache
-def provenance() -> dict[str, Any]:
-    """Versions, machine and commit of this process."""
+def provenance(deep: bool = False) -> dict[str, Any]:
+    """Versions, machine and commit of this process; for the PPO family also that of JAX, which is not imported."""
+    named = (*NAMED, "jax") if deep and importlib.util.find_spec("jax") else NAMED
     return {
         "versions": {
             "vpac": __version__, "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in NAMED},
+            **{name: importlib.metadata.version(name) for name in named},
         },
         "machine": {"system": platform.platform(terse=True), "processor": _processor(), "cores": os.cpu_count()},
         "commit": _commit(),
