@@ -76,7 +76,7 @@ class ProgressBar(ProgressLines):
 
     def tell(self, done: int, words: str = "", title: str = "") -> None:
         """Set the progress."""
-        super().tell(done, words)
+        super().tell(done, "  ".join(filter(None, (words, title))))
         self._show()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, words=words, description=title or self._unit)
@@ -108,7 +108,7 @@ class Bar(ProgressBar):
 
     def __init__(self, total: int, already: int = 0, quiet: bool = False) -> None:
         super().__init__(total, "episodes", already, quiet)
-        self._lock = threading.Lock()
+        self._lock, self._timed = threading.Lock(), False
         self._seen: dict[int, int] = {}
         self._recent: deque[float] = deque(maxlen=500)
 
@@ -117,6 +117,8 @@ class Bar(ProgressBar):
         with self._lock:
             self._recent.extend(learner.returns[self._seen.get(learner.seed, 0) :].tolist())
             self._seen[learner.seed] = learner.episodes
-            done, recent = sum(self._seen.values()), np.array(self._recent)
-            speed = f"{(done - self._already) / max(time.monotonic() - self._begun, 1e-9):,.0f} episodes/s"
+            done, recent, now = sum(self._seen.values()), np.array(self._recent), time.monotonic()
+            if not self._timed:  # the first episodes have waited for compilation
+                self._timed, self._already, self._begun = True, done, now
+            speed = f"{(done - self._already) / (now - self._begun):,.0f} episodes/s" if done > self._already else ""
             self.tell(done, speed, f"mean {recent.mean():.4g}, variance {recent.var():.4g}" if len(recent) else "")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from cli.test_cli import run
 from vpac.cli import parse
 from vpac.errors import UserError
-from vpac.progress import ProgressLines, steps
+from vpac.progress import Bar, ProgressLines, steps
 
 
 @pytest.mark.parametrize("text", ["100000", "100_000", "1e5", "1E+5", "0.1e6"])
@@ -62,4 +65,18 @@ def test_steps_are_told_where_there_is_no_terminal(capsys, monkeypatch):
     with steps("arms", 4, quiet=False) as tell:
         for arm in ("control", "delay = 1", "delay = 2"):
             tell(arm)
-    assert [line[8:] for line in capsys.readouterr().err.splitlines()] == ["  25% (1 of 4 arms)  0:00:30 left"]
+    assert [line[8:] for line in capsys.readouterr().err.splitlines()] == [
+        "  25% (1 of 4 arms)  0:00:30 left  arms: delay = 1"
+    ]
+
+
+def test_a_training_is_timed_from_its_first_episodes_which_wait_for_compilation(capsys, monkeypatch):
+    """After 100 seconds of compiling and 2 episodes, 10 episodes a second: 88 are left."""
+    clock = [0.0]
+    monkeypatch.setattr("vpac.progress.time.monotonic", lambda: clock[0])
+    bar = Bar(100)
+    for at, episodes in ((100.0, 2), (101.0, 12)):
+        clock[0] = at
+        bar.update(SimpleNamespace(seed=0, episodes=episodes, returns=np.full(episodes, 5.0)))
+    words = "  12% (12 of 100 episodes)  0:00:09 left  10 episodes/s  mean 5, variance 0"
+    assert [line[8:] for line in capsys.readouterr().err.splitlines()] == [words]
