@@ -177,9 +177,7 @@ def test_help_shows_the_options_of_the_learner_with_their_docstrings(capsys, mon
             assert f"--{name.replace('_', '-')} " in text
             assert words in text
     assert ("--behaviour " in text) == algorithm.off_policy
-    assert ("--alpha-z VALUE Step size of the critic of the spread. (default: 0.005)" in text) == (
-        algorithm.name == "vaac"
-    )
+    assert ("--alpha-z VALUE Step size of the spread critic. (default: 0.005)" in text) == (algorithm.name == "vaac")
 
 
 def test_every_option_of_the_learner_is_an_option_of_the_command(capsys, tmp_path):
