@@ -128,6 +128,23 @@ def messages():
                 yield node.value
 
 
+def test_links_to_sections_lead_somewhere():
+    """`make docs` refuses them as well; here they are found sooner."""
+    pages = {path: path.read_text(encoding="utf-8") for path in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]}
+    wrong = []
+    for path, text in pages.items():
+        for name, anchor in re.findall(r"\]\(([\w./-]*\.md)?#([\w-]+)\)", text):
+            page = (path.parent / name).resolve() if name else path
+            titles = [
+                title.lower().encode("ascii", "ignore").decode()
+                for title in re.findall(r"^#+ (.*)$", pages.get(page, ""), re.M)
+            ]
+            known = {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title)).strip("-") for title in titles}
+            if anchor not in known:
+                wrong.append(f"{path.name}: {name}#{anchor}")
+    assert wrong == []
+
+
 def test_the_faq_quotes_the_code():
     """Between the ellipses, each heading consists of pieces that one message has in the same order."""
     said = list(messages())
