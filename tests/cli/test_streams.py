@@ -90,6 +90,9 @@ def test_names_that_are_not_utf8(tmp_path):
     found = call(*words, folder, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert (Path(os.fsdecode(folder)) / "agent.json").is_file()
+    suggested = found.stdout.decode().splitlines()[-1].removeprefix("next: vpac evaluate ")
+    named = subprocess.run(["bash", "-c", f"printf %s {suggested}"], capture_output=True, check=True, timeout=60)
+    assert named.stdout == folder
     for verb in ("evaluate", "certify"):
         found = call(verb, folder, "--episodes", "10", folder=tmp_path)
         assert found.returncode == 0, found.stderr

@@ -111,7 +111,17 @@ def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str,
 
         named = any(":" in path for path in (env, *(path for path, _ in wrap)))
         again = f" {EnvRecipe(env, {}, tuple(wrap)).flags()}" if named else ""
-        print(inert(f"next: {shlex.join(['vpac', *map(str, words)])}{again}"))
+        print(inert(f"next: {' '.join(map(_quoted, ('vpac', *map(str, words))))}{again}"))
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it; bytes that are not UTF-8 as $'\\xff', which Bash and Zsh read."""
+    try:
+        word.encode()
+        return shlex.quote(word)
+    except UnicodeEncodeError:
+        plain = (chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\x{byte:02x}" for byte in os.fsencode(word))
+        return f"$'{''.join(plain)}'"
 
 
 def counted(number: int, thing: str) -> str:
