@@ -156,7 +156,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("short-polynomial", "DEGREE = 13", "DEGREE = 9"),
         ("score-of-four-added", "score = builder.fsub(ones,", "score = builder.fadd(ones,"),
     ),
-    ("risk/measures.py", BY_HAND): (
+    ("risk/measures/volatility.py", BY_HAND): (
         ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),
     ),
     ("tabular/loop.py", CUT): (

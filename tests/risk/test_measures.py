@@ -160,7 +160,7 @@ def test_the_mean_update_is_the_gradient(world, judged, learner):
 
 def test_the_mean_update_of_mvpi_is_the_gradient(world):
     """With y the mean reward, AC's gradient on the reward that pays is that of mean − ψ · volatility of a step's reward."""
-    from vpac.risk.measures import augmented
+    from vpac.risk.measures.volatility import augmented
 
     mdp, theta = world
     measure, mean = measure_of("volatility"), oracle.step_reward(mdp, oracle.softmax(theta), GAMMA).mean

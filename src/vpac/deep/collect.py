@@ -15,7 +15,7 @@ from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import EpisodePrices
 from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.vector import Environments
-from vpac.risk.measures import augmented
+from vpac.risk.measures.volatility import augmented
 from vpac.typing import BoolArray, Numbers, namespace
 
 MOST_REPLAYED = 10_000_000

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vpac.risk.measures import augmented
+from vpac.risk.measures.volatility import augmented
 from vpac.tabular.arrays import (
     ACTION,
     BAD_ACTOR,

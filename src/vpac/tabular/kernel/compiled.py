@@ -23,7 +23,7 @@ from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
 from vpac import portable
-from vpac.risk import measures
+from vpac.risk.measures import volatility
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ OPTIONS: dict[str, Any] = {
 def cache_folder() -> Path:
     """The cache folder of compilations: in NUMBA_CACHE_DIR, or in the user's cache folder."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in [*sorted(Path(__file__).parent.parent.rglob("*.py")), Path(measures.__file__)]:
+    for path in [*sorted(Path(__file__).parent.parent.rglob("*.py")), Path(volatility.__file__)]:
         digest.update(path.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "vpac" / digest.hexdigest()[:16]
