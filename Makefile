@@ -71,6 +71,7 @@ lint: setup  ## Set up, then check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file benchmarks/mypy.ini
 
 bench: .venv/.bench .venv/.functional .venv/.trackers  ## Set up, with the libraries to compare with, then measure every speed claim (takes half an hour)
 	@$(BIN)/pytest -q tests/deep/test_sb3.py tests/examples tests/evaluation/test_stable_baselines.py -k "sb3 or one_file or stable"

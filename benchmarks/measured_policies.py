@@ -51,8 +51,8 @@ def main() -> int:
                 rows.append((float(played.max(axis=1).mean()), mean, variance, mean - PSI * variance))
             share, *numbers = np.transpose(rows)
             print(f"| {name} | {policy} | {share.mean():.3f} | " + " | ".join(interval(x) for x in numbers) + " |")
-    found = oracle.frontier(mdp, [0.0, PSI], GAMMA)
-    neutral, best = ((float(m), float(v)) for m, v in zip(found.means, found.variances, strict=True))
+    frontier = oracle.frontier(mdp, [0.0, PSI], GAMMA)
+    neutral, best = ((float(m), float(v)) for m, v in zip(frontier.means, frontier.variances, strict=True))
     print(
         f"\nbest risk-neutral policy: {neutral[0]:.2f} / {neutral[1]:.2f}, U {neutral[0] - PSI * neutral[1]:.2f};",
         end=" ",

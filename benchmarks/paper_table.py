@@ -51,8 +51,8 @@ def carried_out(run: Run, task: str, arm: str) -> dict[str, Any]:
     begun, scratch = time.monotonic(), Scratch(CHECKPOINTS / run.name)
     found = deep.perform(run, scratch)
     scratch.clear()
-    places = np.unique(np.linspace(0, len(found.curve["timesteps"]) - 1, POINTS).round().astype(int))
-    curve = {name: [short(x) for x in found.curve[name][places]] for name in CURVE if name in found.curve}
+    places = np.unique(np.linspace(0, len(found.metrics["timesteps"]) - 1, POINTS).round().astype(int))
+    curve = {name: [short(x) for x in found.metrics[name][places]] for name in CURVE if name in found.metrics}
     final = {name: short(value) for name, value in found.final.items() if value is not None}
     about = {"task": task, "arm": arm, "number": run.number, "run": run.name}
     rest = {"versions": {name: version(name) for name in PACKAGES}, "seconds": round(time.monotonic() - begun)}

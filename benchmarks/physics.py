@@ -35,7 +35,8 @@ def compare(name: str) -> dict[str, Any]:
     """Differences of observations and rewards on one task."""
     import envpool
 
-    ours, twin = gymnasium.make(name, **POSITIONS), gymnasium.make(name, **POSITIONS)
+    ours: Any = gymnasium.make(name, **POSITIONS)
+    twin = gymnasium.make(name, **POSITIONS)
     theirs = envpool.make_gymnasium(name, num_envs=1, seed=0, **POSITIONS)
     rng, low, high = np.random.default_rng(0), ours.action_space.low, ours.action_space.high
     apart, steps, rewards, ends = [], [], [], 0

@@ -199,7 +199,7 @@ def ours(world: World, episodes: int, psi: float, on_policy: bool = True) -> Run
     rates = Rates(*(np.full(episodes, rate) for rate in (psi, ALPHA_THETA, ALPHA_W, ALPHA_Z, 0.0)))
 
     def run(seed: int) -> Learned:
-        weights, history = Weights(*first_weights(world, seed), np.zeros(1)), History.make(episodes)
+        weights, history = Weights(*first_weights(world, seed), mean=np.zeros(1)), History.make(episodes)
         work, rng = Workspace.make(world.n_active, world.n_actions), generator(np.random.SeedSequence(seed))
         found, *_ = train(world, choice, weights, weights.theta, rates, rng, work, history, rng, np.zeros(0))
         assert found == GOOD

@@ -92,3 +92,23 @@ def test_mistakes_are_named():
         VPAC("FrozenLake-v1", budget="ruin:0.05:0")
     with pytest.raises(UserError, match=r"leave out psi=0\.1"):
         VPACPPO("CartPole-v1", budget="keep-mean:0.9", psi=0.1, **SMALL)
+
+
+def test_learning_rates_fall_twice_so_that_the_mean_to_keep_is_that_of_a_learned_policy():
+    """With `keep_mean`, once while ψ = 0 and once afterwards; with other limits and without a budget once."""
+
+    def rates(spans, **settings):
+        agent = VPACPPO(probes.Exposure, **SMALL | settings)
+        for steps in spans:
+            agent.begin(steps)
+            yield [agent.rate_share_at(agent.span[0] + share * steps) for share in (0.0, 0.2, 0.39, 0.4, 0.7, 1.0)]
+            agent.timesteps = agent.span[1]
+
+    steps = 100 * VPACPPO(probes.Exposure, psi=0.1, **SMALL).per_iteration
+    twice, once = [1.0, 0.5, 0.025, 1.0, 0.5, 0.0], [1.0, 0.8, 0.61, 0.6, 0.3, 0.0]
+    first, second = rates([steps, steps], budget="keep-mean:0.9")
+    assert first == pytest.approx(twice)
+    assert second == pytest.approx(once)  # the mean at ψ = 0 is known
+    assert list(rates([steps], budget="std:1")) == [pytest.approx(once)] == list(rates([steps], psi=0.1))
+    waits = next(rates([steps], budget={"keep_mean": 0.9, "wait": 0.2 * steps}))
+    assert waits == pytest.approx([1.0, 1.0, 0.61 / 0.8, 0.6 / 0.8, 0.3 / 0.8, 0.0])

@@ -464,7 +464,7 @@ class PPO:
 
     def rate_share_at(self, timesteps: int) -> float:
         """Factor of the learning rates after `timesteps` steps."""
-        begin, end = self.span
+        begin, end = self.span if self.controller is None else self.controller.part(self.span, timesteps)
         return 1.0 - (timesteps - begin) / (end - begin) if self.options.decay_learning_rate else 1.0
 
     @property

@@ -102,6 +102,17 @@ class BudgetController:
             begin, end = span
             self.state = self.state._replace(begin=self.budget.wait or begin + NEUTRAL * (end - begin))
 
+    def part(self, span: tuple[int, int], timesteps: int) -> tuple[float, float]:
+        """First and last step of the part that step `timesteps` of a training is in.
+
+        With `keep_mean` there are two parts, and learning rates fall in each: while they are high the mean is lower than that
+        of a risk-neutral policy that has been learned to the end, and keeping 95 % of it would be keeping less.
+        """
+        (begin, end), neutral = span, self.state.begin
+        if self.budget.keep_mean is None or not begin < neutral < end:
+            return span
+        return (begin, neutral) if timesteps < neutral else (neutral, end)
+
     def update(self, timesteps: int, ended: Sequence[Episode], recent: Sequence[Episode]) -> dict[str, float]:
         """Adjust ψ after an iteration in which some episodes `ended`; returns the measured variance and ψ, for the history.
 
