@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
+import subprocess
+import sys
 from html import unescape
 
 import numpy as np
@@ -11,6 +14,7 @@ import vpac
 from cli.test_cli import run
 from vpac.cli.certify import split_values
 from vpac.evaluation.play import play
+from vpac.evaluation.sources import Walker
 from vpac.files import sealed
 from vpac.risk import PolicyCertificate, ReturnSample
 
@@ -130,6 +134,73 @@ def test_a_stopped_certificate_goes_on_where_it_was(capsys, trained, tmp_path, m
     assert (code, len(played)) == (0, 55 + 6 + 5)  # the five worst are played again
     both = [PolicyCertificate.load(tmp_path / name / "certificate.json").data for name in ("stopped", "straight")]
     assert all(both[0][part] == both[1][part] for part in ("episodes", "baseline", "metrics"))
+
+
+def test_a_stopped_certificate_keeps_the_starts_of_its_sources(capsys, trained, tmp_path, monkeypatch):
+    """Starts that were played are not played again, also those of a smaller number, and the result is the same one."""
+    command = ("certify", trained / "calm", "--episodes", 10, "--json")
+    assert run(capsys, *command, "--sources", 30, "--out", tmp_path / "straight")[0] == 0
+    played, kept = [], tmp_path / "stopped" / "episodes" / "sources.parquet"
+
+    def stops_in_the_24th(*how, **options):
+        played.append(how)
+        if len(played) == 24:  # the second of two episodes of the twelfth start
+            raise KeyboardInterrupt
+        return episode(*how, **options)
+
+    episode = Walker.episode
+    stopped = (*command, "--out", tmp_path / "stopped")
+    with monkeypatch.context() as patched:
+        patched.setattr("vpac.evaluation.sources.Walker.episode", stops_in_the_24th)
+        patched.setattr("vpac.evaluation.play.KEEP_EVERY", 0.0)
+        code, _, err = run(capsys, *stopped, "--sources", 20)
+        assert code == 130
+        assert "10 episodes and 11 starts are kept in" in err
+        assert run(capsys, *stopped, "--sources", 20)[0] == 0
+        assert len(played) == 24 + 2 * 9
+        assert run(capsys, *stopped, "--sources", 30)[0] == 0
+        assert len(played) == 24 + 2 * 9 + 2 * 10
+        before = kept.read_bytes()
+        assert run(capsys, *stopped, "--sources", 30)[0] == 0
+        assert (len(played), kept.read_bytes()) == (24 + 2 * 9 + 2 * 10, before)
+        both = [PolicyCertificate.load(tmp_path / name / "certificate.json").data for name in ("stopped", "straight")]
+        assert both[0]["sources"] == both[1]["sources"]
+        assert run(capsys, *stopped, "--sources", 12, "--undiscounted")[0] == 0  # another discount: all again
+        assert len(played) == 24 + 2 * 9 + 2 * 10 + 2 * 12
+
+
+KILLED = """
+import os, signal, sys
+from vpac import cli
+from vpac.evaluation import play, sources
+
+log, last = sys.argv[1], int(sys.argv[2])
+play.KEEP_EVERY = 0.0
+episode = sources.Walker.episode
+
+
+def counted(*how):
+    with open(log, "ab") as file:
+        file.write(b".")
+    if os.stat(log).st_size == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return episode(*how)
+
+
+sources.Walker.episode = counted
+sys.exit(cli.main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")
+def test_a_killed_certificate_keeps_the_starts_of_its_sources(trained, tmp_path):
+    words = ["certify", trained / "calm", "--episodes", "10", "--sources", "20", "--out", tmp_path / "out", "--json"]
+    log, codes = tmp_path / "log", []
+    for _ in range(2):  # in the second of two episodes of the twelfth start
+        done = subprocess.run([sys.executable, "-c", KILLED, log, "24", *words], stdout=subprocess.DEVNULL, check=False)
+        codes.append(done.returncode)
+    assert codes == [-signal.SIGKILL, 0]
+    assert log.stat().st_size == 24 + 2 * 9
 
 
 def test_a_stopped_stress_test_says_what_it_kept(capsys, trained, tmp_path, monkeypatch):

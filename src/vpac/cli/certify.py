@@ -31,6 +31,7 @@ Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
     """Stores episodes in a folder and loads them if they were played in the same way, so that a stopped command continues."""
+    from vpac.evaluation.sources import NUMBERS
     from vpac.risk.sample import ReturnSample
 
     kept: dict[str, int] = {}
@@ -53,7 +54,9 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..
         try:
             return replace(play(before=before, keep=keep), about=wanted)
         except KeyboardInterrupt:
-            note(f"stopped; {sum(kept.values())} episodes are kept in {folder}. To go on: the same command")
+            starts = kept.pop("sources", 0) // NUMBERS
+            what = f"{sum(kept.values())} episodes" + f" and {starts} starts" * (starts > 0)
+            note(f"stopped; {what} are kept in {folder}. To go on: the same command")
             raise
 
     return measured

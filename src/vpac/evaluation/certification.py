@@ -70,8 +70,8 @@ def certify(
         environment: description of the environment for readers: its arguments and wrappers.
         about: versions, machine, time.
         commands: commands that repeat the episode with a seed, by their purpose.
-        measured: called with the name of a sample and a function that measures it (`evaluate_each`, which takes `before` and
-            `keep`), to store it or to load it.
+        measured: called with the name of a sample and a function that measures it, which takes `before` and `keep` as
+            `evaluate_each` does, to store it or to load it.
         progress: as for `evaluate`.
     """
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
@@ -92,7 +92,7 @@ def certify(
     if sources:
         given = how | {"seed": seed, "level": level, "progress": progress, "gamma": 1.0 if undiscounted else gamma}
         try:
-            found = variance_sources(agent, env, sources, **given)
+            found = variance_sources(agent, env, sources, measured=measured, **given)
             found_sources = asdict(found) | {"exact": None if found.exact is None else found.exact._asdict()}
         except UserError as error:
             notes.append(f"where the variance comes from was not measured: {error}")

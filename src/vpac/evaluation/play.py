@@ -11,7 +11,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -407,7 +407,7 @@ def evaluate_each(
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(env, 1, agent)
     found = [] if before is None else [tuple(getattr(before, name)[: len(seeds)] for name in COLUMNS.values())]
-    done, due = len(found[0][0]) if found else 0, time.monotonic() + KEEP_EVERY
+    done = len(found[0][0]) if found else 0
 
     def so_far() -> ReturnSample:
         returns, scores, lengths, terminated = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -416,22 +416,35 @@ def evaluate_each(
         }  # fmt: skip
         return ReturnSample(returns, scores, lengths, terminated, gamma=gamma, about=about)
 
-    try:
-        with _acting(agent, made, env, deterministic) as actor, shown(progress, len(seeds), name_of(env)) as tell:
-            for number, seed in enumerate(seeds[done:], done + 1):
-                noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
-                made.seed(world, 1)
-                actor.begin(noise)
-                (returns, scores), lengths, terminated = play(made, actor.actions, 1, gamma, (discounted, plain))
-                found.append((returns, scores, lengths, terminated))
-                tell(number)
-                if keep is not None and time.monotonic() > due:
-                    keep(so_far())
-                    due = time.monotonic() + KEEP_EVERY
-    finally:
-        if keep is not None and len(found) > (before is not None):
-            keep(so_far())
+    def one(seed: int) -> tuple[Any, ...]:
+        noise, world = np.random.SeedSequence(whole(seed, "seed")).spawn(2)
+        made.seed(world, 1)
+        actor.begin(noise)
+        (returns, scores), lengths, terminated = play(made, actor.actions, 1, gamma, (discounted, plain))
+        return returns, scores, lengths, terminated
+
+    with _acting(agent, made, env, deterministic) as actor, shown(progress, len(seeds), name_of(env)) as tell:
+        collect(map(one, seeds[done:]), found, so_far, keep, lambda count: tell(done + count))
     return so_far()
+
+
+def collect(
+    work: Iterable[Any], found: list[Any], so_far: Callable[[], ReturnSample],
+    keep: Callable[[ReturnSample], object] | None, tell: Callable[[int], object],
+) -> None:  # fmt: skip
+    """Append results to those found; `keep` all of them every few seconds, at the end, and on an interruption."""
+    due, new = time.monotonic() + KEEP_EVERY, 0
+    try:
+        for one in work:
+            found.append(one)
+            new += 1
+            tell(new)
+            if keep is not None and time.monotonic() > due:
+                keep(so_far())
+                due = time.monotonic() + KEEP_EVERY
+    finally:
+        if keep is not None and new:
+            keep(so_far())
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:

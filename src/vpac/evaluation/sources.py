@@ -39,13 +39,14 @@ from vpac.envs.make import name_of
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.evaluation.actors import Actor, gamma_of
-from vpac.evaluation.play import check_first, is_users, one_environment, walk
+from vpac.evaluation.play import check_first, collect, is_users, one_environment, walk
 from vpac.oracle.moments import check_gamma
 from vpac.oracle.policies import greedy
 from vpac.oracle.sources import VarianceSources
 from vpac.oracle.sources import variance_sources as exactly
 from vpac.progress import shown
 from vpac.risk.intervals import Interval, rare_mean_interval, student_quantile
+from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
 PARTS = ("start", "policy", "environment")
@@ -160,22 +161,11 @@ class Walker:
         self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
         self._room = create_empty_array(self.seen, 1)
         self._answers = batch_space(self.acts, 1)
-        self.noisy = False
-        """Whether the environment has drawn random numbers after a reset."""
 
     def close(self) -> None:
         """Close the environment, unless it is the user's."""
         if not is_users(self.env, self.given):
             self.env.close()
-
-    def notes(self) -> tuple[str, ...]:
-        """Notes about this environment."""
-        if self.noisy:
-            return ()
-        return (
-            "after its reset the environment took nothing from its np_random: it is deterministic from there on, or its "
-            "noise is fixed by the reset's seed and counted under start",
-        )
 
     def episode(self, begin: np.random.SeedSequence, noise: np.random.SeedSequence) -> Way:
         """Play an episode: `begin` determines the start, `noise` all that follows."""
@@ -211,7 +201,6 @@ class Walker:
             before = self.env.unwrapped.np_random.bit_generator.state
             observation, *_ = self._step(action)
             noisy.append(bool(before != self.env.unwrapped.np_random.bit_generator.state))
-        self.noisy |= any(noisy)
         return drawn, noisy
 
     def branch(
@@ -296,6 +285,12 @@ PAIRS = (FRESH + 1) * FRESH // 2
 """Pairs of actions in each step."""
 CHECKED = 10
 """Episodes that are repeated, to check that the environment obeys its seeds."""
+NUMBERS = 6
+"""Numbers of each start: those of `estimate`, and whether the environment drew random numbers after its reset."""
+QUIET = (
+    "after its reset the environment took nothing from its np_random: it is deterministic from there on, or its noise is fixed "
+    "by the reset's seed and counted under start"
+)
 
 
 @dataclass(frozen=True)
@@ -321,6 +316,7 @@ class Sources:
 def variance_sources(
     agent: Any, env: Any, starts: int = 500, *, seed: int = 0, gamma: float | None = None, deterministic: bool = False,
     level: float = 0.95, progress: bool | Callable[[int, int], object] = False,
+    measured: Callable[[str, Callable[..., ReturnSample]], ReturnSample] = lambda name, play: play(),
 ) -> Sources:  # fmt: skip
     """Estimate the parts; for a tabular agent of vpac in a finite MDP, also compute the exact ones.
 
@@ -337,21 +333,34 @@ def variance_sources(
         deterministic: the policy of the most likely actions instead of the sampled ones.
         level: the confidence of the intervals.
         progress: as for `evaluate`.
+        measured: as for `certify`; the sample has the `NUMBERS` of every start as returns.
     """
     starts = whole(starts, "starts", 10, MOST_EPISODES)
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     walker = Walker(agent, env, gamma, deterministic)
     student_quantile(level, starts - 1)  # raises if `level` is not a level
-    rows = np.zeros((starts, 5))
-    with restore_global_rng(), shown(progress, starts, name_of(env)) as tell:
-        for number, child in enumerate(np.random.SeedSequence(whole(seed, "seed")).spawn(starts)):
-            rows[number] = _one_start(walker, child, check=number < CHECKED)
-            tell(number + 1)
+    seeds = np.random.SeedSequence(whole(seed, "seed")).spawn(starts)
+
+    def play(before: ReturnSample | None = None, keep: Callable[[ReturnSample], object] | None = None) -> ReturnSample:
+        found = [*before.returns.reshape(-1, NUMBERS)[:starts]] if before is not None and before.gamma == gamma else []
+        done = len(found)
+
+        def so_far() -> ReturnSample:
+            row = np.concatenate(found)
+            return ReturnSample(row, row, np.ones(len(row), int), np.ones(len(row), bool), gamma)
+
+        work = (_one_start(walker, child, number < CHECKED) for number, child in enumerate(seeds[done:], done))
+        with restore_global_rng(), shown(progress, starts, name_of(env)) as tell:
+            collect(work, found, so_far, keep, lambda count: tell(done + count))
+        return so_far()
+
+    rows = measured("sources", play).returns.reshape(-1, NUMBERS)
     walker.close()
-    silent = {"environment": not walker.noisy, "policy": deterministic and not walker.actor.decides_itself}
-    found = estimate(rows, level, frozenset(name for name, so in silent.items() if so), FRESH + 1)
+    noisy = bool(rows[:, -1].any())
+    silent = {"environment": not noisy, "policy": deterministic and not walker.actor.decides_itself}
+    found = estimate(rows[:, :-1], level, frozenset(name for name, so in silent.items() if so), FRESH + 1)
     exact = exact_sources(agent, walker.env, gamma, deterministic)
-    notes = (*walker.notes(), *(_few(name, count, starts) for name, count in found.few.items()))
+    notes = (*(() if noisy else (QUIET,)), *(_few(name, count, starts) for name, count in found.few.items()))
     return Sources(found.total, found.parts, found.shares, exact, starts, gamma, notes)
 
 
@@ -364,7 +373,7 @@ def _few(name: str, count: int, starts: int) -> str:
 
 
 def _one_start(walker: Walker, seed: np.random.SeedSequence, check: bool) -> FloatArray:
-    """Returns of two episodes, the terms of policy and environment, and the number of random responses."""
+    """Returns of two episodes, the terms of policy and environment, the number of random responses, and if there were any."""
     begin, first, second, pick, *more = seed.spawn(9)
     way = walker.episode(begin, first)
     again = walker.episode(begin, second)
@@ -396,7 +405,7 @@ def _one_start(walker: Walker, seed: np.random.SeedSequence, check: bool) -> Flo
         taken = way.actions[t]
         gaps = [branch(t, taken, answers[0], rest) - branch(t, taken, answers[1], rest) for rest in rests]
         answered = 0.5 * float(here.sum()) * gaps[0] * gaps[1]
-    return np.array([way.total, again.total, chosen, answered, float(weights @ noisy)])
+    return np.array([way.total, again.total, chosen, answered, float(weights @ noisy), float(any(noisy))])
 
 
 def _picked(rng: np.random.Generator, weights: FloatArray) -> int:
