@@ -33,6 +33,22 @@ def test_every_episode_is_the_one_of_its_seed(agent):
     assert abs(evaluate_each(agent, WORLD, episode_seeds(0, 400)).mean - moments.mean) < 4.0 * error
 
 
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (("max-std", "max-variance"), "a budget is max_variance or max_std: give one"),
+        (("keep-mean",), "--baseline RUN"),
+    ],
+    ids=["two of a kind", "nothing to compare with"],
+)
+def test_limits_that_cannot_be_are_refused_before_an_episode_is_played(kinds, words):
+    def plays(observation):
+        raise AssertionError
+
+    with pytest.raises(vpac.UserError, match=words):
+        vpac.certify(plays, WORLD, 20, limits=[vpac.risk.Limit(kind, 1.0) for kind in kinds])
+
+
 def test_a_certificate_says_what_was_measured(agent):
     found = vpac.certify(agent, WORLD, 200, below=[5.0], baseline="random", sources=20, seed=3).data
     sample = evaluate_each(agent, WORLD, episode_seeds(3, 200))

@@ -166,14 +166,12 @@ class Certify(PolicyVerb):
         return 0 if certificate.holds else NOT_HELD
 
     def _limits(self) -> list[Limit]:
-        from vpac.risk.budget import KINDS, ONE_OF_TWO, Limit
+        from vpac.risk.budget import KINDS, Limit, check_kinds
 
         given = {kind: getattr(self, kind.replace("-", "_")) for kind in KINDS}
-        if self.max_std is not None and self.max_variance is not None:
-            raise UserError(f"{ONE_OF_TWO}, for example --max-std 2")
-        if self.keep_mean is not None and self.baseline is None:
-            raise UserError("--keep-mean needs a policy to compare with: --baseline RUN")
-        return [Limit.read(kind, text) for kind, text in given.items() if text is not None]
+        limits = [Limit.read(kind, text) for kind, text in given.items() if text is not None]
+        check_kinds(limits, self.baseline is not None)
+        return limits
 
     def _baseline(self, policy: Policy) -> tuple[Any, dict[str, Any]]:
         """The baseline, in the environment of the policy, and its description."""

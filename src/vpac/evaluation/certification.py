@@ -24,7 +24,7 @@ from vpac.evaluation.play import agent_name, episode_seeds, evaluate, evaluate_e
 from vpac.evaluation.sources import variance_sources
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
-from vpac.risk.budget import Limit
+from vpac.risk.budget import Limit, check_kinds
 from vpac.risk.certificate import FORMAT, PolicyCertificate, episodes_of
 from vpac.risk.compare import compare_paired
 from vpac.risk.intervals import Interval, probability_below, uniform_margin, uniform_probability_below
@@ -74,6 +74,7 @@ def certify(
             `evaluate_each` does, to store it or to load it.
         progress: as for `evaluate`.
     """
+    check_kinds(limits, baseline is not None)
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     how: dict[str, Any] = {"gamma": gamma, "deterministic": deterministic}
     seeds, sources = episode_seeds(seed, whole(episodes, "episodes", 10)), whole(sources, "sources")

@@ -77,6 +77,7 @@ METHODS = {
 }  # fmt: skip
 KINDS = tuple(METHODS)
 ONE_OF_TWO = "a budget is max_variance or max_std: give one of them"
+NO_BASELINE = "--keep-mean needs a policy to compare with: --baseline RUN"
 Holding = Literal["holds", "does not hold", "undecided"]
 
 
@@ -161,7 +162,7 @@ class Limit:
         """The estimate, and the number that it is compared with."""
         if self.kind == "keep-mean":
             if baseline is None or len(baseline) != len(sample):
-                raise UserError("--keep-mean needs a policy to compare with: --baseline RUN")
+                raise UserError(NO_BASELINE)
             return skewed_mean_interval(sample.returns - self.value * baseline.returns, level=level), 0.0
         if self.kind in ("min-cvar", "max-ruin"):
             return self.check(sample.returns, level)
@@ -587,6 +588,15 @@ def _shown(interval: Interval, power: float = 1.0, percent: bool = False) -> str
     unit, sign = (100.0, " %") if percent else (1.0, "")
     estimate, low, high = (unit * x**power for x in (interval.estimate, interval.low, interval.high))
     return f"{estimate:.4g}{sign}" + (f" ({low:.4g} … {high:.4g}{sign})" if math.isfinite(interval.low) else "")
+
+
+def check_kinds(limits: Sequence[Limit], compared: bool) -> None:
+    """Reject limits of both standard deviation and variance, and a share of a mean if nothing is `compared` with."""
+    kinds = {limit.kind for limit in limits}
+    if {"max-std", "max-variance"} <= kinds:
+        raise UserError(f"{ONE_OF_TWO}, for example --max-std 2")
+    if "keep-mean" in kinds and not compared:
+        raise UserError(NO_BASELINE)
 
 
 def check_limits(
