@@ -64,7 +64,22 @@ def test_versions_are_those_of_the_family(capsys, trained, tmp_path):
         assert run(capsys, "certify", folder, "--episodes", 10, "--sources", 0, "--out", tmp_path / "out")[0] == 0
         about = PolicyCertificate.load(tmp_path / "out" / "certificate.json").data["about"]
         assert about["versions"].get("jax") == expected
+        assert ("jaxlib" in about["versions"]) == (expected is not None)
         assert about["versions"]["numpy"] == np.__version__
+
+
+def test_a_training_records_the_versions_of_its_family(capsys, tmp_path):
+    jax = pytest.importorskip("jax")
+    short = ("--psi", 0.1, "--steps", 32, "--envs", 2)
+    for place, expected, words in (
+        ("ppo", jax.__version__, ("vpac-ppo", "CartPole-v1", *short)),
+        ("ac/run-0", None, ("ac", "vpac/CatchUp-v0", "--episodes", 3)),
+    ):
+        assert run(capsys, "train", *words, "--out", tmp_path / place.partition("/")[0], "--json")[0] == 0
+        versions = json.loads((tmp_path / place / "run.json").read_text(encoding="utf-8"))["about"]["versions"]
+        assert versions.get("jax") == expected
+        assert ("jaxlib" in versions) == (expected is not None)
+        assert {"numpy", "gymnasium", "python", "vpac"} <= set(versions)
 
 
 def test_limits_baseline_and_stress_are_taken_in(capsys, trained, tmp_path):

@@ -273,7 +273,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
         if verb.overwrite:
             remove_training(folder, keep=len(result.learners))
         for run, outcome in result.results:
-            record_training(folder / f"run-{run.number}", run, outcome, about(time.monotonic() - begun))
+            record_training(folder / f"run-{run.number}", run, outcome, about(run, time.monotonic() - begun))
     return summary, result.budgets, result.diverged
 
 
@@ -299,7 +299,8 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     length = usual if steps is None else whole(steps, "--steps", 1)
     learn(agent, length, folder, note, quiet=verb.json, overwrite=verb.overwrite, trackers=trackers)
     agent.save(folder)
-    record_training(folder, *trained(agent), about(time.monotonic() - begun))
+    run, outcome = trained(agent)
+    record_training(folder, run, outcome, about(run, time.monotonic() - begun))
     write(DeepTrainingSummary(agent).charts()[0], folder, ("png",))
     held = None if agent.controller is None else held_budget(agent, env)
     return DeepTrainingSummary(agent, held), [held] if held else [], []

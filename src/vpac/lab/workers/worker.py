@@ -188,7 +188,7 @@ def _perform(
     begun = time.perf_counter() - before
     try:
         result = _finite(perform(run, scratch) if made is None else made())
-        files = packed(run, result, about(time.perf_counter() - begun))
+        files = packed(run, result, about(run, time.perf_counter() - begun))
     except Unwritable:  # of a checkpoint: the machine's fault, which would affect the next run, too
         raise
     except Exception as error:
@@ -198,7 +198,7 @@ def _perform(
         text = traceback.format_exc(limit=-8)
         if status == "diverged":
             text = str(error) if "(seed " in str(error) else f"{error} (seed {run.seed})"
-        store.fail(run, text, about(seconds) | {"status": status})
+        store.fail(run, text, about(run, seconds) | {"status": status})
         return Outcome(run.name, status, seconds, text), None
     return Outcome(run.name, "finished", time.perf_counter() - begun, damaged=result.damaged), files
 
@@ -211,9 +211,10 @@ def _finite(result: Result) -> Result:
     return result
 
 
-def about(seconds: float) -> dict[str, Any]:
+def about(run: Run, seconds: float) -> dict[str, Any]:
     """Duration, end time, machine and versions of a run."""
-    return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **provenance()}
+    made_with = provenance(run.task["kind"] == "deep")
+    return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **made_with}
 
 
 NAMED = ("gymnasium", "numba", "numpy", "polars", "scipy")
@@ -221,8 +222,8 @@ NAMED = ("gymnasium", "numba", "numpy", "polars", "scipy")
 
 @cache
 def provenance(deep: bool = False) -> dict[str, Any]:
-    """Versions, machine and commit of this process; for the PPO family also that of JAX, which is not imported."""
-    named = (*NAMED, "jax") if deep and importlib.util.find_spec("jax") else NAMED
+    """Versions, machine and commit of this process; for the PPO family also those of JAX, which is not imported."""
+    named = (*NAMED, "jax", "jaxlib") if deep and importlib.util.find_spec("jax") else NAMED
     return {
         "versions": {
             "vpac": __version__, "python": platform.python_version(),
