@@ -4,12 +4,15 @@
 
 PPO learns a policy, which is then held fixed while each critic learns; afterwards every iteration gives one estimate g of the
 penalty's gradient. The noise is trace(Cov g) / |mean g|²: how many iterations it takes for an estimate whose error is as large
-as the gradient itself. The price is so high that the mean's part of the weights does not matter.
+as the gradient itself. The price is so high that the mean's part of the weights does not matter. The noise of every seed is
+stored in docs/data/critic_noise.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +21,9 @@ import numpy as np
 from vpac import PPO, VPACPPO
 from vpac.deep.improve import Samples, flat, policy_gradient
 from vpac.deep.networks import first_numbers
+from vpac.files import write_text
 
+RESULTS = Path(__file__).parents[1] / "docs" / "data" / "critic_noise.json"
 PRICE = 1e4
 ARMS = {
     "variance, direct": {"penalty": "variance"},
@@ -57,17 +62,22 @@ def noise(env: str, neutral: PPO, settings: dict[str, Any], iterations: int, see
 
 
 def main() -> None:
-    """Print the table in Markdown."""
+    """Print the table in Markdown and store its figures."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--env", default="vpac/CatchUp-v0")
     parser.add_argument("--iterations", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are stored")
     asked = parser.parse_args()
     neutral = PPO(asked.env, **SHARED).learn(40_000)
+    noises = {}
     print("| penalty, critic | noise |\n|---|---|")
     for name, settings in ARMS.items():
         found = [noise(asked.env, neutral, settings, asked.iterations, seed) for seed in range(asked.seeds)]
+        noises[name] = found
         print(f"| {name} | {np.mean(found):.2f} ± {np.std(found, ddof=1) / len(found) ** 0.5:.2f} |", flush=True)
+    figures = {"env": asked.env, "iterations": asked.iterations, "jax": jax.__version__, "noise": noises}
+    write_text(asked.out, json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
