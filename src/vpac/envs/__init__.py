@@ -26,18 +26,14 @@ if TYPE_CHECKING:
     from vpac.envs.worlds import CatchUp, ContinuousPuddleWorld, FiniteMDPEnv, FourRooms, PuddleWorld, RiskyShortcut
 
 MODULES = {
-    "check": ("Findings", "check_env", "look_over"),
-    "finite_mdp": ("FiniteMDP",),
-    "functional": ("FiniteEnv", "FunctionalEnv", "GymnaxEnv"),
-    "make": ("make_env", "spec_of"),
+    "check": ("Findings", "check_env", "look_over"), "finite_mdp": ("FiniteMDP",),
+    "functional": ("FiniteEnv", "FunctionalEnv", "GymnaxEnv"), "make": ("make_env", "spec_of"),
     "maps": ("GridMap", "enlarge", "grid_world"),
     "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise", "SeedGlobals"),
-    "observations": ("arranged", "flattened"),
-    "registration": ("register",),
-    "remember": ("RememberReturn", "remembering"),
+    "observations": ("arranged", "flattened"), "registration": ("register",), "remember": ("RememberReturn", "remembering"),
     "risk_tasks": ("BothDirections", "CarFollowing", "GuardedMaze", "NoisyLanding", "ServerAllocation"),
     "worlds": ("CatchUp", "ContinuousPuddleWorld", "FiniteMDPEnv", "FourRooms", "PuddleWorld", "RiskyShortcut"),
-}
+}  # fmt: skip
 
 __all__ = [
     "ActionNoise", "BothDirections", "CarFollowing", "CatchUp", "ContinuousPuddleWorld", "Findings", "FiniteEnv",

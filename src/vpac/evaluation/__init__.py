@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     from vpac.evaluation.stressing import Axis, StressTest, stress
 
 NAMES = {
-    "actors": ("load_agent",),
-    "certification": ("certify",),
-    "importance": ("OfflineEstimate", "OfflineReport", "offline"),
-    "log": ("Log", "load_log"),
-    "play": ("budget_report", "evaluate"),
-    "sources": ("Sources", "variance_sources"),
+    "actors": ("load_agent",), "certification": ("certify",), "importance": ("OfflineEstimate", "OfflineReport", "offline"),
+    "log": ("Log", "load_log"), "play": ("budget_report", "evaluate"), "sources": ("Sources", "variance_sources"),
     "stressing": ("Axis", "StressTest", "stress"),
-}
+}  # fmt: skip
 
 __all__ = [
     "Axis", "Log", "OfflineEstimate", "OfflineReport", "Sources", "StressTest", "budget_report", "certify", "evaluate",

@@ -102,22 +102,17 @@ def certify(
     if not all(one["repeats"] for one in worst):
         notes.append("some of the worst episodes did not repeat themselves: the environment does not obey its seed")
     data = {
-        "format": FORMAT,
-        "about": dict(about or {}),
-        "policy": {"name": agent_name(agent)} | dict(policy or {}),
+        "format": FORMAT, "about": dict(about or {}), "policy": {"name": agent_name(agent)} | dict(policy or {}),
         "environment": {"env": name_of(env)} | dict(environment or {}),
         "measurement": {"episodes": len(sample), "seed": seed, "kind": sample.kind, "level": level, **how},
         "episodes": {"seed": seeds, **episodes_of(sample)},
         "metrics": _metrics(sample, level, alphas) | {"unseen": sample.unseen(level)},
         "below": _below(sample, sorted({*below, *(limit.at for limit in limits if limit.kind == "max-ruin")}), level),
-        "worst": worst,
-        "sources": found_sources,
+        "worst": worst, "sources": found_sources,
         "baseline": None if other is None else _compared(sample, other, called or agent_name(rival), level),
-        "limits": [limit.judge(sample, level, other) for limit in limits],
-        "stress": None if stress is None else dict(stress),
-        "monitor": delay_rows(monitor(sample), trials=100),
-        "notes": notes,
-    }
+        "limits": [limit.judge(sample, level, other) for limit in limits], "stress": None if stress is None else dict(stress),
+        "monitor": delay_rows(monitor(sample), trials=100), "notes": notes,
+    }  # fmt: skip
     return PolicyCertificate(jsonable(data))
 
 

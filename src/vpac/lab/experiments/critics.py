@@ -21,18 +21,13 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
 """Environment, its arguments, settings, and how greedy the behaviour policy is off-policy."""
 SMALL: dict[str, Any] = {"alpha_w": 0.05, "alpha_z": 0.05}
 CASES: dict[str, dict[str, Any]] = {
-    "equal small steps": SMALL,
-    "large steps": {"alpha_w": 0.5, "alpha_z": 0.5},
-    "slow variance": {"alpha_w": 0.1, "alpha_z": 0.01},
-    "slow value": {"alpha_w": 0.01, "alpha_z": 0.1},
+    "equal small steps": SMALL, "large steps": {"alpha_w": 0.5, "alpha_z": 0.5},
+    "slow variance": {"alpha_w": 0.1, "alpha_z": 0.01}, "slow value": {"alpha_w": 0.01, "alpha_z": 0.1},
     "value with traces, λ = 0.9": {**SMALL, "lambda_w": 0.9},
-    "all with traces, λ = 0.9": {**SMALL, "lambda_w": 0.9, "lambda_z": 0.9},
-    "noisy value, 0.1": {**SMALL, "value_noise": 0.1},
-    "noisy value, 1": {**SMALL, "value_noise": 1.0},
-    "off-policy, importance": {**SMALL, "critics": "importance"},
-    "off-policy, clipped": {**SMALL, "critics": "clipped"},
-    "off-policy, expected": {**SMALL, "critics": "expected"},
-}
+    "all with traces, λ = 0.9": {**SMALL, "lambda_w": 0.9, "lambda_z": 0.9}, "noisy value, 0.1": {**SMALL, "value_noise": 0.1},
+    "noisy value, 1": {**SMALL, "value_noise": 1.0}, "off-policy, importance": {**SMALL, "critics": "importance"},
+    "off-policy, clipped": {**SMALL, "critics": "clipped"}, "off-policy, expected": {**SMALL, "critics": "expected"},
+}  # fmt: skip
 """What is done to the estimators; noise is in units of the return's standard deviation."""
 
 
