@@ -231,3 +231,41 @@ def test_the_rival_that_has_the_oracles_points_wins(monkeypatch, capsys):
     assert "| maze | VPAC | yes |" in shown
     assert "| VPAC |" in shown
     assert "1 (1 … 1) |" in next(line for line in shown.splitlines() if line.startswith("| VPAC |"))
+
+
+DATA = FOLDER.parent / "docs" / "data"
+
+
+def page(name):
+    return (FOLDER.parent / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_the_page_of_logs_quotes_its_data():
+    text = page("offline.md")
+    tables = json.loads((DATA / "offline.json").read_text(encoding="utf-8"))
+    assert {table["episodes"] for table in tables} == {20, 40, 80, 300}
+    for table in tables:
+        rows = {(row["method"], row["metric"]): row for row in table["rows"]}
+        for (method, metric), row in rows.items():
+            share = f"{100 * row['coverage']:.1f} %"
+            if table["episodes"] == 300:
+                assert row["logs"] == 500
+                assert 0.92 <= row["coverage"] <= (1.0 if table["world"] == "catch-up" else 0.98)
+                first = [f"{100 * rows[method, name]['coverage']:.1f} %" for name in ("mean", "variance")]
+                assert f"| `{method}` | {first[0]} | {first[1]} | " in text
+                assert share in text
+            elif metric != "cvar":
+                line = next(line for line in text.splitlines() if line.startswith(f"| `{method}`, {metric} |"))
+                assert f"{share} of {row['logs']}" in line
+
+
+def test_the_pages_of_the_monitor_and_of_measures_quote_their_data():
+    found, text = json.loads((DATA / "monitor.json").read_text(encoding="utf-8")), page("monitor.md")
+    for name, share in found["false_alarms"].items():
+        assert f"| {name} | {100 * share:.1f} % |".replace(" 0.0 %", " 0 %") in text
+    for row in found["delays"]:
+        line = next(line for line in text.splitlines() if line.startswith(f"| {row['shift']} |"))
+        assert f"| {row['median']:g} | {row['most']:g} |" in line
+    text = page("measures.md")
+    for noises in json.loads((DATA / "critic_noise.json").read_text(encoding="utf-8"))["noise"].values():
+        assert f"{np.mean(noises):.2f} ± {np.std(noises, ddof=1) / len(noises) ** 0.5:.2f}" in text

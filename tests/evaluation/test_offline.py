@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
@@ -175,6 +177,51 @@ def test_intervals_hold_the_exact_value_as_often_as_they_say(exact, monkeypatch)
     size = {key: np.sqrt(np.mean(np.square(x))) for key, x in errors.items()}
     for method in ("doubly-robust", "fitted", "marginalised"):
         assert size[method, 0] < 0.9 * size["plain", 0]
+
+
+def coin(heads: int, tails: int) -> Log:
+    """Episodes of one step that pay 1 or −1, whatever the action."""
+    n = heads + tails
+    reward = np.repeat([1.0, -1.0], [heads, tails])
+    start = np.tile(BEHAVIOUR[0], (n, 1))
+    action = np.arange(n) % 2
+    return Log(np.zeros((n, 1)), action, reward, start[np.arange(n), action], np.arange(n), np.ones(n, bool))
+
+
+def test_the_variance_of_a_coin_is_not_certain():
+    """Influences are nearly equal where returns have two values, each with probability 1/2, so that an interval of first order
+    would have no width. The estimate for n heads and n tails is that of p(1 − p) near its maximum."""
+    for heads in (20, 19, 21):
+        log = coin(heads, 40 - heads)
+        found = vpac.offline(log, BEHAVIOUR, gamma=1.0, methods=METHODS[:3], least=20.0).estimates
+        for one in found:
+            least = np.sqrt(2.0) * (log.reward.var(ddof=1) / 40) * 1.5
+            assert one.variance.high - one.variance.low > 2 * least, one.method
+            assert one.variance.low < 0.97 < one.variance.high  # that of a coin with p = 0.587
+
+
+def test_intervals_of_the_variance_hold_on_small_logs_of_catch_up(monkeypatch):
+    """Most of this return is one toss; benchmarks/offline.py does it for more logs. First order alone covers about 84 %."""
+    monkeypatch.setattr("vpac.evaluation.importance.RESAMPLES", 400)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    offline = importlib.import_module("offline")
+    found = offline.measure("catch-up", logs := 200, 80, 31, ["doubly-robust"])["rows"]
+    assert [(row["metric"], row["logs"]) for row in found] == [("mean", logs), ("variance", logs)]
+    for row in found:
+        assert row["coverage"] >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / logs), row
+
+
+def test_few_episodes_give_no_interval_of_a_variance():
+    for episodes, known in ((49, False), (50, True)):
+        log = sampled(episodes, 0)
+        report = vpac.offline(log, BEHAVIOUR, gamma=GAMMA, methods=METHODS[:4])
+        for one in report.estimates:
+            assert np.isfinite([one.variance.estimate, one.mean.low, one.mean.high]).all()
+            assert np.isfinite([one.variance.low, one.variance.high]).all() == (known or one.method == "fitted")
+        said = "per-decision, doubly-robust, weighted: fewer than 50 effective episodes: too few for intervals of variances"
+        assert report.notes == (() if known else (said,))
+        rows = report.as_dict()["estimates"]
+        assert [row["variance"][1] is None for row in rows] == [not known] * 3 + [False]
 
 
 def test_the_lower_bound_is_that_of_a_mean_and_rarely_wrong():

@@ -23,8 +23,9 @@ which is σ's equation solved for its mean. Otherwise `fitted` is least squares 
 observation's numbers, for each action, and only as accurate as these features. Both leave out the step at which an episode is
 truncated, and estimate the return of episodes that are not.
 
-Intervals are bootstrapped over episodes: studentised, with the error of one more episode as influential as any here, or,
-where estimates are refitted, normal with the standard deviation and bias of the refits, on a logarithmic scale for variances.
+Intervals are bootstrapped over episodes: studentised, with the error of one more episode as influential as any here and, for
+variances, that of the squared mean, or, where estimates are refitted, Student's with the standard deviation and bias of the
+refits, on a logarithmic scale for variances.
 The lower bound of the mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil
 (2009): ρ_{0:T} (G − lowest) is clipped at a level chosen with a part of the log, which can only lower its mean. It holds for
 any number of episodes if no return of π is below `lowest`.
@@ -46,12 +47,14 @@ from vpac.evaluation.log import Chances, Log, load_log
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.intervals import FEWEST, Interval, normal_quantile, not_negative, studentised_interval
+from vpac.risk.intervals import FEWEST, Interval, not_negative, student_quantile, studentised_interval
 from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
 LEAST = 30.0
 """Methods with fewer effective episodes are rejected; docs/offline.md has the coverage above it."""
+FOR_VARIANCE = 5.0 / 3.0
+"""Times `least` effective episodes are needed for an interval of a variance by weighted returns, 50; below, it misses tails."""
 FOLDS = 5
 RESAMPLES, REFITS = 2000, 300
 """Resamples of the bootstrap with fixed terms per episode, and with refitted critics."""
@@ -84,7 +87,7 @@ class OfflineEstimate:
     mean: Interval | None = None
     """Of the return."""
     variance: Interval | None = None
-    """Of the return."""
+    """Of the return. The ends are NaN, unknown, for methods of weighted returns with too few effective episodes."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
     """Mean of the worst share of returns, by share; only for `weighted`. The ends are NaN, unknown, if fewer than five
     effective episodes are in that share."""
@@ -187,9 +190,11 @@ def offline(
         raise UserError("; ".join(f"{', '.join(methods)}: {why}" for why, methods in reasons.items()))
     lower = lower_bound(study.weight * (study.returns - floor), 1.0 - level, split) + floor
     behaviour = float(study.returns.mean()), float(study.returns.var(ddof=1))
+    unsure = [one.method for one in estimates if one.variance is not None and np.isnan(one.variance.low)]
+    few = f"{', '.join(unsure)}: fewer than {FOR_VARIANCE * least:g} effective episodes: too few for intervals of variances"
     return OfflineReport(
         tuple(estimates), len(found), len(found.reward), gamma, level, least, behaviour, max(lower, floor), floor,
-        (*study.notes(), *(one.note for one in estimates if one.note)),
+        (*study.notes(), *([few] if unsure else []), *(one.note for one in estimates if one.note)),
     )  # fmt: skip
 
 
@@ -213,28 +218,35 @@ def _estimate(
         for k in range(REFITS):
             values[k] = study.refit(method, np.bincount(rng.integers(0, n, n), minlength=n).astype(np.float64))
             tell(k + 1)
-        mean = _refitted_interval(whole_log[0], values[:, 0], level)
+        mean = _refitted_interval(whole_log[0], values[:, 0], level, effective)
         logged = np.log(np.maximum(values[:, 1], TINY))
-        logs = _refitted_interval(float(np.log(max(whole_log[1], TINY))), logged, level)
+        logs = _refitted_interval(float(np.log(max(whole_log[1], TINY))), logged, level, effective)
         low, high = (float(np.exp(end)) for end in (logs.low, logs.high))
         return OfflineEstimate(method, effective, "", mean, Interval(whole_log[1], low, high))
     folds = None if method == "per-decision" else rng
     parts = study.weighted(alphas) if method == "weighted" else study.averaged(folds)
-    found = [studentised_interval(*part, seed=rng, level=level, resamples=RESAMPLES, unseen=True) for part in parts]
+    how: dict[str, Any] = {"seed": rng, "level": level, "resamples": RESAMPLES, "unseen": True}
+    curved = 2.0**0.5 * float(parts[0][1].var(ddof=1)) / n  # of (mean − E G)², which a variance's influences lack
+    found = [studentised_interval(*part, **how, curved=curved * (k == 1)) for k, part in enumerate(parts)]
     tell(REFITS)
     cvar = dict(zip(alphas, found[2:], strict=False))
     cvar |= {a: Interval(x.estimate, np.nan, np.nan) for a, x in cvar.items() if round(a * effective, 3) < FEWEST}
+    variance = not_negative(found[1])
+    if effective < FOR_VARIANCE * least:
+        variance = Interval(variance.estimate, np.nan, np.nan)
     below = found[1].estimate < -1e-12 * study.centre**2  # more than rounding
     note = f"{method}: the estimate of the variance was negative and is cut at 0: too few episodes for this method"
-    return OfflineEstimate(method, effective, "", found[0], not_negative(found[1]), cvar, note if below else "")
+    return OfflineEstimate(method, effective, "", found[0], variance, cvar, note if below else "")
 
 
-def _refitted_interval(estimate: float, values: FloatArray, level: float) -> Interval:
-    """A normal interval with the standard deviation of estimates from resampled logs, around the estimate less their bias.
+def _refitted_interval(estimate: float, values: FloatArray, level: float, effective: float) -> Interval:
+    """An interval with the standard deviation of estimates from resampled logs, around the estimate less their bias.
 
-    Percentiles of a few hundred resamples depend on seven of them at each end; the standard deviation uses all.
+    Percentiles of a few hundred resamples depend on seven of them at each end; the standard deviation uses all. It is itself
+    known from few episodes, so the quantile is Student's.
     """
-    centre, half = 2.0 * estimate - float(values.mean()), WIDER * normal_quantile(level) * float(values.std(ddof=1))
+    wider = WIDER * student_quantile(level, effective - 1.0)
+    centre, half = 2.0 * estimate - float(values.mean()), wider * float(values.std(ddof=1))
     return Interval(float(estimate), centre - half, centre + half)
 
 

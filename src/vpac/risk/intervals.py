@@ -170,15 +170,17 @@ def bootstrap_by_index(
 
 def studentised_interval(
     estimate: float, influence: FloatArray, *, seed: Seed, level: float = 0.95, resamples: int = 2000,
-    unseen: bool = False,
+    unseen: bool = False, curved: float = 0.0,
 ) -> Interval:  # fmt: skip
     """Bootstrap-t from the influence hᵢ of each observation (see `skewed_interval`): θ̂ − t · s_h/√n, where t are quantiles
     of √n h̄*/s_h* over resamples h* of the hᵢ, which are centred. With `unseen`
-    the error's variance has (max |hᵢ|/n)² more: what one more observation, as large as the largest, would change."""
+    the error's variance has (max |hᵢ|/n)² more: what one more observation, as large as the largest, would change. `curved` is
+    the standard deviation of the error's part of second order, which influences lack; its square is added, too."""
     h = influence - influence.mean()
     n, spread, rng = len(h), float(h.std(ddof=1)), np.random.default_rng(seed)
     if not spread > 0.0:
-        return Interval(estimate, estimate, estimate)
+        half = normal_quantile(level) * curved
+        return Interval(estimate, estimate - half, estimate + half)
 
     def ratio(index: IntArray) -> FloatArray:
         y = h[index]
@@ -187,6 +189,7 @@ def studentised_interval(
     tail = 1.0 - _upper(level)
     low, high = np.quantile(_resampled([n], ratio, resamples, rng), [tail, 1.0 - tail])
     error = float(np.hypot(spread, np.abs(h).max() / np.sqrt(n))) if unseen else spread
+    error = float(np.hypot(error, np.sqrt(n) * curved))
     return Interval(estimate, estimate - float(high) * error, estimate - float(low) * error)
 
 
