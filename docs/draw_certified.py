@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
 
 
 def draw_falls(folder: Path) -> None:
-    """The share of episodes without a fall up to each step, after each lesson of the robot."""
+    """The share of episodes without a fall up to each step, after each stage of the robot."""
     figure, axis = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     steps = np.arange(1001)
     for number, words in enumerate(("hop", "hop for longer", "do not fall")):
@@ -46,7 +46,7 @@ def draw_falls(folder: Path) -> None:
         sample, style = ReturnSample.load(path), look(number)
         fell = np.where(sample.terminated, sample.lengths, steps[-1] + 1)
         upright = np.mean(fell[:, None] > steps, axis=0)
-        label = f"lesson {number + 1}, {words}: score {sample.undiscounted.mean:.0f}"
+        label = f"stage {number + 1}, {words}: score {sample.undiscounted.mean:.0f}"
         axis.plot(
             steps, 100 * upright, color=style.colour, linestyle=("-", "--", ":")[number], linewidth=2, label=label
         )

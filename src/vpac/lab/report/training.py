@@ -22,9 +22,11 @@ POINTS = 100
 """Points of the curve of returns, each an average over as many episodes."""
 SHOWN = {
     "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
-    "return_mean": "mean discounted return", "return_variance": "variance of it", "length_mean": "steps of an episode",
-    "predicted_variance": "variance of the return, predicted", "measured_variance": "variance of the return, measured",
-    "penalty_value": "measure that is penalised, of recent returns",
+    "return_mean": "mean of their discounted returns", "start_value": "the value critic predicts at the start",
+    "return_variance": "variance of their discounted returns", "start_variance": "the spread critic predicts at the start",
+    "penalty_value": "measure that is penalised, of their returns", "objective": "U, the objective",
+    "length_mean": "steps of an episode", "predicted_variance": "variance from visited states, predicted",
+    "measured_variance": "variance from visited states, measured",
 }  # fmt: skip
 """The numbers of the last iteration of the PPO family that are shown at the end."""
 
