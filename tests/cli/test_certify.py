@@ -85,8 +85,9 @@ def test_a_training_records_the_versions_of_its_family(capsys, tmp_path):
 def test_limits_baseline_and_stress_are_taken_in(capsys, trained, tmp_path):
     stressed = tmp_path / "stress"
     code, text, _ = run(
-        capsys, "stress", trained / "calm", "--set", "lucky=2,3", "--drop", "0.3", "--episodes", 20, "--out", stressed
-    )
+        capsys, "stress", trained / "calm", "--set", "lucky=2,3", "--drop", "0.3", "--episodes", 20, "--out", stressed,
+        "--undiscounted",
+    )  # fmt: skip
     assert code == 0
     assert "what hurts most" in text
     assert {"stress.json", "stress.png", "heat-map.png", "episodes"} <= {path.name for path in stressed.iterdir()}
@@ -297,6 +298,30 @@ def test_a_changed_stress_test_is_refused(capsys, trained, tmp_path):
     assert (code, "checksum differs" in err) == (2, True)
     path.write_text(sealed({"format": 1}))
     assert run(capsys, "certify", trained / "calm", *FEW, "--stress", path, "--out", tmp_path)[0] == 2
+
+
+def test_a_stress_test_that_was_measured_otherwise_is_refused(capsys, trained, tmp_path):
+    path, played = tmp_path / "stress.json", ("--drop", "0.1", "--episodes", 10, "--out", tmp_path)
+    how = ("--deterministic", "--undiscounted", "--gamma", "0.9")
+    code, text, _ = run(capsys, "stress", trained / "calm", *played, *how)
+    (command,) = (line for line in text.splitlines() if line.startswith("next: vpac "))
+    words = shlex.split(command.removeprefix("next: vpac "))
+    assert (code, words[-4:]) == (0, list(how))
+    assert run(capsys, *words, *FEW, "--out", tmp_path / "out")[0] == 0  # the command as it is printed
+    for given, said in (
+        (how[1:], "deterministic = True, this certificate is with False"),
+        ((*how[:1], *how[2:]), "undiscounted = True, this certificate is with False"),
+        (how[:2], "gamma = 0.9, this certificate is with 0.95"),
+    ):
+        code, _, err = run(
+            capsys, "certify", trained / "calm", *FEW, "--stress", path, "--out", tmp_path / "no", *given
+        )
+        assert (code, said in err) == (2, True), err
+        assert not list((tmp_path / "no").iterdir())
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["measurement"]["undiscounted"], data["checksum"]  # as older versions wrote it
+    path.write_text(sealed(data), encoding="utf-8")
+    assert run(capsys, "certify", trained / "calm", *FEW, "--stress", path, "--out", tmp_path / "out", *how)[0] == 0
 
 
 def test_several_policies_need_a_name(capsys, trained, tmp_path):

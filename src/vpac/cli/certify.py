@@ -79,6 +79,11 @@ class Measuring:
     out: Folder = None
     """Output folder. Default: results/certify/RUN or results/stress/RUN."""
 
+    def flags(self) -> list[str]:
+        """What another verb needs to measure the same return of the same policy."""
+        found = [f"--{name}" for name in ("deterministic", "undiscounted") if getattr(self, name)]
+        return found if self.gamma is None else [*found, "--gamma", repr(self.gamma)]
+
     def open(
         self, verb: Certify | Stress, name: str, place: Elsewhere
     ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
@@ -151,9 +156,9 @@ class Certify(PolicyVerb):
         made_with = provenance(any(kind.__module__.startswith("vpac.deep") for kind in type(policy.agent).__mro__))
         certificate = certify(
             policy.agent, policy.env, self.episodes, **how, **measured, alphas=self.levels, below=self.below,
-            limits=limits, baseline=baseline,
-            baseline_name=str(facts.get("name", "")), sources=self.sources, policy=identity, environment=world,
-            stress=self._stress(identity), about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **made_with},
+            limits=limits, baseline=baseline, baseline_name=str(facts.get("name", "")), sources=self.sources,
+            policy=identity, environment=world, stress=self._stress(identity, how | measured),
+            about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **made_with},
             commands=lambda seed: self._commands(seed, how["gamma"], policy, folder),
             measured=keeper(folder / "episodes", about), progress=not self.json,
         )  # fmt: skip
@@ -182,7 +187,7 @@ class Certify(PolicyVerb):
         other = Policy.find(str(self.baseline), self.store, place, "certify", None)
         return other.agent, other.identity()
 
-    def _stress(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _stress(self, identity: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.stress is None:
             return None
         from vpac.lab.report.measured import STRESS_FORMAT, STRESS_PARTS
@@ -191,6 +196,12 @@ class Certify(PolicyVerb):
         found = read_sealed(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
         if (other := found["policy"]).get("files") != identity.get("files"):
             raise UserError(f"{self.stress} is of another policy, {other.get('name')!r:.80}: its files differ")
+        for name in ("deterministic", "gamma", "undiscounted"):
+            if (other := found["measurement"].get(name, how[name])) != how[name]:
+                raise UserError(
+                    f"{self.stress} was measured with {name} = {other!r:.80}, this certificate is with {how[name]!r}: give "
+                    "`vpac stress` and `vpac certify` the same --deterministic, --gamma and --undiscounted"
+                )
         return found
 
     def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
@@ -253,7 +264,7 @@ class Stress(PolicyVerb):
             found = stress(
                 policy.agent, lambda given: policy.recipe.make(**given), axes, **how, **measured, measured=kept, tell=tell
             )  # fmt: skip
-        found = replace(found, about={"policy": identity, "environment": world, "measurement": how})
+        found = replace(found, about={"policy": identity, "environment": world, "measurement": how | measured})
         data = {"format": STRESS_FORMAT, **jsonable(found.as_dict())}
         path = write_text(folder / "stress.json", sealed(data, indent=1, allow_nan=False) + "\n")
         summary = StressSummary(data)
@@ -262,7 +273,8 @@ class Stress(PolicyVerb):
             write_bytes(folder / "heat-map.png", heat_map(data, "png"))
         show_summary(summary, self.json)
         self.say(f"wrote {path}")
-        next_step(self.json, "certify", self.run_, "--stress", path, *self.flags(Elsewhere(self.env, (), self.wrap)))
+        again = [*self.measuring.flags(), *self.flags(Elsewhere(self.env, (), self.wrap))]
+        next_step(self.json, "certify", self.run_, "--stress", path, *again)
         return 0
 
     def _axes(self) -> list[Any]:
