@@ -3,6 +3,7 @@
     python benchmarks/rivals.py                                  everything; resumes where it was stopped
     python benchmarks/rivals.py --tasks maze --arms PPO VPAC --seeds 5 --share 0.5
     python benchmarks/rivals.py --only-table                     print the tables of what has been measured
+    python benchmarks/rivals.py --only-table --figure docs/images/rivals.png    and draw the frontiers
 
 Every task is a finite process, so mean and variance of the learned policy, with its noise, are exact and the oracle knows
 the best frontier; CVaR 10 % and careful episodes are those of 2000 sampled episodes. Prices are given by R without a unit:
@@ -231,7 +232,7 @@ def best(task: str) -> np.ndarray:
 
 def show(found: dict[Key, dict[str, float]]) -> None:
     """Print for each task the frontiers, scores and ranks in Markdown, and who wins where."""
-    verdicts = []
+    verdicts, placed = [], dict[str, list[np.ndarray]]()
     for task in [task for task in TASKS if any(key[0] == task for key in found)]:
         forms = {arm: form for arm in ARMS if (form := swept(found, task, arm)) is not None}
         if "PPO" not in forms or len(forms) < 2:
@@ -241,26 +242,71 @@ def show(found: dict[Key, dict[str, float]]) -> None:
         judged = scores(forms, ideal)
         ranks = np.argsort(np.argsort(np.stack([score.tuned for score in judged.values()]), axis=0), axis=0) + 1.0
         print(f"\n**{task}** ({get_task(task).task.steps:,} steps, {runs} seeds)\n")
-        heads = " | ".join(f"R = {r:g}: mean / variance, CVaR 10 %, careful" for r in AVERSIONS)
-        print(f"| | {heads} | hypervolume | loss in U, tuned | IQM of U at R = 1 | P(better than PPO) | rank |")
-        print("|---|" + "---|" * (len(AVERSIONS) + 5))
-        print("| oracle | " + " | ".join(f"{m:.4g} / {v:.4g}" for _, m, v in ideal[1:]) + " | 1 | 0 | | | |")
-        psi = float(ideal[AVERSIONS.index(1.0) + 1, 0])
+        careful = bool(get_task(task).risky.any())
+        heads = [
+            "",
+            "mean",
+            "variance",
+            "CVaR 10 %",
+            *(["careful"] if careful else []),
+            "hypervolume",
+            "loss in U, tuned",
+        ]
+        print(f"| {' | '.join(heads)} | IQM of U | P(better than PPO) | rank |\n|" + "---|" * (len(heads) + 3))
+        psi, mean, variance = ideal[AVERSIONS.index(1.0) + 1]
+        exact = f"| oracle | {mean:.4g} | {variance:.4g} | | {'| ' * careful}1 | 0 | {mean - psi * variance:.4g} | | |"
+        print(_minus(exact))
         ppo = _worth(found, task, "PPO", 0.0, psi)
         for place, (arm, score) in enumerate(judged.items()):
-            cells = [_cell(found, task, arm, 0.0 if arm == "PPO" else r) for r in AVERSIONS]
             here = ppo if arm == "PPO" else _worth(found, task, arm, 1.0, psi)
-            better = "" if arm == "PPO" else _ends(*_improvement(here, ppo))
+            better, typical = "" if arm == "PPO" else _ends(*_improvement(here, ppo)), float(interquartile_mean(here))
             low, high = np.quantile(ranks[place, 1:], [0.025, 0.975])
             print(
-                f"| {arm} | {' | '.join(cells)} | {_interval(score.volume)} | {_interval(score.tuned)} | "
-                f"{float(interquartile_mean(here)):.4g} | {better} | {ranks[place, 0]:.0f} ({low:.0f} … {high:.0f}) |"
+                f"| {arm} | {_cells(found, task, arm)} | {_interval(score.volume)} | {_interval(score.tuned)} | "
+                f"{_minus(f'{typical:.4g}')} | {better} | {ranks[place, 0]:.0f} ({low:.0f} … {high:.0f}) |"
             )
+            placed.setdefault(arm, []).append(ranks[place])
         verdicts.append((task, *_winner(judged)))
     if verdicts:
         print("\n| task | least loss in U | apart from the others? |\n|---|---|---|")
         for row in verdicts:
             print("| " + " | ".join(row) + " |")
+        print("\n| method | mean rank over tasks | rank by task |\n|---|---|---|")
+        for arm, ranked in sorted(placed.items(), key=lambda item: float(np.mean([one[0] for one in item[1]]))):
+            print(f"| {arm} | {_interval(np.mean(ranked, axis=0))} | {', '.join(f'{one[0]:.0f}' for one in ranked)} |")
+
+
+def draw(found: dict[Key, dict[str, float]], path: Path) -> None:
+    """Draw each task's frontiers: means over seeds with 95 % intervals, and the oracle's."""
+    import matplotlib.pyplot as plt
+
+    from vpac.lab.report.geometry import LIGHT, look
+
+    figure, axes = plt.subplots(2, 3, figsize=(13, 7.6), layout="constrained")
+    for axis, task in zip(axes.flat, TASKS, strict=True):
+        ideal = best(task)
+        axis.plot(ideal[:, 2], ideal[:, 1], color="black", linewidth=1, marker="x", label="oracle")
+        for number, arm in enumerate(arm for arm in ARMS if arm != "PPO"):
+            form, style = swept(found, task, arm), look(number)
+            if form is None:
+                continue
+            line = {"marker": style.marker, "linestyle": style.line, "linewidth": 1, "elinewidth": 0.5, "markersize": 4}
+            x, y = ([float(np.mean(sample)) for sample in those] for those in (form.variances, form.means))
+            wide, high = ([_half(sample) for sample in those] for those in (form.variances, form.means))
+            colour = "0.5" if number >= len(LIGHT) else style.colour
+            axis.errorbar(x, y, high, wide, label=arm, color=colour, **line)
+        span = np.ptp(ideal[:, 1]) or 1.0
+        axis.set_xlim(-0.05 * ideal[:, 2].max(), 1.6 * ideal[:, 2].max())
+        axis.set_ylim(ideal[:, 1].min() - span, ideal[:, 1].max() + 0.15 * span)
+        axis.set(title=task, xlabel="variance of the return", ylabel="mean")
+        axis.grid(alpha=0.25)
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def _half(values: np.ndarray) -> float:
+    """Half of the 95 % interval of a mean."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
 def _winner(judged: dict[str, Any]) -> tuple[str, str]:
@@ -279,12 +325,14 @@ def _worth(found: dict[Key, dict[str, float]], task: str, arm: str, r: float, ps
     return np.array([row["mean"] - psi * row["variance"] for row in _rows(found, task, arm, r)])
 
 
-def _cell(found: dict[Key, dict[str, float]], task: str, arm: str, r: float) -> str:
-    rows = _rows(found, task, arm, r)
-    mean, variance, tail, careful = ([row[key] for row in rows] for key in ("mean", "variance", "cvar", "careful"))
-    half = stats.t.ppf(0.975, len(mean) - 1) * np.std(mean, ddof=1) / math.sqrt(len(mean))
-    shown = f", {100 * np.mean(careful):.0f} %" if get_task(task).risky.any() else ""
-    return f"{np.mean(mean):.4g} ± {half:.2g} / {np.mean(variance):.4g}, {np.mean(tail):.4g}{shown}"
+def _cells(found: dict[Key, dict[str, float]], task: str, arm: str) -> str:
+    """Mean, variance, CVaR and share of careful episodes at R = 1."""
+    rows = _rows(found, task, arm, 0.0 if arm == "PPO" else 1.0)
+    mean, variance, tail, careful = (
+        np.array([row[key] for row in rows]) for key in ("mean", "variance", "cvar", "careful")
+    )
+    cells = [_minus(f"{np.mean(x):.4g} ± {_half(x):.2g}") for x in (mean, variance, tail)]
+    return " | ".join(cells + ([f"{100 * np.mean(careful):.0f} %"] if get_task(task).risky.any() else []))
 
 
 def _improvement(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
@@ -298,7 +346,11 @@ def _interval(values: np.ndarray) -> str:
 
 
 def _ends(estimate: float, low: float, high: float) -> str:
-    return f"{estimate:.3g} ({low:.3g} … {high:.3g})".replace("-", "−")
+    return _minus(f"{estimate:.3g} ({low:.3g} … {high:.3g})")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
 
 
 def main() -> int:
@@ -309,9 +361,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--share", type=float, default=1.0, help="of the steps; results of less than 1 are not kept")
     parser.add_argument("--only-table", action="store_true")
+    parser.add_argument("--figure", type=Path, help="draw the frontiers into this file")
     given = parser.parse_args()
     found = read() if given.only_table else measure(given.tasks, given.arms, given.seeds, given.share)
     show(found)
+    if given.figure:
+        draw(found, given.figure)
     return 0
 
 
