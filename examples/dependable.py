@@ -2,7 +2,7 @@
 
     warehouse   keep 95 % of the profit, with less spread
     battery     lose money in at most 5 % of the months
-    robot       hop, and fall in at most 2 % of the episodes (needs the extra mujoco, and ten minutes)
+    robot       hop, and fall in at most 2 % of the episodes (needs the extra mujoco, and five minutes)
 
 Run
 
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     parser = argparse.ArgumentParser(description="Policies with a certificate.")
     parser.add_argument("stories", nargs="*", default=["warehouse", "battery"], help=", ".join(STORIES))
     parser.add_argument("--out", type=Path, default=Path("results/dependable"), help="folder of the certificates")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiply episodes by this: a quick look")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply steps and episodes by this: a quick look")
     parser.add_argument("--seed", type=int, default=0, help="of the training")
     given = parser.parse_args(arguments)
     found = []

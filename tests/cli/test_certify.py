@@ -349,3 +349,25 @@ def test_a_stress_test_of_noise_is_paired(capsys, trained, tmp_path):
     assert means == sorted(means)
     assert len(arms) == 4
     assert all(np.isfinite(arm["against_control"]["correlation"]) for arm in arms[1:])
+
+
+def test_a_limit_that_does_not_hold_stops_a_pipeline_whose_reader_has_gone(tmp_path, monkeypatch, trained):
+    """`vpac certify … | true` exits with 3, not with 0."""
+    monkeypatch.chdir(tmp_path)
+    words = [
+        sys.executable,
+        "-m",
+        "vpac",
+        "certify",
+        str(trained / "calm"),
+        "--episodes",
+        "20",
+        "--sources",
+        "0",
+        "--min-mean",
+        "1000",
+    ]
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shlex.join(words)} | true"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (3, 0), done.stderr

@@ -112,3 +112,9 @@ def test_learning_rates_fall_twice_so_that_the_mean_to_keep_is_that_of_a_learned
     assert list(rates([steps], budget="std:1")) == [pytest.approx(once)] == list(rates([steps], psi=0.1))
     waits = next(rates([steps], budget={"keep_mean": 0.9, "wait": 0.2 * steps}))
     assert waits == pytest.approx([1.0, 1.0, 0.61 / 0.8, 0.6 / 0.8, 0.3 / 0.8, 0.0])
+
+
+def test_a_wait_that_is_longer_than_the_training_is_refused_at_once():
+    agent = VPACPPO(probes.Exposure, budget={"keep_mean": 0.9, "wait": 5000}, **SMALL)
+    with pytest.raises(UserError, match=r"wait=5000 is not within the training, steps 0 to 4,096"):
+        agent.learn(4096)

@@ -150,7 +150,7 @@ def test_what_is_met_and_what_is_not_is_said_plainly():
     )
     bad = report(Budget(max_ruin=(0.05, 0.0)), 1.0 + 2.0 * Z)
     assert not bad.met
-    assert "The closest look: P(return < 0) 10 %, after 20 steps. A higher price would cost more mean" in bad.words
+    assert "The closest look: P(return < 0) 10 %, after 20 steps. Train longer, or with a stricter limit" in bad.words
     assert "The mean itself is below 3" in report(Budget(min_cvar=(0.1, 3.0)), 1.0 + 2.0 * Z).words
     both = report(Budget(min_cvar=(0.1, 0.0), max_std=1.0), 5.0 + 2.0 * Z)
     assert not both.met

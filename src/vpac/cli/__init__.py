@@ -20,7 +20,7 @@ from vpac.cli.check import Check, Solve
 from vpac.cli.frontier import Frontier, Tune
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
-from vpac.cli.output import complain, prepare_streams
+from vpac.cli.output import complain, may_be_closed, prepare_streams
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
 from vpac.cli.trained import Evaluate, Export, Offline, Watch
@@ -121,7 +121,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         code = _general(arguments)
         if code is None:
             code = _run(parse(arguments))
-        sys.stdout.flush()
+        with may_be_closed():
+            sys.stdout.flush()
         return code
     except (UserError, MemoryError) as error:
         complain(error if isinstance(error, UserError) else "this needs more memory than there is")

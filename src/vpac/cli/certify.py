@@ -14,7 +14,7 @@ import tyro
 
 from vpac.checks import whole
 from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, env_arguments, read_value
-from vpac.cli.output import next_step, note, show_summary
+from vpac.cli.output import may_be_closed, next_step, note, show_summary
 from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
 
@@ -163,11 +163,12 @@ class Certify(PolicyVerb):
             measured=keeper(folder / "episodes", about), progress=not self.json,
         )  # fmt: skip
         paths = write_certificate(certificate, folder)
-        show_summary(CertificateSummary(certificate), self.json)
-        for remark in certificate.data["notes"]:
-            self.say(f"note: {remark}")
-        for path in paths:
-            self.say(f"wrote {path}")
+        with may_be_closed():
+            show_summary(CertificateSummary(certificate), self.json)
+            for remark in certificate.data["notes"]:
+                self.say(f"note: {remark}")
+            for path in paths:
+                self.say(f"wrote {path}")
         return 0 if certificate.holds else NOT_HELD
 
     def _limits(self) -> list[Limit]:

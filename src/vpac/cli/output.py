@@ -8,7 +8,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from vpac.progress import ProgressBar
@@ -82,6 +83,16 @@ def show(data: Any, *tables: Any) -> None:
     console = Plain(markup=False, emoji=False)
     for table in tables:
         console.print(table)
+
+
+@contextmanager
+def may_be_closed() -> Iterator[None]:
+    """Go on without standard output where its reader, e.g. `head`, has closed it: the exit code stays that of the work."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_summary(summary: Summary, as_json: bool) -> None:

@@ -74,7 +74,7 @@ class VarianceBudget:
     max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
     """Largest variance of the return."""
     keep_mean: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None
-    """PPO family: as little variance as possible for this share of the mean, e.g. 0.95: at most 5 % are lost."""
+    """PPO family: least variance for this share, e.g. 0.95, of the mean learned with ψ = 0 in the first 40 % of the steps."""
     min_cvar: Annotated[str | None, tyro.conf.arg(metavar="A:C")] = None
     """PPO family: the worst share A of returns has at least the mean C, e.g. 0.1:100."""
     max_ruin: Annotated[str | None, tyro.conf.arg(metavar="P:C")] = None

@@ -100,6 +100,11 @@ class BudgetController:
         """Set the first and last step of training: with `keep_mean` the first part is risk-neutral."""
         if self.budget.keep_mean is not None and not self.state.begin:
             begin, end = span
+            if self.budget.wait and not begin < self.budget.wait < end:
+                raise UserError(
+                    f"wait={self.budget.wait:g} is not within the training, steps {begin:,} to {end:,}: the mean to be kept is "
+                    "measured before `wait` and kept after it"
+                )
             self.state = self.state._replace(begin=self.budget.wait or begin + NEUTRAL * (end - begin))
 
     def part(self, span: tuple[int, int], timesteps: int) -> tuple[float, float]:

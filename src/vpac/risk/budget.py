@@ -733,8 +733,8 @@ class BudgetReport:
         if self.mean.estimate <= level:
             return f"The mean itself is below {level:g}: train longer or better first, no price of variance helps."
         return (
-            "A higher price would cost more mean than it helps the tail. Train longer, let the policy see the return so far "
-            f'(remember="return"), or ask for what the {nearest} reached.'
+            "Train longer, or with a stricter limit: a policy that is still learning ends on either side of its limit. Or let "
+            f'it see the return so far (remember="return"), or ask for what the {nearest} reached.'
         )
 
     def _shown(self, interval: Interval, power: float = 1.0) -> str:
