@@ -297,6 +297,50 @@ def test_wrong_probabilities_are_noticed():
     assert any("the mean ratio of whole episodes" in note for note in vpac.offline(wrong, TARGET, gamma=GAMMA).notes)
 
 
+def scaled(log: Log, factor: float) -> Log:
+    return Log(log.observation, log.action, log.reward, factor * log.probability, log.first, log.terminated)
+
+
+@pytest.mark.parametrize("factor", [0.98, 0.5])
+def test_wrong_probabilities_give_no_bound(factor):
+    """All methods that use them are refused, whatever the seed; `fitted` estimates them from the log. With 2 % and another
+    policy the step's mean is about 0.015/0.4 standard deviations too large: eleven standard errors of 90 000 steps."""
+    for seed in range(5):
+        log = sampled(600, seed)
+        report = vpac.offline(scaled(log, factor), BEHAVIOUR, gamma=GAMMA, least=10.0, seed=seed)
+        assert np.isnan(report.lower)
+        assert report.as_dict()["lower_bound"] is None
+        refused = [one.method for one in report.estimates if "do not fit the logged actions" in one.refused]
+        assert refused == [method for method in METHODS if method != "fitted"]
+        kept = vpac.offline(log, BEHAVIOUR, gamma=GAMMA, methods=["fitted"], seed=seed)["fitted"]
+        assert report["fitted"].mean == kept.mean
+        wrong = scaled(sampled(40_000, seed), factor)
+        assert study(wrong).wrong
+    with pytest.raises(vpac.UserError, match=r"^per-decision, weighted: the logged .* on average, expected 1; log the"):
+        vpac.offline(wrong, TARGET, gamma=GAMMA, methods=["per-decision", "weighted"])
+
+
+def test_right_probabilities_are_not_called_wrong():
+    """At most one log in 10 000 may be: here none of 1500, also with rare or missing actions, which skew the ratios."""
+    for seed in range(500):
+        log = sampled(40, seed)
+        for one in (0.95, 0.6, 0.02):
+            target = np.array([[one, 1.0 - one], [1.0 - one, one], [0.5, 0.5]])
+            found = LogStudy(log, Chances.of(target, log.observation, log.action), GAMMA)
+            assert not found.wrong
+    rng = np.random.default_rng(0)
+    for steps in (20, 60, 200, 2000):  # b is [0.95, 0.05] and π never takes the second action, or nearly always
+        for _ in range(300):
+            action = (rng.random(steps) < 0.05).astype(int)
+            chance = np.array([0.95, 0.05])[action]
+            log = Log(np.zeros((steps, 1)), action, 1.0 + action, chance, np.arange(steps), np.ones(steps, bool))
+            for second in (0.0, 0.9):
+                pi = np.array([[1.0 - second, second]])
+                assert not LogStudy(log, Chances.of(pi, log.observation, log.action), GAMMA).wrong
+    rounded = scaled(sampled(3000, 0), 0.998)
+    assert not LogStudy(rounded, Chances.of(BEHAVIOUR, rounded.observation, rounded.action), GAMMA).wrong
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")
@@ -329,6 +373,25 @@ def test_the_command_line_answers_for_people_and_programs(files, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [row["method"] for row in found["estimates"]] == list(METHODS)
     assert set(found["estimates"][2]["cvar"]) == {"0.1", "0.2"}
+
+
+def test_the_command_line_shows_no_bound_from_wrong_probabilities(files, tmp_path, capsys):
+    folder, *_ = files
+    for factor in (0.98, 0.5):
+        frame = pl.read_parquet(folder / "log.parquet")
+        frame.with_columns(pl.col("probability") * factor).write_parquet(tmp_path / "wrong.parquet")
+        words = ["offline", str(tmp_path / "wrong.parquet"), "--policy", str(folder / "behaviour")]
+        assert cli.main(words) == 0
+        shown = capsys.readouterr().out
+        assert "sure" not in shown
+        assert "the lower bound of the mean is unknown" in shown
+        assert shown.count("do not fit the logged actions") == 1
+        unknown = [name for name in METHODS if re.search(rf"^\W*{name}\W+mean\W+unknown\W*$", shown, re.MULTILINE)]
+        assert unknown == [name for name in METHODS if name != "fitted"]
+        assert cli.main([*words, "--methods", "per-decision", "doubly-robust"]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("vpac: per-decision, doubly-robust: the logged probabilities do not fit")
 
 
 def changed(**columns):

@@ -214,7 +214,7 @@ class Offline(Verb):
 
     def run(self) -> int:
         """Read, estimate, show."""
-        from vpac.evaluation.importance import METHODS, offline
+        from vpac.evaluation.importance import METHODS, offline, refusals
         from vpac.evaluation.log import load_log
 
         log = load_log(self.log)
@@ -226,14 +226,17 @@ class Offline(Verb):
         )  # fmt: skip
         level = f"{100 * report.level:g} %"
         title = f"{report.episodes} episodes of another policy, gamma {report.gamma:g}, {level} intervals"
-        rows = [row for one in report.estimates if not one.refused for row in _rows(one)]
+        rows = [row for one in report.estimates for row in _rows(one)]
         table = plain_table(title, rows, ("estimate", "interval", "effective episodes"))
         show(report.as_dict() if self.json else None, table)
         mean, variance = report.behaviour
         self.say(f"returns in the log: mean {mean:.5g}, variance {variance:.5g}")
         assumed = "if no return is below" if self.lowest is not None else "if no return is below the lowest in the log,"
-        self.say(f"the mean is at least {report.lower:.5g} ({level} sure, {assumed} {report.lowest:.5g})")
-        for remark in (*(one.refused for one in report.estimates if one.refused), *report.notes):
+        if report.lower >= report.lowest:
+            self.say(f"the mean is at least {report.lower:.5g} ({level} sure, {assumed} {report.lowest:.5g})")
+        else:
+            self.say("the lower bound of the mean is unknown: it needs the right probabilities")
+        for remark in (*refusals(report.estimates), *report.notes):
             self.say(f"note: {remark}")
         return 0
 
@@ -242,6 +245,8 @@ def _rows(one: OfflineEstimate) -> Iterator[dict[str, str]]:
     from vpac.lab.report.measured import interval_ends
 
     found = {"mean": one.mean, "variance": one.variance, **{f"CVaR {a:g}": x for a, x in one.cvar.items()}}
+    if one.refused:
+        yield {"name": one.method, "metric": "mean", "estimate": "unknown", "interval": "", "effective episodes": ""}
     for what, interval in found.items():
         if interval is not None:
             yield {

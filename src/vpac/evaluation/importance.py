@@ -28,13 +28,15 @@ variances, that of the squared mean, or, where estimates are refitted, Student's
 refits, on a logarithmic scale for variances.
 The lower bound of the mean is that of Thomas et al. (2015) with the empirical Bernstein inequality of Maurer and Pontil
 (2009): ρ_{0:T} (G − lowest) is clipped at a level chosen with a part of the log, which can only lower its mean. It holds for
-any number of episodes if no return of π is below `lowest`.
+any number of episodes if no return of π is below `lowest` and the logged probabilities are right. The latter is tested: given
+the past E_b ρ_t ≤ 1, so Π_t (1 + λ(ρ_t − 1)) over all steps, 0 < λ < 1, exceeds 1/α with probability α at most (Ville).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +73,13 @@ WIDE = 20
 """Largest observation whose products are features, too."""
 OFF = 4.0
 """Standard errors by which the mean ratio may differ from 1 before a note says so."""
+
+WRONG = 1e-4
+"""Largest share of right logs whose probabilities are called wrong."""
+BETS = 0.9 * 0.5 ** np.arange(8)
+"""The λ over which that test averages."""
+ROUNDED = 1.005, 1.05
+"""Mean ratios of steps and of whole episodes up to which probabilities may be off, for example because they are rounded."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ class OfflineReport:
     behaviour: tuple[float, float]
     """Mean and variance of the returns in the log."""
     lower: float
-    """The mean return is at least this, with confidence `level`."""
+    """The mean return is at least this, with confidence `level`; NaN, unknown, if the logged probabilities are wrong."""
     lowest: float
     """The assumption of the lower bound: no return of the policy is below this."""
     notes: tuple[str, ...] = ()
@@ -139,8 +148,8 @@ class OfflineReport:
         ]  # fmt: skip
         return {
             "episodes": self.episodes, "steps": self.steps, "gamma": self.gamma, "level": self.level, "least": self.least,
-            "behaviour": dict(zip(("mean", "variance"), self.behaviour, strict=True)), "lower_bound": self.lower,
-            "lowest_return": self.lowest, "estimates": rows, "notes": list(self.notes),
+            "behaviour": dict(zip(("mean", "variance"), self.behaviour, strict=True)),
+            "lower_bound": jsonable(self.lower), "lowest_return": self.lowest, "estimates": rows, "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -184,18 +193,25 @@ def offline(
             for done, method in enumerate(chosen)
         ]
     if all(one.refused for one in estimates):
-        reasons: dict[str, list[str]] = {}
-        for one in estimates:
-            reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
-        raise UserError("; ".join(f"{', '.join(methods)}: {why}" for why, methods in reasons.items()))
-    lower = lower_bound(study.weight * (study.returns - floor), 1.0 - level, split) + floor
+        raise UserError("; ".join(refusals(estimates)))
+    lower = max(lower_bound(study.weight * (study.returns - floor), 1.0 - level, split) + floor, floor)
     behaviour = float(study.returns.mean()), float(study.returns.var(ddof=1))
     unsure = [one.method for one in estimates if one.variance is not None and np.isnan(one.variance.low)]
     few = f"{', '.join(unsure)}: fewer than {FOR_VARIANCE * least:g} effective episodes: too few for intervals of variances"
     return OfflineReport(
-        tuple(estimates), len(found), len(found.reward), gamma, level, least, behaviour, max(lower, floor), floor,
+        tuple(estimates), len(found), len(found.reward), gamma, level, least, behaviour,
+        np.nan if study.wrong else lower, floor,
         (*study.notes(), *([few] if unsure else []), *(one.note for one in estimates if one.note)),
     )  # fmt: skip
+
+
+def refusals(estimates: Sequence[OfflineEstimate]) -> list[str]:
+    """Why methods have no estimate, every reason once."""
+    reasons: dict[str, list[str]] = {}
+    for one in estimates:
+        if one.refused:
+            reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
+    return [f"{', '.join(methods)}: {why}" for why, methods in reasons.items()]
 
 
 def _estimate(
@@ -296,7 +312,23 @@ class LogStudy:
             return "marginalised: needs Discrete observations and actions"
         if method in ("fitted", "doubly-robust") and self.chances.every is None:
             return f"{method}: needs Discrete actions; per-decision and weighted take densities"
-        return ""
+        return f"{method}: {self.wrong}" if self.wrong and method != "fitted" else ""
+
+    @cached_property
+    def wrong(self) -> str:
+        """Why the logged probabilities cannot be right; empty if they can. Only ratios that are too large are evidence: a mean
+        ratio below 1 may be due to actions that are rare in the log."""
+        pairs = zip((self.ratio, self.weight), ROUNDED, strict=True)
+        bets = [np.log1p(BETS[:, None] * (x / most - 1.0)).sum(axis=1) for x, most in pairs]
+        if not np.logaddexp.reduce(bets, axis=None) > np.log(2 * len(BETS) / WRONG):
+            return ""
+        mean, n = float(self.ratio.mean()), len(self.log)
+        error = float(np.bincount(self.log.episode, self.ratio - mean).std(ddof=1)) * np.sqrt(n) / len(self.ratio)
+        return (
+            f"the logged probabilities do not fit the logged actions: a step's ratio of probabilities under this policy and in "
+            f"the log is {mean:.4g} ± {error:.2g} on average, expected 1; log the probability that each action had under the "
+            "policy that acted, or use the method fitted in a world with Discrete actions, which does not need it"
+        )
 
     def notes(self) -> tuple[str, ...]:
         """Reasons to doubt the estimates."""
