@@ -274,7 +274,7 @@ class Stress(PolicyVerb):
             write_bytes(folder / "heat-map.png", heat_map(data, "png"))
         show_summary(summary, self.json)
         self.say(f"wrote {path}")
-        again = [*self.measuring.flags(), *self.flags(Elsewhere(self.env, (), self.wrap))]
+        again = self.measuring.flags() + self.flags(Elsewhere(self.env, (), self.wrap))
         next_step(self.json, "certify", self.run_, "--stress", path, *again)
         return 0
 

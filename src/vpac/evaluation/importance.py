@@ -74,10 +74,8 @@ WIDE = 20
 OFF = 4.0
 """Standard errors by which the mean ratio may differ from 1 before a note says so."""
 
-WRONG = 1e-4
-"""Largest share of right logs whose probabilities are called wrong."""
-BETS = 0.9 * 0.5 ** np.arange(8)
-"""The λ over which that test averages."""
+WRONG, BETS = 1e-4, 0.9 * 0.5 ** np.arange(8)
+"""Largest share of right logs whose probabilities are called wrong, and the λ over which that test averages."""
 ROUNDED = 1.005, 1.05
 """Mean ratios of steps and of whole episodes up to which probabilities may be off, for example because they are rounded."""
 
@@ -208,9 +206,8 @@ def offline(
 def refusals(estimates: Sequence[OfflineEstimate]) -> list[str]:
     """Why methods have no estimate, every reason once."""
     reasons: dict[str, list[str]] = {}
-    for one in estimates:
-        if one.refused:
-            reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
+    for one in (one for one in estimates if one.refused):
+        reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
     return [f"{', '.join(methods)}: {why}" for why, methods in reasons.items()]
 
 
@@ -316,8 +313,7 @@ class LogStudy:
 
     @cached_property
     def wrong(self) -> str:
-        """Why the logged probabilities cannot be right; empty if they can. Only ratios that are too large are evidence: a mean
-        ratio below 1 may be due to actions that are rare in the log."""
+        """Why logged probabilities cannot be right, or empty. Small ratios are no evidence: rare actions may be missing."""
         pairs = zip((self.ratio, self.weight), ROUNDED, strict=True)
         bets = [np.log1p(BETS[:, None] * (x / most - 1.0)).sum(axis=1) for x, most in pairs]
         if not np.logaddexp.reduce(bets, axis=None) > np.log(2 * len(BETS) / WRONG):
