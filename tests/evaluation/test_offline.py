@@ -384,7 +384,7 @@ def test_the_command_line_shows_no_bound_from_wrong_probabilities(files, tmp_pat
         assert cli.main(words) == 0
         shown = capsys.readouterr().out
         assert "sure" not in shown
-        assert "the lower bound of the mean is unknown" in shown
+        assert "the lower bound is unknown: wrong probabilities" in shown
         assert shown.count("do not fit the logged actions") == 1
         unknown = [name for name in METHODS if re.search(rf"^\W*{name}\W+mean\W+unknown\W*$", shown, re.MULTILINE)]
         assert unknown == [name for name in METHODS if name != "fitted"]

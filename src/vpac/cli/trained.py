@@ -233,7 +233,7 @@ class Offline(Verb):
         self.say(f"returns in the log: mean {mean:.5g}, variance {variance:.5g}")
         assumed = "if no return is below" if self.lowest is not None else "if no return is below the lowest in the log,"
         bound = f"the mean is at least {report.lower:.5g} ({level} sure, {assumed} {report.lowest:.5g})"
-        self.say(bound if report.lower >= report.lowest else "the lower bound of the mean is unknown: see the note")
+        self.say(bound if report.lower >= report.lowest else "the lower bound is unknown: wrong probabilities")
         for remark in (*refusals(report.estimates), *report.notes):
             self.say(f"note: {remark}")
         return 0
