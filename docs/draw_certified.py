@@ -1,10 +1,13 @@
 """Draws the pictures of docs/certified.md from the certificates that examples/dependable.py wrote.
 
-python docs/draw_certified.py FOLDER        # the folder that holds some of warehouse, battery and robot
+python docs/draw_certified.py FOLDER …        # folders that hold some of warehouse, battery and robot
+
+The pictures are those of the first folder; what every certificate says becomes docs/data/certified.json.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from vpac.lab.report.measured import CertificateSummary, StressSummary, heat_map
 from vpac.risk import PolicyCertificate, ReturnSample
 
 IMAGES = Path(__file__).parent / "images"
+DATA = Path(__file__).parent / "data" / "certified.json"
 
 
 def main(folder: Path) -> None:
@@ -56,5 +60,21 @@ def draw_falls(folder: Path) -> None:
     figure.savefig(IMAGES / "certified-robot.png", dpi=150)
 
 
+def figures(path: Path) -> dict[str, object]:
+    """What the page quotes of a certificate."""
+    data, name = PolicyCertificate.load(path / "certificate.json").data, path.relative_to(path.parents[2])
+    found = {"certificate": str(name), "episodes": len(data["episodes"]["seed"]), "limits": data["limits"]}
+    metrics = data["metrics"]["discounted"]
+    found |= {name: metrics[name] for name in ("mean", "variance", "standard deviation") if name in metrics}
+    return found | ({"against_baseline": data["baseline"]["comparison"]} if data["baseline"] else {})
+
+
+def store(folders: list[Path]) -> None:
+    """Write the figures of all certificates."""
+    found = sorted(path.parent for folder in folders for path in folder.glob("*/certificate*/certificate.json"))
+    write_bytes(DATA, (json.dumps([figures(path) for path in found], indent=1, ensure_ascii=False) + "\n").encode())
+
+
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    store([Path(folder) for folder in sys.argv[1:]])
