@@ -20,7 +20,7 @@ from simulate import simulate
 from vpac import cli, oracle
 from vpac.deep.policy import NumpyPolicy
 from vpac.deep.spaces import Interface
-from vpac.evaluation.importance import METHODS, LogStudy, lower_bound
+from vpac.evaluation.importance import METHODS, LogStudy, _refitted_interval, lower_bound
 from vpac.evaluation.log import Chances, Log, from_columns, load_log
 
 GAMMA = 0.9
@@ -186,6 +186,15 @@ def coin(heads: int, tails: int) -> Log:
     start = np.tile(BEHAVIOUR[0], (n, 1))
     action = np.arange(n) % 2
     return Log(np.zeros((n, 1)), action, reward, start[np.arange(n), action], np.arange(n), np.ones(n, bool))
+
+
+@pytest.mark.parametrize("bias", [-3.0, 0.0, 3.0])
+def test_an_interval_holds_its_own_estimate(bias):
+    """Also where refitted estimates are biased by more than they vary; the end on the other side is less their bias."""
+    refits = 5.0 + bias + 0.1 * np.sin(np.arange(200.0))
+    found = _refitted_interval(5.0, refits, 0.95, 100.0)
+    assert found.low <= 5.0 <= found.high
+    assert max(found.high - 5.0, 5.0 - found.low) > abs(bias)
 
 
 def test_the_variance_of_a_coin_is_not_certain():

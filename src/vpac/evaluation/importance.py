@@ -256,11 +256,11 @@ def _refitted_interval(estimate: float, values: FloatArray, level: float, effect
     """An interval with the standard deviation of estimates from resampled logs, around the estimate less their bias.
 
     Percentiles of a few hundred resamples depend on seven of them at each end; the standard deviation uses all. It is itself
-    known from few episodes, so the quantile is Student's.
+    known from few episodes, so the quantile is Student's. A large bias widens the interval: the estimate stays in it.
     """
     wider = WIDER * student_quantile(level, effective - 1.0)
     centre, half = 2.0 * estimate - float(values.mean()), wider * float(values.std(ddof=1))
-    return Interval(float(estimate), centre - half, centre + half)
+    return Interval(float(estimate), min(centre - half, float(estimate)), max(centre + half, float(estimate)))
 
 
 class FittedCritics(NamedTuple):
