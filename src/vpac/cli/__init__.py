@@ -118,18 +118,15 @@ def _main(arguments: Sequence[str] | None) -> int:
         gymnasium.logger.min_level = gymnasium.logger.ERROR  # vpac has its own messages for what matters
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # `my_env:MyEnv` is found in the working folder, after everything else
-        code = _general(arguments)
-        if code is None:
-            code = _run(parse(arguments))
+        code = None
         with may_be_closed():
-            sys.stdout.flush()
-        return code
+            code = _general(arguments)
+            if code is None:
+                code = _run(parse(arguments))
+        return code or 0
     except (UserError, MemoryError) as error:
         complain(error if isinstance(error, UserError) else "this needs more memory than there is")
         return 2
-    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (Unreadable, Unwritable) as error:
         complain(error)
         return 1
