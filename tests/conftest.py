@@ -8,6 +8,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side; th
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled once by all workers and by the processes that tests start
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "jax")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+if not {"XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"} & os.environ.keys():  # to compile takes longer than to run
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+if not {"NUMBA_OPT", "NUMBA_CACHE_DIR"} & os.environ.keys():
+    os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "numba")  # not the one that users have
+    os.environ["NUMBA_OPT"] = "1"
 
 import numpy as np
 import pytest
@@ -35,15 +41,3 @@ def compiled_programs():
     jax = sys.modules.get("jax")
     if jax is not None and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
-
-
-@pytest.fixture(scope="module")
-def compiled_quickly():
-    """Compile without optimisation: for small networks that learn for a moment, compiling is what takes time."""
-    import jax
-
-    for quickly in (True, False):
-        jax.clear_caches()  # what was compiled in the other way rounds differently
-        jax.config.update("jax_disable_most_optimizations", quickly)
-        if quickly:
-            yield

@@ -18,7 +18,6 @@ from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.price import AIM
 from vpac.lab.report.training import DeepTrainingSummary
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 QUICK = {
     "envs": 16, "steps": 64, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
     "normalise_observations": False, "log_std": -1.5,

@@ -31,7 +31,6 @@ from vpac.deep.compiled import CompiledPlan, CompiledTraining, Draws, initial, i
 from vpac.envs.functional import FunctionalEnvironments, advance  # noqa: E402
 from vpac.envs.vector import VectorStep  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 16, "hidden": (8,), "checkpoint_every": 2}
 """Iterations of 64 steps."""
 
@@ -222,9 +221,8 @@ def test_runs_side_by_side_on_four_devices_are_those_alone():
     """Six runs on four devices, two of them in the last call; a thousandth of their size apart at most, for rounding."""
     folder = Path(__file__).parent
     code = FOUR_DEVICES.format(folder=str(folder), tests=str(folder.parent))
-    env = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    }  # fmt: skip
+    flags = os.environ.get("XLA_FLAGS", "")
+    env = os.environ | {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count=4"}
     found = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=600
     )

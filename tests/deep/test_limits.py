@@ -17,7 +17,6 @@ from vpac.deep import VPACPPO
 from vpac.envs.functional import FiniteEnv
 from vpac.tabular import VPAC
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 MEANS, STDS = np.array([5.0, 4.9, 4.0, 2.0]), np.array([6.0, 3.0, 1.0, 0.1])
 QUICK = {"envs": 16, "steps": 32, "hidden": (16,), "learning_rate": 3e-3, "gamma": 1.0, "cores": 1}
 

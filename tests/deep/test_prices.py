@@ -15,7 +15,6 @@ pytest.importorskip("jax")
 from vpac.deep import VAACPPO, VPACPPO
 from vpac.lab.report.training import DeepTrainingSummary
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 OPTIONS = [
     {},
     {"variance_gamma": 1.0},

@@ -25,7 +25,6 @@ from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value
 from vpac.deep.estimators import Trace
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 QUICK = {
     "envs": 64, "steps": 16, "epochs": 4, "minibatch": 256, "hidden": (8,), "learning_rate": 1e-2, "gamma": 0.9,
     "normalise_observations": False, "psi_warm_up": 0.0,

@@ -146,7 +146,8 @@ print([outcome.status for outcome in carry_out_batch(store, runs(), cores=1)])
 def test_a_study_on_four_devices_is_the_one_alone_but_for_rounding(alone, tmp_path):
     folder, store = Path(__file__).parent, tmp_path / "results"
     code = FOUR_DEVICES.format(folder=str(folder), tests=str(folder.parent), store=str(store))
-    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    flags = os.environ.get("XLA_FLAGS", "")
+    env = os.environ | {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count=4"}
     found = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=600
     )
