@@ -1,6 +1,6 @@
 """Mutation testing of the arithmetic: small errors put into a copy of the source, each of which a test must find.
 
-    python benchmarks/mutants.py                          all of them, about forty minutes on one core
+    python benchmarks/mutants.py                          all of them, about a quarter of an hour on one core
     python benchmarks/mutants.py --only x-without-ratio   one, while a test is written for it
     python benchmarks/mutants.py --list                   names, files and changes
 
