@@ -283,6 +283,11 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("nothing-behind-the-rollout", ".at[-1].set(1.0)", ""),
         ("measured-behind-gamma-once", "(gamma**2 * cut * batch", "(gamma * cut * batch"),
         ("successors-ignored", "if self.successors is None:", "if True:"),
+        ("bias-with-lambda", "batch.mean(batch.advantages(values.delta, gamma, 1.0))",
+         "batch.mean(batch.advantages(values.delta, gamma, lam))"),
+        ("bias-of-idle-steps", "values.delta + batch.valid * (gamma", "values.delta + (gamma"),
+        ("bias-behind-the-end", "(gamma * batch.continues - 1.0) * bias", "(gamma - 1.0) * bias"),
+        ("objective-without-price", "(last * psi * luck**2)", "(last * luck**2)"),
     ),
     ("deep/ppo.py", LEARNER): (
         ("traces-not-reset", "self.trace = Trace.first(n)", "pass"),
@@ -312,6 +317,8 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("luck-critic-not-asked", "networks.luck, kind=kind", "None, kind=kind"),
         ("luck-learns-the-spread", 'targets["luck"] = spread.luck', 'targets["luck"] = spread.target'),
         ("spread-learns-the-value", 'targets["spread"] = spread.target', 'targets["spread"] = values.target'),
+        ("never-recentred", 'o.form == "corrected" and o.weighting == "uniform"', "False"),
+        ("start-recentred", 'o.form == "corrected" and o.weighting == "uniform"', 'o.form == "corrected"'),
         ("weights-without-penalty", "return spread.weights, targets", "return values.advantage, targets"),
     ),
     ("deep/ppo.py", GUARDS): (

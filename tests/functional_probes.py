@@ -36,13 +36,6 @@ class FunctionalProbe(FunctionalEnv):
         return jnp.where(over, jnp.where(risky, 1.5 + noise, 1.0), 0.0)
 
 
-class Fair(FunctionalProbe):
-    """The bandit less the mean of even chances, 1.25: what a critic that begins at 0 expects."""
-
-    def pay(self, noise, over, risky):
-        return super().pay(noise, over, risky) - 1.25
-
-
 class Steady(FunctionalProbe):
     """Every step pays 1."""
 
@@ -75,4 +68,4 @@ class Staked(FunctionalProbe):
 
 
 BANDIT, LATE_CHOICE, CONSTANT, ONLY_CUT = FunctionalProbe(), FunctionalProbe(2), Steady(3), Endless()
-FAIR_BANDIT, PUSHER, EXPOSURE = Fair(), Pushed(), Staked()
+PUSHER, EXPOSURE = Pushed(), Staked()

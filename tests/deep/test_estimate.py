@@ -11,7 +11,7 @@ from plain_rollout import Past, Row, assess, delta_of, ended, first_rows, gae
 
 jnp = pytest.importorskip("jax.numpy")
 
-from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value  # noqa: E402
+from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value, recentred  # noqa: E402
 from vpac.deep.estimators import Trace  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
@@ -102,7 +102,9 @@ def expected_of(pieces, kind, form, weighting, variance_of, target_lam, with_luc
                 advantage=None if front is None else [float(x) for x in front[:, env]],
             )  # fmt: skip
             answers.append(numbers)
-        found.append((answers, sums))
+        raw = PSI * piece.scale
+        worth = np.mean([g - raw * (g - v) ** 2 for g, v in ends])
+        found.append((answers, sums, worth))
         before = [0.9 * x + y for x, y in zip(before, sums, strict=True)]
     return found
 
@@ -118,7 +120,7 @@ def close(found, expected):
 
 
 def compare(pieces, *how):
-    for piece, (values, estimate), (answers, sums) in zip(
+    for piece, (values, estimate), (answers, sums, worth) in zip(
         pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True
     ):
         rows = {
@@ -133,6 +135,7 @@ def compare(pieces, *how):
         close(np.asarray(estimate.target)[valid], rows["target"][valid])
         close(np.asarray(estimate.luck)[valid], rows["luck"][valid])
         close([float(x) for x in estimate.episodes], sums)
+        close(float(estimate.objective), worth)
         size = rows["advantage"][valid].std()
         close(float(estimate.metrics["penalty_share"]), rows["penalty"][valid].std() / size)
         close(float(estimate.metrics["weight_share"]), rows["weight"][valid].std() / size)
@@ -207,3 +210,24 @@ def test_explained_variance():
     valid = piece.valid > 0.0
     target, value = np.asarray(values.target)[valid], np.asarray(values.value)[valid]
     close(float(values.explained), 1.0 - (target - value).var() / target.var())
+
+
+@pytest.mark.parametrize("same_step", [False, True])
+def test_a_value_that_is_wrong_everywhere_alike_is_recentred(same_step):
+    """V + b with b the mean of G − V: the same numbers for V and for V + 3, and those of loops over the rows."""
+    piece, how = Piece(1, same_step), {"gamma": GAMMA, "lam": LAM}
+    bias = np.mean([
+        gae(rows, [delta_of(row, GAMMA) for row in rows], t, GAMMA, 1.0)
+        for rows in (piece.rows(0), piece.rows(1)) for t in range(5) if rows[t].valid
+    ])  # fmt: skip
+    values = estimate_value(table(piece.value_of), piece.batch, target_lam=LAM, **how)
+    found = recentred(values, piece.batch, **how)
+    assert abs(bias) > 0.1
+    for env in range(2):
+        rows = [row._replace(value=row.value + bias, next_value=row.next_value + bias) for row in piece.rows(env)]
+        deltas = [delta_of(row, GAMMA) if row.valid else 0.0 for row in rows]
+        valid = [t for t in range(5) if rows[t].valid]
+        close(found.value[:, env], [row.value for row in rows])
+        close(found.next_value[:, env], [row.next_value for row in rows])
+        close(found.delta[:, env], deltas)
+        close(found.advantage[valid, env], [gae(rows, deltas, t, GAMMA, LAM) for t in valid])

@@ -104,6 +104,14 @@ def elapsed_of(rollout, first):
     return np.array(rows)
 
 
+def recentred(every, gamma):
+    """The rows with V plus the mean of G − V over all of them."""
+    deltas = [[delta_of(row, gamma) for row in rows] for rows in every]
+    places = [(i, t) for i, rows in enumerate(every) for t, row in enumerate(rows) if row.valid]
+    bias = np.mean([gae(every[i], deltas[i], t, gamma, 1.0) for i, t in places])
+    return [[row._replace(value=row.value + bias, next_value=row.next_value + bias) for row in rows] for rows in every]
+
+
 def expected_updates(agent, updates):
     """Weights and targets of each update, [time, environment], and the raw luck; NaN where nothing was done."""
     o = agent.options
@@ -157,7 +165,8 @@ def expected_updates(agent, updates):
         warmth = min(1.0, update.timesteps / (o.psi_warm_up * 36 * TOTAL)) if o.psi_warm_up else 1.0
         prices = np.full(r.valid.shape, o.psi) if r.prices is None else r.prices
         psi = prices * warmth / (scale if o.psi_units == "raw" else 1.0)
-        every = [rows_of("priced", i, ends) for i in range(3)]
+        plain = [rows_of("priced", i, ends) for i in range(3)]
+        every = recentred(plain, gamma) if (o.form, o.weighting) == ("corrected", "uniform") else plain
         began = [rows[t] for one, rows in zip(past, every, strict=True) for t in first_rows(one, rows)]
         spreads = [row.spread if kind == "variance" else row.spread - row.value**2 for row in began]
         ends = [pair for one, rows in zip(past, every, strict=True) for pair in ended(one, rows, scale, gamma)]
@@ -165,6 +174,11 @@ def expected_updates(agent, updates):
         ledger += [*began_sums, len(ends), sum(g for g, _ in ends), sum(v for _, v in ends)]
         assert ledger.max(initial=0.0, where=[True, False, False, True, False, False]) < 100.0  # nothing is forgotten
         walks = [walk(one, rows, scale, gamma) for one, rows in zip(past, every, strict=True)]
+        worths = [
+            luck[2] + luck[1] - psi[t, i] * scale * luck[1] ** 2
+            for i, t in itertools.product(range(3), range(12))
+            if (luck := walks[i][t]) is not None and not every[i][t].running
+        ]
         if ledger[3]:
             mean, expected = ledger[4] / ledger[3], ledger[5] / ledger[3]
         else:
@@ -183,11 +197,15 @@ def expected_updates(agent, updates):
                 mean_return=scale * mean if o.variance_of == "return" else None, surplus=scale * (mean - expected),
                 used_luck=None if old.luck is None else [float(x) for x in said(old.luck)[:-1, i]],
             )  # fmt: skip
+            errors = [delta_of(row, gamma) for row in plain[i]]
             for t, row in enumerate(numbers):
+                if row is not None:
+                    row["value_target"] = plain[i][t].value + gae(plain[i], errors, t, gamma, target_lam)
                 for name in found:
                     if row is not None:
                         found[name][t, i] = row.get(name, mine[t].value + gae(mine, deltas, t, o.gamma, target_lam))
-        yield found | {"elapsed": elapsed, "ledger": ledger.copy(), "walks": walks, "warmth": warmth}
+        worth = np.mean(worths) if worths else np.nan
+        yield found | {"elapsed": elapsed, "ledger": ledger.copy(), "walks": walks, "warmth": warmth, "worth": worth}
 
 
 VARIANTS = {
@@ -248,7 +266,7 @@ def test_what_an_agent_learns_from(name, monkeypatch):
     assert np.isfinite([row[name] for name in ("luck_drift", "penalty_share", "weight_share", "reversed_share")]).all()
     assert row["luck_drift"] == agent.drift.worst.share
     if name == "conditioned":
-        assert "objective" not in row
+        assert row["objective"] == pytest.approx(expected["worth"], rel=2e-3)
         assert row["psi"] == pytest.approx(updates[-1].rollout.prices.mean())
         return
     assert row["psi"] == pytest.approx(o.psi * expected["warmth"])

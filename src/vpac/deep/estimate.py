@@ -137,6 +137,8 @@ class SpreadEstimate(NamedTuple):
     """Carried into the next rollout."""
     episodes: EpisodeSums
     """Sums over the episodes that began or ended in the batch."""
+    objective: Array
+    """Mean of G − ψ (G − V(S_0))² over the episodes that ended in the batch, in units of the raw reward; NaN if none did."""
     metrics: dict[str, Array]
 
 
@@ -185,6 +187,8 @@ def estimate_update(
         priced_batch = batch._replace(continues=batch.running)
         priced = estimate_value(networks.score, priced_batch, **how)
         targets["score"] = priced.target
+    if o.form == "corrected" and o.weighting == "uniform":
+        priced = recentred(priced, priced_batch, gamma=o.priced_gamma, lam=o.gae_lambda)
     spread = estimate_spread(
         networks.spread, priced_batch, values.advantage, priced, trace, earlier, psi, scale, networks.luck, kind=kind,
         form=o.form, weighting=o.weighting, variance_of=o.variance_of, **how,
@@ -205,6 +209,20 @@ def estimate_value(critic: Critic, batch: Batch, *, gamma: float, lam: float, ta
     target = error + value
     explained = 1.0 - batch.variance(error) / jnp.maximum(batch.variance(target), 1e-12)
     return ValueEstimate(value, next_value, delta, advantage, target, explained)
+
+
+@partial(jax.jit, static_argnames=("gamma", "lam"))
+def recentred(values: ValueEstimate, batch: Batch, *, gamma: float, lam: float) -> ValueEstimate:
+    """The estimates with V + b, b the mean of G − V over the batch: δ² would count an error that all states share as risk.
+
+    "start" needs no such correction: it measures the deviation from the mean return of finished episodes.
+    """
+    bias = batch.mean(batch.advantages(values.delta, gamma, 1.0))
+    delta = values.delta + batch.valid * (gamma * batch.continues - 1.0) * bias
+    return values._replace(
+        value=values.value + bias, next_value=values.next_value + bias, delta=delta,
+        advantage=batch.advantages(delta, gamma, lam),
+    )  # fmt: skip
 
 
 @partial(jax.jit, static_argnames=("kind", "form", "weighting", "variance_of", "gamma", "lam", "target_lam"))
@@ -232,7 +250,7 @@ def estimate_spread(
     predicted, next_predicted = (spread, next_spread) if direct else indirect
     luck_after = rows.luck + rows.discount * values.delta
 
-    episodes = _episode_sums(batch, value, predicted, rows, luck_after, scale)
+    episodes, objective = _episode_sums(batch, value, predicted, rows, luck_after, psi, scale)
     mean, expected = EpisodeSums(*(old + new for old, new in zip(earlier, episodes, strict=True))).means()
     stale = 0.0 if variance_of == "return" else rows.start_value - scale * expected
     luck, share = penalties.luck_and_share(rows, weighting, scale * mean + stale)
@@ -259,7 +277,15 @@ def estimate_spread(
     metrics = _calibration(batch, values, predicted, next_predicted, scale, gamma)
     metrics |= _shares(batch, advantage, psi * penalty, weights, psi * used * (form == "corrected"))
     return SpreadEstimate(
-        weights, target, luck, rows.luck / scale, luck_after / scale, carried.times(1.0 / scale), episodes, metrics
+        weights,
+        target,
+        luck,
+        rows.luck / scale,
+        luck_after / scale,
+        carried.times(1.0 / scale),
+        episodes,
+        objective,
+        metrics,
     )
 
 
@@ -301,13 +327,16 @@ def estimate_measure(
     return MeasureEstimate(weights, target, carried, metrics)
 
 
-def _episode_sums(batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, scale: Array) -> EpisodeSums:
-    """Sums over the episodes that began or ended in a batch; `luck` is that after each step."""
+def _episode_sums(
+    batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, psi: Array, scale: Array
+) -> tuple[EpisodeSums, Array]:
+    """Sums over the episodes that began or ended in a batch, and their mean G − ψ (G − V(S_0))²; `luck` is after each step."""
     first, last = batch.valid * (1.0 - rows.begun), batch.valid * (1.0 - batch.running)
-    return EpisodeSums(
+    sums = EpisodeSums(
         first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2, last.sum(),
         (last * (rows.start_value + luck)).sum() / scale, (last * rows.start_value).sum() / scale,
     )  # fmt: skip
+    return sums, (sums.total - (last * psi * luck**2).sum() / scale) / sums.ended
 
 
 def _shares(batch: Batch, advantage: Array, penalty: Array, weights: Array, luck: Array) -> dict[str, Array]:

@@ -436,6 +436,8 @@ class PPO:
         if rollout.prices is None:
             price = self.raw_psi(self.full_psi if self.controller is None else self.psi)
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
+        else:  # every episode has a ψ of its own
+            metrics["objective"] = float(spread.objective)
 
     def warn_of_drift(self, psi: float) -> None:
         """Warn of a drift of the luck, once, after the critics had time to learn; ψ is in units of 1/reward."""

@@ -16,7 +16,7 @@ from vpac.lab.experiments.spec import Arm, Experiment
 
 FORMAT = 1
 """Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
-LEARNER = 8
+LEARNER = 9
 """Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
 have an entropy bonus; since 4, sums of an update have another order; since 5, episodes go on across checkpoints; since 6, XLA
 computes on one thread; since 7, ψ has no warm-up unless one is asked for; since 8, learning
