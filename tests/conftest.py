@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ if not {"NUMBA_OPT", "NUMBA_CACHE_DIR"} & os.environ.keys():
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+gc.set_threshold(100_000, 50, 100)  # by default a tenth of the time goes into walks over what JAX and matplotlib keep
 
 settings.register_profile(
     "vpac", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]

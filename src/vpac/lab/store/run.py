@@ -19,8 +19,8 @@ FORMAT = 1
 LEARNER = 9
 """Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
 have an entropy bonus; since 4, sums of an update have another order; since 5, episodes go on across checkpoints; since 6, XLA
-computes on one thread; since 7, ψ has no warm-up unless one is asked for; since 8, learning
-rates fall twice with a budget's `keep_mean`."""
+computes on one thread; since 7, ψ has no warm-up unless one is asked for; since 8, learning rates fall twice with a budget's
+`keep_mean`; since 9, `weighting="uniform"` corrects the mean error of V."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
