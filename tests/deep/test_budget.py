@@ -39,7 +39,7 @@ def test_the_stake_is_the_largest_that_the_budget_allows():
     standard errors wide."""
     variances, gaps, prices = [], [], []
     settings = QUICK | {"learning_rate": 1e-3}
-    for agent in VPACPPO.learn_many(EXPOSURE, 200_000, seeds=seeds(), budget="std:1", **settings):
+    for agent in VPACPPO.learn_many(EXPOSURE, 100_000, seeds=seeds(), budget="std:1", **settings):
         report = budget_report(agent, probes.Exposure, episodes=3000)
         stake, noise, variance = stake_of(agent)
         assert abs(report.variance.estimate - variance) < report.variance.high - report.variance.low

@@ -18,7 +18,9 @@ from vpac.envs.functional import FiniteEnv
 from vpac.tabular import VPAC
 
 MEANS, STDS = np.array([5.0, 4.9, 4.0, 2.0]), np.array([6.0, 3.0, 1.0, 0.1])
-QUICK = {"envs": 16, "steps": 32, "hidden": (16,), "learning_rate": 3e-3, "gamma": 1.0, "cores": 1}
+QUICK = {
+    "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 1.0, "cores": 1
+}  # fmt: skip
 
 
 def arms():
