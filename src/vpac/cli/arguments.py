@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.cli.output import note, say, show_summary
+from vpac.envs.make import EnvOverrides, make_unflattened
 from vpac.errors import UserError, one_of
+from vpac.files import write_text
 
 if TYPE_CHECKING:
-    from vpac.envs.make import EnvOverrides
     from vpac.lab.report.chart import Summary
     from vpac.lab.store.store import Store
     from vpac.lab.workers.pool import Executor
@@ -59,7 +60,6 @@ class Verb:
 
     def present(self, summary: Summary, folder: Path) -> None:
         """Print a summary, and write its figure and `summary.json` to a folder."""
-        from vpac.files import write_text
         from vpac.lab.report import draw
 
         data = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
@@ -94,8 +94,6 @@ class EnvOptions:
 
     def make(self, env: str, **more: Any) -> Any:
         """Make an environment of this name; `more` are arguments that --set may override."""
-        from vpac.envs.make import make_unflattened
-
         return make_unflattened(env, self.wrappers, **{**more, **self.arguments})
 
     def check(self, env: str, **more: Any) -> Any:
@@ -121,8 +119,6 @@ class Elsewhere:
 
     def wanted(self, verb: str, run: str) -> EnvOverrides:
         """The user's changes to the environment, with the command for messages."""
-        from vpac.envs.make import EnvOverrides
-
         around = None if not self.wrap else [] if self.wrap == ("none",) else wrappers(self.wrap)
         return EnvOverrides(self.env, env_arguments(self.set), around, f"vpac {verb} {shlex.quote(run)}")
 

@@ -17,6 +17,8 @@ from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, env
 from vpac.cli.output import may_be_closed, next_step, note, show_summary
 from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
+from vpac.files import jsonable, make_folder, sealed, write_bytes, write_text
+from vpac.progress import steps
 
 if TYPE_CHECKING:
     from vpac.risk.budget import Limit
@@ -89,7 +91,6 @@ class Measuring:
     ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
         """The policy of a verb, the folder of its results, and the options of playing and of measuring episodes."""
         from vpac.evaluation.actors import gamma_of
-        from vpac.files import make_folder
 
         whole(self.seed, "--seed")
         whole(verb.episodes, "--episodes", 10)
@@ -251,10 +252,8 @@ class Stress(PolicyVerb):
     def run(self) -> int:
         """Load, measure every arm, write, show."""
         from vpac.evaluation.stressing import WATCHED, arms_of, stress
-        from vpac.files import jsonable, sealed, write_bytes, write_text
         from vpac.lab.report import draw
         from vpac.lab.report.measured import STRESS_FORMAT, StressSummary, heat_map
-        from vpac.progress import steps
 
         axes = self._axes()
         policy, folder, played, measured = self.measuring.open(self, "stress", Elsewhere(self.env, (), self.wrap))

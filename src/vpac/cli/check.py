@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
+from vpac.checks import whole
 from vpac.cli.arguments import EnvName, EnvOptions, Pairs, Verb, env_arguments
 from vpac.cli.output import as_rich, next_step, show, show_summary
+from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.make import make_env
 from vpac.errors import UserError, suggestion
-from vpac.files import read_input
+from vpac.files import make_folder, read_input
 from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
     from vpac.envs.check import Findings
-    from vpac.envs.finite_mdp import FiniteMDP
 
 AVERSIONS = (0.1, 3.0)
 """Risk aversions between which policies usually change."""
@@ -43,7 +45,6 @@ class Check(Verb):
 
     def run(self) -> int:
         """Make the environment, check it, report."""
-        from vpac.checks import whole
         from vpac.envs.check import look_over, refuse
         from vpac.lab.report.chart import Table
 
@@ -136,9 +137,6 @@ class Solve(Verb):
 
     def run(self) -> int:
         """Make the MDP, evaluate the policy, show and draw."""
-        from vpac.envs.finite_mdp import FiniteMDP
-        from vpac.envs.make import make_env
-        from vpac.files import make_folder
         from vpac.lab.report.draw import figure_kind, save
         from vpac.lab.report.explorer import Solution
         from vpac.oracle import evaluate

@@ -13,7 +13,9 @@ from vpac.checks import whole
 from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Verb, again, key_values
 from vpac.cli.output import RunProgress, next_step, note, plain_table, show
 from vpac.cli.studies import stopping
+from vpac.envs.make import spec_of
 from vpac.errors import UserError
+from vpac.files import hold, jsonable, make_folder
 
 if TYPE_CHECKING:
     from vpac.lab.frontier import FrontierResult, FrontierSpec, PriceChoice
@@ -69,7 +71,6 @@ class Frontier(Verb):
 
     def run(self) -> int:
         """Train, measure, draw, advise."""
-        from vpac.files import make_folder
         from vpac.lab.frontier import trace_frontier
         from vpac.lab.report.trade_off import TracedFrontier
 
@@ -110,7 +111,6 @@ class Frontier(Verb):
         return PriceChoice(_numbers(self.psi, "--psi"), aversions, 8 if self.points is None else self.points)
 
     def _question(self) -> FrontierSpec:
-        from vpac.files import jsonable
         from vpac.lab.frontier import FrontierSpec
 
         settings = ({} if self.gamma is None else {"gamma": self.gamma}) | key_values(self.option)
@@ -183,8 +183,6 @@ class Tune(Verb):
 
     def run(self) -> int:
         """Search, write, show."""
-        from vpac.envs.make import spec_of
-        from vpac.files import hold, jsonable
         from vpac.lab.search import Search, finished, search, write_search
 
         fixed = dict(jsonable(key_values(self.option)))

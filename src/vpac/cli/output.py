@@ -8,10 +8,11 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from vpac.envs.make import EnvRecipe
 from vpac.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ def show(data: Any, *tables: Any) -> None:
         ascii_only = not (sys.stdout.encoding or "utf").casefold().startswith("utf")
         print(json.dumps(data, indent=1, ensure_ascii=ascii_only).translate(ESCAPED))
         return
-    from collections.abc import Iterable
-
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
@@ -118,8 +117,6 @@ def complain(message: object) -> None:
 def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
     """Print a suggested next command, unless standard output is for programs."""
     if not quiet:
-        from vpac.envs.make import EnvRecipe
-
         named = any(":" in path for path in (env, *(path for path, _ in wrap)))
         again = f" {EnvRecipe(env, {}, tuple(wrap)).flags()}" if named else ""
         print(inert(f"next: {' '.join(map(_quoted, ('vpac', *map(str, words))))}{again}"))

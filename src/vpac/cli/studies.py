@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from vpac.checks import whole
 from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, Verb, again, key_values
 from vpac.cli.output import RunProgress, counted, note, plain_table, say, show
 from vpac.errors import UserError, one_of
@@ -227,7 +228,6 @@ class Runs(Verb):
 
     def run(self) -> int:
         """Filter the index and show it."""
-        from vpac.checks import whole
         from vpac.lab.store.records import index
         from vpac.lab.store.store import Store
 

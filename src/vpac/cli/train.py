@@ -18,7 +18,10 @@ from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.checks import whole
 from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, Verb, flat, key_values, read_value
 from vpac.cli.output import complain, next_step, note, show_summary
+from vpac.envs.make import spec_of
 from vpac.errors import UserError, suggestion
+from vpac.files import hold
+from vpac.progress import Bar
 
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary
@@ -185,8 +188,6 @@ class Train(Verb):
 
     def _check_env(self, algorithm: Algorithm, settings: dict[str, Any]) -> Any:
         """The specification of the environment, after one was made and checked."""
-        from vpac.envs.make import spec_of
-
         limit = {name: settings[name] for name in ("max_episode_steps",) if name in settings}
         kind = type(self.environment.check(self.env, **limit)).__name__
         if "Box" not in algorithm.actions and kind != "Discrete":
@@ -252,12 +253,10 @@ Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
 
 def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train all runs and write them."""
-    from vpac.files import hold
     from vpac.lab.kinds.agents import check_unused, record_training, remove_training
     from vpac.lab.kinds.tabular import train
     from vpac.lab.report.training import TrainingSummary
     from vpac.lab.workers.worker import about
-    from vpac.progress import Bar
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
     episodes = EPISODES if verb.tabular.episodes is None else verb.tabular.episodes

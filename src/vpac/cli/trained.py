@@ -15,7 +15,9 @@ import tyro
 from vpac.checks import whole
 from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb, as_words
 from vpac.cli.output import note, plain_table, show
+from vpac.envs.make import env_to_record
 from vpac.errors import UserError
+from vpac.files import make_folder
 
 if TYPE_CHECKING:
     from vpac.evaluation.importance import OfflineEstimate
@@ -77,8 +79,6 @@ class Policy:
 
     def world(self) -> dict[str, Any]:
         """A description of its environment, as plain data."""
-        from vpac.envs.make import env_to_record
-
         return env_to_record(self.recipe.env, self.recipe)
 
 
@@ -292,7 +292,6 @@ class Evaluate(Verb):
         """Load, measure, compare, write, show."""
         from vpac.evaluation import evaluate, variance_sources
         from vpac.evaluation.actors import gamma_of
-        from vpac.files import make_folder
         from vpac.lab.report.measured import Evaluation
 
         if not self.runs:
