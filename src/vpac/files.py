@@ -241,13 +241,8 @@ def _umask() -> int:
 
 def write_new(path: str, content: bytes) -> None:
     """Write a file that does not exist yet; it is not durable before it is synced."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o666)
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(handle, left) :]
-    finally:
-        os.close(handle)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o666), "wb") as file:
+        file.write(content)
 
 
 def sync_folders(folders: Iterable[str], witness: int | None) -> None:
@@ -265,9 +260,9 @@ def sync_folders(folders: Iterable[str], witness: int | None) -> None:
         sync_folder(folder)
 
 
-def sync_file(path: Path | str) -> None:
-    """Make a file's content durable."""
-    handle = os.open(path, os.O_RDWR | CLOEXEC | BINARY)
+def sync_file(path: Path | str, how: int = os.O_RDWR | CLOEXEC | BINARY) -> None:
+    """Make a file's content durable; `how` it is opened."""
+    handle = os.open(path, how)
     try:
         os.fsync(handle)
     finally:
@@ -276,13 +271,8 @@ def sync_file(path: Path | str) -> None:
 
 def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable, after a rename for example, where folders can be opened."""
-    if not FOLDERS_OPEN:
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    if FOLDERS_OPEN:
+        sync_file(folder, os.O_RDONLY)
 
 
 CHECKSUM = "checksum"
