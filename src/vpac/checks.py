@@ -23,19 +23,17 @@ def whole(value: Any, name: str, least: int = 0, most: int | None = None) -> int
     return int(value)
 
 
-def real(value: Any, name: str, expected: str) -> float:
-    """A finite number; `expected` is what the message says it should be."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+def real(value: Any, name: str, expected: str, least: float = -np.inf) -> float:
+    """A finite number from `least` up; `expected` is what the message says it should be."""
+    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
+    if not number or not np.isfinite(value) or value < least:
         raise UserError(f"{name} must be {expected}, got {value!r}")
     return float(value)
 
 
 def not_negative(value: Any, name: str) -> float:
     """A finite number that is not negative."""
-    expected = "a finite number that is not negative"
-    if (found := real(value, name, expected)) < 0.0:
-        raise UserError(f"{name} must be {expected}, got {value!r}")
-    return found
+    return real(value, name, "a finite number that is not negative", 0.0)
 
 
 def share(value: float, name: str) -> float:
