@@ -43,11 +43,6 @@ class Algorithm:
         return "vpac.deep.ppo" if self.deep else "vpac.tabular.agents"
 
     @property
-    def extra(self) -> str | None:
-        """The extra that it needs."""
-        return "deep" if self.deep else None
-
-    @property
     def actions(self) -> tuple[str, ...]:
         """The action spaces of Gymnasium that it can learn in."""
         return ("Discrete", "Box") if self.deep else ("Discrete",)
@@ -66,9 +61,14 @@ class Algorithm:
         name = "OffPolicyOptions" if self.off_policy else "Options"
         return getattr(importlib.import_module(f"{self.package}.options"), name)
 
+    @property
+    def options(self) -> list[str]:
+        """Names of its options."""
+        return [one.name for one in fields(self.load_options())]
+
     def check_settings(self, names: Iterable[str]) -> None:
         """Reject settings that its learner does not have, before they are passed to other functions."""
-        known = [one.name for one in fields(self.load_options())] + (["preset", "backend"] if self.deep else [])
+        known = self.options + (["preset", "backend"] if self.deep else [])
         for name in names:
             if name not in known:
                 near = suggestion(name, known) or f": expected {', '.join(known)}"

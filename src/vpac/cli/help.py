@@ -170,7 +170,7 @@ def _point_to_option(verb: str, known: Mapping[str, Any], flag: str, value: str)
     name = flag.removeprefix("--").replace("-", "_")
     if not flag.startswith("--") or flag in known or "--option" not in known:
         return
-    if any(name == one.name for algorithm in ALGORITHMS.values() for one in fields(algorithm.load_options())):
+    if any(name in algorithm.options for algorithm in ALGORITHMS.values()):
         raise UserError(f"{flag} is an option of the learner: vpac {verb} … --option {name}={value or 'VALUE'}")
 
 

@@ -147,8 +147,8 @@ class Train(Verb):
         given = {name: text for name, text, _ in flat(group) if text is not None} if group else {}
         learner = {name: text if name in SCHEDULES else read_value(text) for name, text in given.items()}
         others = [name for name, value, _ in flat(self.tabular if algorithm.deep else self.ppo) if value is not None]
-        for name in [*others, *(name for name in learner if not _has(algorithm, name))]:
-            owners = [one for one in ALGORITHMS.values() if _has(one, name)]
+        for name in [*others, *(name for name in learner if name not in algorithm.options)]:
+            owners = [one for one in ALGORITHMS.values() if name in one.options]
             owner = "the tabular and linear learners" if algorithm.deep else "the PPO family"
             owner = "the off-policy learners" if owners and all(one.off_policy for one in owners) else owner
             instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
@@ -181,8 +181,7 @@ class Train(Verb):
         given = read_toml(self.settings)
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         for name in found:
-            if not _has(algorithm, name):
-                known = [one.name for one in fields(algorithm.load_options())]
+            if name not in (known := algorithm.options):
                 raise UserError(f"{self.settings}: {self.algorithm} has no option {name!r}{suggestion(name, known)}")
         return found
 
@@ -233,10 +232,6 @@ def _defaults(algorithm: Algorithm) -> dict[str, Any]:
     """Defaults of the options; a tabular class may have its own, and the PPO family has no default price."""
     found = {one.name: one.default for one in fields(algorithm.load_options())}
     return found | ({"psi": None} if algorithm.deep else algorithm.load().defaults)
-
-
-def _has(algorithm: Algorithm, name: str) -> bool:
-    return name in (one.name for one in fields(algorithm.load_options()))
 
 
 def _metavar(option: Field[Any]) -> str:
