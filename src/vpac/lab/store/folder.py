@@ -73,11 +73,7 @@ class FolderBackend:
 
     def read(self, key: str, most: int = LARGEST) -> bytes:
         """A file's content, with retries: network file systems fail now and then."""
-
-        def read() -> bytes:
-            return read_bytes(self._path(key), most, links=False)
-
-        return retry(read, f"{self.address}/{key}")
+        return retry(lambda: read_bytes(self._path(key), most, links=False), f"{self.address}/{key}")
 
     def write(self, key: str, content: bytes) -> None:
         """Write atomically."""
@@ -211,29 +207,24 @@ class FolderBackend:
 
     def tidy(self) -> None:
         """Remove incomplete folders that no process holds, and checkpoints of stored runs. Other names are left alone."""
-        for part in self._listed("runs"):
-            name = part.removeprefix(".").removesuffix(PART)
-            if part == f".{name}{PART}" and is_run_name(name):
+        for part in self._entries("runs", hidden=True):
+            name = part.name.removeprefix(".").removesuffix(PART)
+            if part.name == f".{name}{PART}" and is_run_name(name):
                 with self.lock(name) as free:
                     if free:
-                        _discard(self._path("runs") / part)
-        for name in self._listed("checkpoints"):
-            if is_run_name(name) and self.has(f"runs/{name}"):
-                _discard(self._path("checkpoints") / name)
+                        _discard(part.path)
+        for left in self._entries("checkpoints"):
+            if is_run_name(left.name) and self.has(f"runs/{left.name}"):
+                _discard(left.path)
 
-    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """The visible entries of a folder, sorted by name; none if it does not exist."""
+    def _entries(self, folder: str, hidden: bool = False) -> list[os.DirEntry[str]]:
+        """The visible or the hidden entries of a folder, sorted by name; none if it does not exist."""
         try:
             entries = retry(lambda: list(os.scandir(self._path(folder))), f"{self.address}/{folder}")
         except FileNotFoundError:
             return []
-        return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
-
-    def _listed(self, folder: str) -> list[str]:
-        try:
-            return os.listdir(self._path(folder))
-        except FileNotFoundError:
-            return []
+        chosen = [entry for entry in entries if entry.name.startswith(".") == hidden]
+        return sorted(chosen, key=lambda entry: entry.name)
 
     def _path(self, key: str) -> Path:
         """The path of a key; one that leads out of the store, by its parts or by a symbolic link, is `Refused`."""
