@@ -7,6 +7,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -42,16 +43,10 @@ NARROWEST = 20
 """Columns; with fewer tyro's help does not terminate."""
 
 
-def each_once(say: Callable[[str], object]) -> Callable[..., None]:
+def each_once(say: Callable[[str], None]) -> Callable[..., None]:
     """A `warnings.showwarning` that prints each text once, whatever a library does to the filters."""
-    said: set[str] = set()
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if str(message) not in said:
-            said.add(str(message))
-            say(str(message))
-
-    return show
+    once = cache(say)
+    return lambda message, *_, **__: once(str(message))
 
 
 def parse(arguments: Sequence[str]) -> Any:
