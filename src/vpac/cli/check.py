@@ -53,8 +53,10 @@ class Check(Verb):
         seen, acts = (getattr(env, f"{what}_space", None) for what in ("observation", "action"))
         spaces = {"observations": str(seen), "actions": str(acts)}
         scales = _scales(found)
-        rows = [*spaces.items(), *_summary(found).items(), *_prices(scales, found.returns).items()]
-        rows += [("remark", remark) for remark in found.remarks]
+        ends = " to ".join(map(str, sorted({min(found.lengths), max(found.lengths)}))) if found.lengths else ""
+        episodes = f"{len(found.lengths)}, of {ends} steps" if ends else "none"
+        rows = [*spaces.items(), ("random steps", str(found.steps)), ("episodes", episodes)]
+        rows += [*_prices(scales, found.returns).items(), *(("remark", remark) for remark in found.remarks)]
         if self.json:
             show({"env": self.env, **spaces, **asdict(found), "random_play": scales})
         elif not found.errors:
@@ -62,12 +64,6 @@ class Check(Verb):
         refuse(self.env, found.errors)
         next_step(self.json, "frontier", self.env, *self.environment.words)
         return 0
-
-
-def _summary(found: Findings) -> dict[str, str]:
-    ends = sorted({min(found.lengths), max(found.lengths)}) if found.lengths else []
-    episodes = f"{len(found.lengths)}, of {' to '.join(map(str, ends))} steps" if ends else "none"
-    return {"random steps": str(found.steps), "episodes": episodes}
 
 
 def _scales(found: Findings) -> list[dict[str, Any]]:

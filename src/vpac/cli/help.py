@@ -64,13 +64,9 @@ def with_hints(kind: Any) -> Any:
         if is_dataclass(described[field.name]):
             with_hints(described[field.name])
         elif not any(getattr(part, "help_behavior_hint", None) for part in get_args(described[field.name])):
-            hint: Any = tyro.conf.arg(help_behavior_hint=_hint)
+            hint: Any = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in SILENT else f"(default: {text})")
             kind.__annotations__[field.name] = Annotated[described[field.name], hint]
     return kind
-
-
-def _hint(default: str) -> str:
-    return "" if default in SILENT else f"(default: {default})"
 
 
 class _Words(NamedTuple):

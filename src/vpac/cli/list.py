@@ -36,18 +36,13 @@ def environments() -> list[dict[str, Any]]:
 
     from vpac.envs.registration import NOISY_TASKS, SIDED_TASKS, WORLDS
 
-    ours = [
-        {"name": w.id, "exact": "Continuous" not in w.id, "limit": w.max_episode_steps, "about": w.about}
-        for w in WORLDS
-    ]
-    tasks = (*NOISY_TASKS, *SIDED_TASKS)
-    ours += [{"name": t.id, "exact": False, "limit": t.max_episode_steps, "about": t.about} for t in tasks]
-    others = [
-        {"name": name, "exact": True, "limit": gymnasium.registry[name].max_episode_steps, "about": about}
-        for name, about in OTHERS.items()
+    exact = {world.id for world in WORLDS if "Continuous" not in world.id} | OTHERS.keys()
+    about = {world.id: world.about for world in (*WORLDS, *NOISY_TASKS, *SIDED_TASKS)} | OTHERS
+    return [
+        {"name": name, "exact": name in exact, "limit": gymnasium.registry[name].max_episode_steps, "about": words}
+        for name, words in about.items()
         if name in gymnasium.registry
     ]
-    return ours + others
 
 
 def algorithms() -> list[dict[str, Any]]:
