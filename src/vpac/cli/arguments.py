@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 EnvName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+Jobs = Annotated[Count, tyro.conf.arg(help="Number of runs at a time. Default: one for each core.")]
+Seed = Annotated[int, tyro.conf.arg(help="Random seed.")]
 Discount = Annotated[float | None, tyro.conf.arg(metavar="G")]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]
 Wrappers = Annotated[tuple[str, ...], tyro.conf.arg(metavar="WRAPPER [KEY=VALUE …]")]
-StoreAddress = Annotated[str, tyro.conf.arg(metavar="DIR|URL")]
+StoreAddress = Annotated[
+    str, tyro.conf.arg(metavar="DIR|URL", help="Where the runs are stored: a folder, or s3://BUCKET/PREFIX.")
+]
+"""Options that several verbs have; those with a `help` mean the same in all of them."""
 
 REPEATABLE = ("--set", "--option", "--where", "--wrap")
 """Options that may be given several times: `gather` joins their values."""
@@ -127,8 +132,7 @@ class Elsewhere:
 class Execution:
     """Where runs are executed and stored; the results do not depend on it."""
 
-    jobs: Count = None
-    """Number of runs at a time. Default: one for each core."""
+    jobs: Jobs = None
     executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"
     """Worker processes on this machine, this process, or a Ray cluster."""
     address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
@@ -136,7 +140,6 @@ class Execution:
     time_limit: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
     """Stop a run that takes longer, and report it; the others continue."""
     store: StoreAddress = "results"
-    """Where runs are stored: a folder, or s3://BUCKET/PREFIX."""
 
     def open(self) -> tuple[Store, Executor]:
         """The store, ready to be written, and the executor."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Wrappers, env_arguments, read_value
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Seed, Wrappers, env_arguments, read_value
 from vpac.cli.output import may_be_closed, next_step, note, show_summary
 from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
@@ -68,8 +68,7 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..
 class Measuring:
     """How episodes are played and measured."""
 
-    seed: int = 0
-    """Random seed."""
+    seed: Seed = 0
     gamma: Discount = None
     """Discount factor. Default: the agent's own."""
     deterministic: bool = False

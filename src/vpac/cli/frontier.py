@@ -10,7 +10,19 @@ import tyro
 
 from vpac import algorithms
 from vpac.checks import whole
-from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Verb, again, key_values
+from vpac.cli.arguments import (
+    Count,
+    Discount,
+    EnvName,
+    EnvOptions,
+    Execution,
+    Folder,
+    Pairs,
+    Seed,
+    Verb,
+    again,
+    key_values,
+)
 from vpac.cli.output import RunProgress, next_step, note, plain_table, show
 from vpac.cli.studies import stopping
 from vpac.envs.make import spec_of
@@ -58,8 +70,7 @@ class Frontier(Verb):
     """Share of training with psi = 0, after which psi rises over the same time again."""
     mvpi: bool = False
     """Also train MVPI, which penalises the variance of the reward per step, at the same risk aversions."""
-    seed: int = 0
-    """Random seed."""
+    seed: Seed = 0
     gamma: Discount = None
     """Discount factor."""
     option: Pairs = ()
@@ -171,8 +182,7 @@ class Tune(Verb):
     """Episodes in which each policy is measured."""
     gamma: float = 0.99
     """Discount factor of the measurement, whatever a trial learns with."""
-    seed: int = 0
-    """Random seed."""
+    seed: Seed = 0
     option: Pairs = ()
     """Settings of all trials, e.g. --option envs=8; these are not searched."""
     storage: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None

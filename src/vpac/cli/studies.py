@@ -181,7 +181,6 @@ class Report(Verb):
     """
 
     store: StoreAddress = "results"
-    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
     out: Folder = None
     """Folder of the page and the figures. Default: the store; for a bucket, the folder results."""
 
@@ -214,7 +213,6 @@ class Runs(Verb):
     """
 
     store: StoreAddress = "results"
-    """Where the runs are: a folder, or s3://BUCKET/PREFIX."""
     algorithm: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Only runs of this algorithm."""
     env: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None

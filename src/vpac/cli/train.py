@@ -16,7 +16,7 @@ import tyro
 from vpac import algorithms
 from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.checks import whole
-from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Pairs, Verb, flat, key_values, read_value
+from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Jobs, Pairs, Seed, Verb, flat, key_values, read_value
 from vpac.cli.output import complain, next_step, note, show_summary
 from vpac.envs.make import spec_of
 from vpac.errors import UserError, suggestion
@@ -47,8 +47,7 @@ class TabularTraining:
     """Independent runs. Default: 1."""
     policy: Annotated[str | None, tyro.conf.arg(metavar="greedy|softmax")] = None
     """The policy that is measured during training. Default: greedy; with a budget softmax."""
-    threads: Count = None
-    """Number of runs at a time. Default: one for each core."""
+    threads: Jobs = None
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ class Train(Verb):
     """`vpac list algorithms` shows all: vpac-ppo and its family for any environment, vpac and others for small ones."""
     env: EnvName
     """Gymnasium id, package.module:Name-v0 or package.module:Class. Box actions need the PPO family."""
-    seed: int = 0
-    """Random seed."""
+    seed: Seed = 0
     out: Folder = None
     """Output folder. Default: results/train/ALGORITHM-ENV."""
     overwrite: bool = False

@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Verb, as_words
+from vpac.cli.arguments import Discount, Elsewhere, Folder, Seed, Verb, as_words
 from vpac.cli.output import note, plain_table, show
 from vpac.envs.make import env_to_record
 from vpac.errors import UserError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vpac.lab.kinds.agents import Trained
 
 Price = Annotated[float | None, tyro.conf.arg(metavar="PSI")]
-StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of the stored runs.")]
 
 
 def file_name(name: str) -> str:
@@ -91,7 +91,6 @@ class PolicyVerb(Verb):
     psi: Price = None
     """ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."""
     store: StoreFolder = Path("results")
-    """Folder of the stored runs."""
 
     def flags(self, place: Elsewhere) -> list[str]:
         """What another verb needs to take the same policy to the same place."""
@@ -210,7 +209,6 @@ class Offline(Verb):
     """Random seed of the bootstrap."""
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     store: StoreFolder = Path("results")
-    """Folder of the stored runs."""
 
     def run(self) -> int:
         """Read, estimate, show."""
@@ -269,8 +267,7 @@ class Evaluate(Verb):
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
-    seed: int = 0
-    """Random seed."""
+    seed: Seed = 0
     gamma: Discount = None
     """Discount factor. Default: the first agent's own."""
     deterministic: bool = False
@@ -286,7 +283,6 @@ class Evaluate(Verb):
     out: Folder = None
     """Folder of samples, summary and picture. Default: results/evaluate/RUN, for several RUN-vs-RUN."""
     store: StoreFolder = Path("results")
-    """Folder of the stored runs."""
 
     def run(self) -> int:
         """Load, measure, compare, write, show."""
@@ -337,26 +333,20 @@ class Evaluate(Verb):
         return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
+        """Each agent, or its policy at each ψ, with its environment, by a name that is also that of a file."""
         from vpac.lab.kinds.agents import find_agents
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
             where = self.elsewhere.wanted("evaluate", run)
-            agents = find_agents(run, self.store, where, note)
-            for name, one in self._at_prices(agents):
-                unique, number = name, 2
-                while file_name(unique) in map(file_name, found):
-                    unique, number = f"{name} ({number})", number + 1
-                found[unique] = one
+            for short, (agent, env) in find_agents(run, self.store, where, note).items():
+                for psi in self.psi or (None,):
+                    name = short if psi is None else f"{short}, ψ = {psi:g}"
+                    unique, number = name, 2
+                    while file_name(unique) in map(file_name, found):
+                        unique, number = f"{name} ({number})", number + 1
+                    found[unique] = at_price(agent, psi, short), env
         return found
-
-    def _at_prices(self, found: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-        """Each agent or, if it is conditioned, its policy at each ψ."""
-        for name, (agent, env) in found.items():
-            if not self.psi:
-                yield name, (agent, env)
-            for psi in self.psi:
-                yield f"{name}, ψ = {psi:g}", (at_price(agent, psi, name), env)
 
 
 def _world(env: Any) -> dict[str, Any]:
