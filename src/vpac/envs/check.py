@@ -35,6 +35,7 @@ from vpac.envs.make import name_of, spec_of
 from vpac.envs.observations import (
     ArrangedObservation,
     Flattened,
+    allowed_action,
     as_row,
     choices,
     is_image,
@@ -293,10 +294,7 @@ class _Trial:
     def action(self, rng: np.random.Generator) -> Any:
         space = self.env.action_space
         if self.mask is not None:
-            allowed = np.split(self.mask, np.cumsum(choices(space))[:-1])
-            chosen = np.array([rng.choice(np.flatnonzero(part)) for part in allowed])
-            chosen = chosen[0] if isinstance(space, spaces.Discrete) else chosen.reshape(space.shape)
-            return (chosen + getattr(space, "start", 0)).astype(space.dtype)
+            return allowed_action(space, self.mask, rng)
         if isinstance(space, spaces.Discrete):
             return np.int64(space.start + rng.integers(space.n))
         if isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f":

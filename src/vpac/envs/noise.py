@@ -29,8 +29,8 @@ Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 class _Noise(AnyWrapper, RecordConstructorArgs):
     """A wrapper whose noise has a standard deviation; records its arguments."""
 
-    def __init__(self, env: AnyEnv, std: float, **others: Any) -> None:
-        RecordConstructorArgs.__init__(self, std=std, **others)
+    def __init__(self, env: AnyEnv, std: float) -> None:
+        RecordConstructorArgs.__init__(self, std=std)
         gymnasium.Wrapper.__init__(self, env)
         self.std = not_negative(std, "std")
 
@@ -64,9 +64,6 @@ class RewardNoise(_Noise):
         std: standard deviation, in the units of the reward.
     """
 
-    def __init__(self, env: AnyEnv, std: float) -> None:
-        super().__init__(env, std)
-
     def step(self, action: Any) -> Step:
         """Take an action; its reward is noisy."""
         observation, reward, terminated, truncated, info = self.env.step(action)
@@ -92,7 +89,8 @@ class RegionalRewardNoise(_Noise):
     def __init__(
         self, env: AnyEnv, std: float, where: str | int = "x_position", low: float | None = None, high: float | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(env, std, where=where, low=low, high=high)
+        RecordConstructorArgs.__init__(self, std=std, where=where, low=low, high=high)
+        super().__init__(env, std)
         self.where = where
         if low is None and high is None:
             raise UserError("the region has no end: pass low=…, high=… or both; RewardNoise makes every reward noisy")
