@@ -16,18 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vpac import portable
 from vpac.errors import Newer, UserError
-from vpac.portable import (
-    BINARY,
-    CLOEXEC,
-    FOLDERS_OPEN,
-    NOFOLLOW,
-    NONBLOCK,
-    is_read_only,
-    lock,
-    open_held,
-    sync_file_system,
-)
 
 LARGEST = 0x7FFFF000
 """Largest size of a file that is read; vpac writes much smaller ones."""
@@ -109,7 +99,7 @@ def make_folder(folder: Path, for_file: Path | None = None, needed: int | None =
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
-            code = errno.EROFS if is_read_only(folder) else errno.EACCES
+            code = errno.EROFS if portable.is_read_only(folder) else errno.EACCES
             raise OSError(code, os.strerror(code))
     except OSError as error:
         raise cannot_write(for_file or folder, error, needed) from None
@@ -185,8 +175,8 @@ def _waiting(path: Path, digest: str) -> Path:
 def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> bytes:
     """A file's content. An `OSError` before anything is read if it is not a file or larger than `most` bytes, or if it is a
     symbolic link and `links` is False (ELOOP)."""
-    how = os.O_RDONLY | NONBLOCK | CLOEXEC | BINARY  # opening a pipe could block for ever
-    handle = os.open(path, how if links else how | NOFOLLOW)
+    how = os.O_RDONLY | portable.NONBLOCK | portable.CLOEXEC | portable.BINARY  # opening a pipe could block for ever
+    handle = os.open(path, how if links else how | portable.NOFOLLOW)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -215,11 +205,11 @@ def hold(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that do the same; the system releases the lock when this process ends."""
     make_folder(folder)
     try:
-        handle = open_held(folder)
+        handle = portable.open_held(folder)
     except OSError as error:
         raise cannot_write(folder, error) from None
     try:
-        lock(handle)
+        portable.lock(handle)
     except BlockingIOError:
         os.close(handle)
         raise UserError(f"another process is writing into {folder}: choose another --out, or wait for it") from None
@@ -241,7 +231,8 @@ def _umask() -> int:
 
 def write_new(path: str, content: bytes) -> None:
     """Write a file that does not exist yet; it is not durable before it is synced."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o666), "wb") as file:
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | portable.CLOEXEC | portable.BINARY
+    with os.fdopen(os.open(path, how, 0o666), "wb") as file:
         file.write(content)
 
 
@@ -252,7 +243,7 @@ def sync_folders(folders: Iterable[str], witness: int | None) -> None:
     file system, opened before anything was written, so that it reports every error.
     """
     folders = list(folders)
-    if len(folders) > 1 and witness is not None and sync_file_system(witness):
+    if len(folders) > 1 and witness is not None and portable.sync_file_system(witness):
         return
     for folder in folders:
         for name in sorted(os.listdir(folder)):
@@ -260,7 +251,7 @@ def sync_folders(folders: Iterable[str], witness: int | None) -> None:
         sync_folder(folder)
 
 
-def sync_file(path: Path | str, how: int = os.O_RDWR | CLOEXEC | BINARY) -> None:
+def sync_file(path: Path | str, how: int = os.O_RDWR | portable.CLOEXEC | portable.BINARY) -> None:
     """Make a file's content durable; `how` it is opened."""
     handle = os.open(path, how)
     try:
@@ -271,7 +262,7 @@ def sync_file(path: Path | str, how: int = os.O_RDWR | CLOEXEC | BINARY) -> None
 
 def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable, after a rename for example, where folders can be opened."""
-    if FOLDERS_OPEN:
+    if portable.FOLDERS_OPEN:
         sync_file(folder, os.O_RDONLY)
 
 
