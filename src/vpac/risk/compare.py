@@ -13,21 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
-from vpac.risk import metrics
-from vpac.risk.intervals import (
-    Interval,
-    Method,
-    Seed,
-    bootstrap_by_index,
-    clopper_pearson,
-    log_variance_error,
-    normal_quantile,
-    one_sample,
-    skewed_interval,
-    skewed_mean_interval,
-    skewed_variance_interval,
-    student_quantile,
-)
+from vpac.risk import intervals, metrics
+from vpac.risk.intervals import Interval, Method, Seed, bootstrap_by_index, one_sample
 from vpac.risk.metrics import mean, variance
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray, IntArray
@@ -74,7 +61,7 @@ def share_of_wins_interval(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -
     for two normal samples of 20 to 200 and θ from 0.5 to 0.998; 91 % where single outliers decide.
     """
     first, second = one_sample(x), one_sample(y)
-    n, m, z = len(first), len(second), normal_quantile(level)
+    n, m, z = len(first), len(second), intervals.normal_quantile(level)
     if np.isnan(first).any() or np.isnan(second).any():
         return Interval(np.nan, np.nan, np.nan)
     won, lost = _shares_below(first, second), 1.0 - _shares_below(second, first)
@@ -107,7 +94,7 @@ def difference_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> I
     if total == 0.0:
         return Interval(centre, centre, centre)
     freedom = total**2 / np.sum(errors**2 / np.maximum([len(first) - 1, len(second) - 1], 1))
-    half = student_quantile(level, freedom) * float(np.sqrt(total))
+    half = intervals.student_quantile(level, freedom) * float(np.sqrt(total))
     return Interval(centre, centre - half, centre + half)
 
 
@@ -131,7 +118,7 @@ def ratio_of_means(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> Interv
     errors = np.array([e, ratio**2 * f])
     if errors.sum() == 0.0:
         return Interval(ratio, ratio, ratio)
-    t2 = student_quantile(level, errors.sum() ** 2 / np.sum(errors**2 / (sizes - 1))) ** 2
+    t2 = intervals.student_quantile(level, errors.sum() ** 2 / np.sum(errors**2 / (sizes - 1))) ** 2
     lead = b**2 - t2 * f
     if lead <= 0.0:
         return Interval(ratio, -np.inf, np.inf)
@@ -148,10 +135,10 @@ def ratio_of_variances(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> In
     first, second = one_sample(x), one_sample(y)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.divide(variance(first), variance(second)))
-    z = normal_quantile(level)
+    z = intervals.normal_quantile(level)
     if min(len(first), len(second)) < 5 or not 0.0 < ratio < np.inf:
         return Interval(ratio, np.nan, np.nan)
-    factor = float(np.exp(z * np.hypot(log_variance_error(first), log_variance_error(second))))
+    factor = float(np.exp(z * np.hypot(intervals.log_variance_error(first), intervals.log_variance_error(second))))
     return Interval(ratio, ratio / factor, ratio * factor)
 
 
@@ -281,7 +268,7 @@ def _ratio(x: FloatArray, y: FloatArray, level: float) -> Interval:
     found = ratio_of_variances(x, y, level=level)
     if np.isnan(found.low):
         return found
-    one, other = (skewed_variance_interval(sample, level=level) for sample in (x, y))
+    one, other = (intervals.skewed_variance_interval(sample, level=level) for sample in (x, y))
     with np.errstate(divide="ignore"):
         low = -np.hypot(np.log(np.divide(one.estimate, one.low)), np.log(other.high / other.estimate))
         high = np.hypot(np.log(one.high / one.estimate), np.log(np.divide(other.estimate, other.low)))
@@ -297,7 +284,7 @@ def _varies_less(ratio: Interval, x: FloatArray, y: FloatArray, level: float) ->
         return float("nan") if (spread[0] and spread[1]) or spread == (0.0, 0.0) else float(spread[0] < spread[1])
     end = ratio.high if ratio.estimate < 1.0 else ratio.low
     with np.errstate(divide="ignore"):
-        error = abs(np.log(end / ratio.estimate)) / normal_quantile(level)
+        error = abs(np.log(end / ratio.estimate)) / intervals.normal_quantile(level)
     return float(ndtr(-np.log(ratio.estimate) / error))
 
 
@@ -339,9 +326,9 @@ def compare_paired(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, alpha: fl
         raise UserError(f"expected as many returns of both, got {len(x)} and {len(y)}")
     varies = np.ptp(x) > 0.0 and np.ptp(y) > 0.0
     return PairedComparison(
-        skewed_mean_interval(x - y, level=level), _paired_ratio(x, y, level), _cvars(x, y, level, alpha),
-        clopper_pearson(int(np.count_nonzero(x > y)), len(x), level=level),
-        clopper_pearson(int(np.count_nonzero(x < y)), len(x), level=level),
+        intervals.skewed_mean_interval(x - y, level=level), _paired_ratio(x, y, level), _cvars(x, y, level, alpha),
+        intervals.clopper_pearson(int(np.count_nonzero(x > y)), len(x), level=level),
+        intervals.clopper_pearson(int(np.count_nonzero(x < y)), len(x), level=level),
         float(np.corrcoef(x, y)[0, 1]) if varies else float("nan"), len(x),
     )  # fmt: skip
 
@@ -352,7 +339,7 @@ def _paired_ratio(x: FloatArray, y: FloatArray, level: float) -> Interval:
     if not (first > 0.0 and second > 0.0):
         return Interval(first / second if second > 0.0 else float("nan"), float("nan"), float("nan"))
     h = (x - x.mean()) ** 2 / first - (y - y.mean()) ** 2 / second
-    found = skewed_interval(float(np.log(first / second)), h, level=level)
+    found = intervals.skewed_interval(float(np.log(first / second)), h, level=level)
     return Interval(*(float(np.exp(end)) for end in (found.estimate, found.low, found.high)))
 
 
@@ -362,4 +349,4 @@ def _cvars(x: FloatArray, y: FloatArray, level: float, alpha: float) -> Interval
     if alpha * len(x) < 5.0:
         return Interval(estimate, float("nan"), float("nan"))
     h = [np.minimum(one - metrics.value_at_risk(one, alpha), 0.0) / alpha for one in (x, y)]
-    return skewed_interval(estimate, h[0] - h[1], level=level)
+    return intervals.skewed_interval(estimate, h[0] - h[1], level=level)
