@@ -23,10 +23,10 @@ def whole(value: Any, name: str, least: int = 0, most: int | None = None) -> int
     return int(value)
 
 
-def real(value: Any, name: str, expected: str, least: float = -np.inf) -> float:
-    """A finite number from `least` up; `expected` is what the message says it should be."""
+def real(value: Any, name: str, expected: str, least: float = -np.inf, most: float = np.inf) -> float:
+    """A finite number from `least` to `most`; `expected` is what the message says it should be."""
     number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
-    if not number or not np.isfinite(value) or value < least:
+    if not number or not np.isfinite(value) or not least <= value <= most:
         raise UserError(f"{name} must be {expected}, got {value!r}")
     return float(value)
 

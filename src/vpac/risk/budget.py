@@ -58,15 +58,8 @@ import numpy as np
 from vpac.checks import real
 from vpac.errors import UserError, one_of, suggestion
 from vpac.files import jsonable
-from vpac.risk import metrics
-from vpac.risk.intervals import (
-    Interval,
-    cvar_interval,
-    log_variance_error,
-    normal_quantile,
-    probability_below,
-    skewed_mean_interval,
-)
+from vpac.risk import intervals, metrics
+from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
@@ -163,7 +156,7 @@ class Limit:
         if self.kind == "keep-mean":
             if baseline is None or len(baseline) != len(sample):
                 raise UserError(NO_BASELINE)
-            return skewed_mean_interval(sample.returns - self.value * baseline.returns, level=level), 0.0
+            return intervals.skewed_mean_interval(sample.returns - self.value * baseline.returns, level=level), 0.0
         if self.kind in ("min-cvar", "max-ruin"):
             return self.check(sample.returns, level)
         return sample.interval(self.name, level), self.value
@@ -227,11 +220,11 @@ class Limit:
     def check(self, returns: FloatArray, level: float, reference: NeutralMean | None = None) -> tuple[Interval, float]:
         """The estimate with its interval (for a mean including the error of the reference), and its bound."""
         if self.kind == "min-cvar":
-            return cvar_interval(returns, self.at, level=level), self.value
+            return intervals.cvar_interval(returns, self.at, level=level), self.value
         if self.kind == "max-ruin":
-            return probability_below(returns, self.at, level=level), self.value
-        found = skewed_mean_interval(returns, level=level)
-        unsure = 0.0 if reference is None else normal_quantile(level) * self.value * reference.error
+            return intervals.probability_below(returns, self.at, level=level), self.value
+        found = intervals.skewed_mean_interval(returns, level=level)
+        unsure = 0.0 if reference is None else intervals.normal_quantile(level) * self.value * reference.error
         down, up = math.hypot(found.estimate - found.low, unsure), math.hypot(found.high - found.estimate, unsure)
         return Interval(found.estimate, found.estimate - down, found.estimate + up), self.floor(reference)
 
@@ -377,9 +370,7 @@ class Budget:
             if (value := getattr(self, name)) is not None:
                 least = 1e-150 if name in ("max_variance", "max_std", "largest") else 0.0
                 expected = "a positive number" if least else "a number that is not negative"
-                if not least <= real(value, f"{name} of a budget", expected) <= 1e150:
-                    raise UserError(f"{name} of a budget must be {expected}, got {value!r}")
-                set_field(self, name, float(value))
+                set_field(self, name, real(value, f"{name} of a budget", expected, least, 1e150))
 
     @property
     def limits_variance(self) -> bool:
@@ -536,7 +527,7 @@ class PricePath(NamedTuple):
         if not looks:
             return Interval(math.nan, math.nan, math.nan), math.nan, 0
         which = int(np.nanargmin(self.variance))
-        z, found = normal_quantile(1.0 - (1.0 - level) / looks), float(self.variance[which])
+        z, found = intervals.normal_quantile(1.0 - (1.0 - level) / looks), float(self.variance[which])
         factor = float(np.exp(z * self.error[which]))
         return Interval(found, found / factor, found * factor), float(self.at[which]), looks
 
@@ -550,7 +541,8 @@ def measured(returns: FloatArray, least: int) -> tuple[float, float]:
         return math.nan, math.nan
     variance = float(np.var(returns, ddof=1))
     with np.errstate(all="ignore"):  # returns that hardly differ
-        error = max(log_variance_error(returns), math.sqrt(2.0 / (len(returns) - 1))) if variance > 0.0 else 0.0
+        normal = math.sqrt(2.0 / (len(returns) - 1))
+        error = max(intervals.log_variance_error(returns), normal) if variance > 0.0 else 0.0
     return variance, error
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vpac.checks import not_negative
 from vpac.errors import UserError
 from vpac.risk.intervals import Interval
 from vpac.typing import BoolArray, FloatArray
@@ -22,9 +23,7 @@ LEAST_BEND = 0.02
 
 def psi_of(aversion: float, std: float) -> float:
     """ψ = R / std: the price of variance of a risk aversion, std being that of the risk-neutral policy's return."""
-    if not (np.isfinite(aversion) and aversion >= 0.0):
-        raise UserError(f"risk aversion must be a finite number that is not negative, got {aversion!r}")
-    if aversion == 0.0:
+    if not_negative(aversion, "risk aversion") == 0.0:
         return 0.0
     if not (np.isfinite(std) and std > 0.0):
         raise UserError(

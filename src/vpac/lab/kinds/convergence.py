@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from vpac import algorithms
+from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.lab.kinds.task import process_of
@@ -100,8 +101,7 @@ class Convergence:
     def __post_init__(self) -> None:
         one_of(self.algorithm, ("ac", "vpac"), "algorithm")
         for name in ("episodes", "points"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
+            whole(getattr(self, name), name, 1)
         if self.algorithm == "ac" and self.psi != 0.0:
             raise UserError(f"AC has no price of variance: use vpac for psi={self.psi!r}")
 

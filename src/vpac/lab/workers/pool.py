@@ -24,6 +24,7 @@ from pebble import ProcessExpired, ProcessPool
 from pebble.pool.process import WORKERS_NAME
 from threadpoolctl import threadpool_limits
 
+from vpac.checks import whole
 from vpac.errors import UserError
 from vpac.interruption import Terminated, handled, stop_if_asked
 from vpac.lab.kinds.task import program_of
@@ -330,14 +331,12 @@ def make_executor(name: str, jobs: int | None, address: str | None = None, time_
         raise UserError(f"a time limit must be a positive number of seconds, got {time_limit!r}")
     if time_limit is not None and name == "serial":
         raise UserError("a time limit needs --executor processes or ray, whose workers can be stopped, not serial")
-    if jobs is not None and jobs < 1:
-        raise UserError(f"jobs must be a whole number from 1 up, got {jobs!r}")
+    count = os.cpu_count() or 1 if jobs is None else whole(jobs, "jobs", 1)
     if name == "ray":
         from vpac.lab.workers.ray import OnRay
 
         return OnRay(address, jobs, time_limit)
     if address is not None:
         raise UserError(f"an address is that of a Ray cluster: use --executor ray with it, not {name}")
-    count = os.cpu_count() or 1 if jobs is None else jobs
     alone = name == "serial" or (count == 1 and time_limit is None)
     return Serial() if alone else Processes(count, time_limit)
