@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vpac.cli.output import note, say, show_summary
+from vpac.cli.output import inert, note, show_summary
 from vpac.envs.make import EnvOverrides, make_unflattened
 from vpac.errors import UserError, one_of
 from vpac.files import write_text
@@ -56,7 +57,18 @@ class Verb:
 
     def say(self, text: str) -> None:
         """Print a line for people; with --json to standard error."""
-        say(text, quiet=self.json)
+        print(inert(text), file=sys.stderr if self.json else sys.stdout)
+
+    def again(self, *words: str, leave_out: Sequence[str] = ()) -> str:
+        """The command that repeats this one, quoted for a shell: `vpac words` and all options that are not defaults."""
+        options: list[str] = []
+        for name, value, default in flat(self):
+            if value != default and name not in ("json", *leave_out):
+                flag = f"--{name.replace('_', '-')}"
+                options += (
+                    [flag] if value is True else as_words(flag, value if isinstance(value, tuple) else (str(value),))
+                )
+        return shlex.join(["vpac", *words, *options])
 
     def usual_folder(self, algorithm: str, env: str, penalty: str = "variance") -> Path:
         """The default output folder: results/VERB/ALGORITHM-ENV, with the penalty if it is not the variance."""
@@ -168,16 +180,6 @@ def as_words(flag: str, values: Sequence[str]) -> list[str]:
     if flag != "--wrap":
         return [flag, *values] if values else []
     return [word for value in values for word in ([value] if "=" in value else [flag, value])]
-
-
-def again(verb: Any, *words: str, leave_out: Sequence[str] = ()) -> str:
-    """The command that repeats this one, quoted for a shell: `vpac words` and all options that are not defaults."""
-    options: list[str] = []
-    for name, value, default in flat(verb):
-        if value != default and name not in ("json", *leave_out):
-            flag = f"--{name.replace('_', '-')}"
-            options += [flag] if value is True else as_words(flag, value if isinstance(value, tuple) else (str(value),))
-    return shlex.join(["vpac", *words, *options])
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, Any]:

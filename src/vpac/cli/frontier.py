@@ -10,19 +10,7 @@ import tyro
 
 from vpac import algorithms
 from vpac.checks import whole
-from vpac.cli.arguments import (
-    Count,
-    Discount,
-    EnvName,
-    EnvOptions,
-    Execution,
-    Folder,
-    Pairs,
-    Seed,
-    Verb,
-    again,
-    key_values,
-)
+from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Seed, Verb, key_values
 from vpac.cli.output import RunProgress, next_step, note, plain_table, show
 from vpac.cli.studies import stopping
 from vpac.envs.make import spec_of
@@ -90,7 +78,7 @@ class Frontier(Verb):
         folder = self.out or self.usual_folder(question.algorithm, self.env, self.penalty)
         make_folder(folder)
         store, executor = self.execution.open()
-        command = again(self, "frontier", self.env, leave_out=("env",))
+        command = self.again("frontier", self.env, leave_out=("env",))
         total = asked.count * self.seeds * (2 if self.mvpi else 1) + question.solvable()
         with stopping(executor, self.execution.store, command), RunProgress(total, self.json) as bar:
             found = trace_frontier(question, asked, store, executor, bar.count, mvpi=self.mvpi, command=command)

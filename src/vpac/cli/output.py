@@ -99,19 +99,14 @@ def show_summary(summary: Summary, as_json: bool) -> None:
     show(summary.as_dict() if as_json else None, *map(as_rich, () if as_json else summary.tables()))
 
 
-def say(text: str, quiet: bool) -> None:
-    """Print a line for people; to standard error if standard output is for programs."""
-    print(inert(text), file=sys.stderr if quiet else sys.stdout)
-
-
 def note(text: str) -> None:
     """Print a line to standard error."""
-    say(text, quiet=True)
+    print(inert(text), file=sys.stderr)
 
 
 def complain(message: object) -> None:
     """Print an error to standard error."""
-    print(inert(f"vpac: {message}"), file=sys.stderr)
+    note(f"vpac: {message}")
 
 
 def next_step(quiet: bool, *words: Any, env: str = "", wrap: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:

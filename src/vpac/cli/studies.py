@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, Verb, again, key_values
-from vpac.cli.output import RunProgress, counted, note, plain_table, say, show
+from vpac.cli.arguments import Count, Execution, Folder, Pairs, StoreAddress, Verb, key_values
+from vpac.cli.output import RunProgress, counted, note, plain_table, show
 from vpac.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Reproduce(Verb):
         from vpac.lab.workers.study import plan
 
         plans = [plan(e, full=self.full, runs=self.size.runs, scale=self.size.scale) for e in chosen(self.names)]
-        return carry_out_and_show(plans, self, again(self, "reproduce", *self.names, leave_out=("names",)))
+        return carry_out_and_show(plans, self, self.again("reproduce", *self.names, leave_out=("names",)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Sweep(Verb):
         experiment = read_experiment(self.spec)
         check(experiment)
         plans = [plan(experiment, full=True, runs=self.size.runs, scale=self.size.scale)]
-        return carry_out_and_show(plans, self, again(self, "sweep", str(self.spec), leave_out=("spec",)))
+        return carry_out_and_show(plans, self, self.again("sweep", str(self.spec), leave_out=("spec",)))
 
 
 def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: str) -> int:
@@ -107,8 +107,8 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
     claims = [claim for claim in document.claims if claim.anchor in map(anchor, tallies)]
     show(_as_dict(tallies, page, claims) if quiet else None, _table(tallies), *_claims_table(claims))
     if any(plan.scale != 1.0 for plan in plans):
-        say("scaled down: no number here is one of the full experiment", quiet)
-    say(f"look at {page}", quiet)
+        verb.say("scaled down: no number here is one of the full experiment")
+    verb.say(f"look at {page}")
     failed = [outcome for tally in tallies.values() for outcome in tally.failed]
     if not failed:
         return 0
