@@ -9,21 +9,13 @@ from typing import Literal
 
 import numpy as np
 
+from vpac import oracle
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.lab.experiments.theorems import SEED, WORLDS, TrialWorld
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
-from vpac.oracle import (
-    evaluate,
-    evaluate_off_policy,
-    gradient,
-    softmax,
-    state_critic_gradient,
-    stationary_distribution,
-    uniform,
-)  # fmt: skip
 from vpac.oracle.complex_step import complex_step_gradient
 from vpac.oracle.gradient import Form
 from vpac.typing import FloatArray
@@ -112,25 +104,27 @@ Comparison = tuple[str, str, FloatArray, FloatArray]
 
 def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Comparison]:
     """(formula, form, its value, the truth) for one policy."""
-    policy, behaviour = softmax(theta), uniform(mdp)
-    moments = evaluate(mdp, policy, gamma)
+    policy, behaviour = oracle.softmax(theta), oracle.uniform(mdp)
+    moments = oracle.evaluate(mdp, policy, gamma)
     indirect = moments.action_second_moment - moments.action_value**2
     yield "theorem-1", "published", moments.action_variance, indirect
 
     near = nearer_target(mdp, theta, gamma)
-    off_policy = evaluate_off_policy(mdp, softmax(near), behaviour, gamma)
-    indirect = _importance_variance(mdp, softmax(near), behaviour, gamma)
+    off_policy = oracle.evaluate_off_policy(mdp, oracle.softmax(near), behaviour, gamma)
+    indirect = _importance_variance(mdp, oracle.softmax(near), behaviour, gamma)
     yield "theorem-3", "published", off_policy.action_variance, indirect
     truth = _of_variance(partial(complex_step_gradient, mdp, near, gamma, behaviour=behaviour))
     for form, name in FORMS:
-        value = _of_variance(partial(gradient, mdp, near, gamma, form=form, behaviour=behaviour))
+        value = _of_variance(partial(oracle.gradient, mdp, near, gamma, form=form, behaviour=behaviour))
         yield "theorem-4", name, value, truth
 
     truth = _of_variance(partial(complex_step_gradient, mdp, theta, gamma, variance_of="action"))
     state_truth = _of_variance(partial(complex_step_gradient, mdp, theta, gamma, variance_of="state"))
     for form, name in FORMS:
-        yield "theorem-2", name, _of_variance(partial(gradient, mdp, theta, gamma, form=form)), truth
-        vaac = _of_variance(partial(gradient, mdp, theta, gamma, form=form, variance_of="state", algorithm="vaac"))
+        yield "theorem-2", name, _of_variance(partial(oracle.gradient, mdp, theta, gamma, form=form)), truth
+        vaac = _of_variance(
+            partial(oracle.gradient, mdp, theta, gamma, form=form, variance_of="state", algorithm="vaac")
+        )
         yield "vaac", name, vaac, state_truth
     yield from _compare_state_critics(mdp, theta, gamma, state_truth)
 
@@ -140,7 +134,8 @@ def nearer_target(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> FloatArray
 
     Long episodes need this: already for θ ~ N(0, 1/4) the squared ratios grow faster than γ² shrinks in most environments.
     """
-    while evaluate_off_policy(mdp, softmax(theta), uniform(mdp), gamma).spectral_radius >= LARGEST_RADIUS:
+    uniform = oracle.uniform(mdp)
+    while oracle.evaluate_off_policy(mdp, oracle.softmax(theta), uniform, gamma).spectral_radius >= LARGEST_RADIUS:
         theta = theta / 2.0
     return theta
 
@@ -152,11 +147,11 @@ def _compare_state_critics(
     weighting: Literal["start", "uniform"] = "start" if mdp.terminal.any() else "uniform"
     truth = state_truth
     if weighting == "uniform":
-        shares = stationary_distribution(mdp, softmax(theta))
+        shares = oracle.stationary_distribution(mdp, oracle.softmax(theta))
         settled = mdp.with_start(shares / shares.sum())
         truth = (1.0 - gamma) * _of_variance(partial(complex_step_gradient, settled, theta, gamma, variance_of="state"))
     for form, name in FORMS:
-        value = _of_variance(partial(state_critic_gradient, mdp, theta, gamma, form=form, weighting=weighting))
+        value = _of_variance(partial(oracle.state_critic_gradient, mdp, theta, gamma, form=form, weighting=weighting))
         yield "ppo", name, value, truth
 
 

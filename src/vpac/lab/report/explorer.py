@@ -278,19 +278,8 @@ def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[
                 values = np.sqrt(np.bincount(visited, minlength=mdp.n_states) / len(episodes))
             cells = None if values is None else layout.fill(np.where(mdp.terminal, np.nan, values))
             start = _only(np.round(walked[0].points[:1])) if walked else None
-            panels.append(
-                Grid(
-                    layout.state < 0,
-                    cells,
-                    VALUES[shown],
-                    f"{arm.label}: {shown}",
-                    regions,
-                    goal,
-                    start,
-                    arrows,
-                    walked,
-                )
-            )
+            title, walls = f"{arm.label}: {shown}", layout.state < 0
+            panels.append(Grid(walls, cells, VALUES[shown], title, regions, goal, start, arrows, walked))
     return panels, []
 
 
