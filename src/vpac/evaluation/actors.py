@@ -44,6 +44,7 @@ class Actor:
         check_fits(agent, seen, acts, "the environment")
         self.agent, self.acts, self.deterministic = agent, acts, deterministic
         self.seen, self.count = batch_space(seen, count), count
+        self._one, self._room, self._answer = seen, create_empty_array(seen, 1), batch_space(acts, 1)
         self.remembers = False
         """Whether the agent has returned a state that it carries from step to step."""
         self._state: Any = None
@@ -74,6 +75,11 @@ class Actor:
         self._rng, self._state = np.random.default_rng(seed), None
         if self._ask != self._act:
             _seed_globals(int(seed.generate_state(1)[0]))
+
+    def action(self, observation: Any) -> Any:
+        """The action for a single observation within an episode, of an actor for one episode at a time."""
+        batch = concatenate(self._one, [observation], self._room)  # type: ignore[arg-type]
+        return next(iter(iterate(self._answer, self.actions(batch, np.zeros(1, bool)))))
 
     def actions(self, observations: Any, fresh: Any) -> Any:
         """An action for each observation, for a vector environment; `fresh` marks the beginnings of episodes."""

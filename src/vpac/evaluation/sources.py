@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vpac.checks import MOST_EPISODES, whole
 from vpac.envs.check import checked_step, restore_global_rng
@@ -134,9 +133,6 @@ def _part_of(part: float, rest: float) -> float:
     return part / (part + rest) if part + rest > 0.0 else 0.0
 
 
-NEW_EPISODE = np.zeros(1, bool)
-
-
 class Way(NamedTuple):
     """A recorded episode."""
 
@@ -157,10 +153,7 @@ class Walker:
         check_first(env, callable(getattr(agent, "act", None)))
         self.given, self.gamma = env, gamma
         self.env = one_environment(env, agent)
-        self.seen, self.acts = self.env.observation_space, self.env.action_space
-        self.actor = Actor(agent, self.seen, self.acts, 1, deterministic)
-        self._room = create_empty_array(self.seen, 1)
-        self._answers = batch_space(self.acts, 1)
+        self.actor = Actor(agent, self.env.observation_space, self.env.action_space, 1, deterministic)
 
     def close(self) -> None:
         """Close the environment, unless it is the user's."""
@@ -197,7 +190,7 @@ class Walker:
         self.actor.begin(own)
         drawn, noisy = [], []
         for action in way.actions:
-            drawn.append([action, *(self._choose(observation) for _ in range(fresh))])
+            drawn.append([action, *(self.actor.action(observation) for _ in range(fresh))])
             before = self.env.unwrapped.np_random.bit_generator.state
             observation, *_ = self._step(action)
             noisy.append(bool(before != self.env.unwrapped.np_random.bit_generator.state))
@@ -233,14 +226,10 @@ class Walker:
     def _follow(self, observation: Any, actions: list[Any]) -> list[float]:
         """Follow the policy to the end; records the actions and returns the rewards."""
         rewards = []
-        for step in walk(self.env, observation, self._choose, name_of(self.given)):
+        for step in walk(self.env, observation, self.actor.action, name_of(self.given)):
             actions.append(step.action)
             rewards.append(_finite(step.reward))
         return rewards
-
-    def _choose(self, observation: Any) -> Any:
-        one = concatenate(self.seen, [observation], self._room)  # type: ignore[arg-type]
-        return next(iter(iterate(self._answers, self.actor.actions(one, NEW_EPISODE))))
 
     def _step(self, action: Any) -> tuple[Any, float, bool]:
         observation, reward, terminated, truncated, _ = checked_step(self.env, action, name_of(self.given))

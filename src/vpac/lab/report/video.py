@@ -90,16 +90,11 @@ def shots(
     actor = Actor(agent, env.observation_space, env.action_space, 1, deterministic)
     actor.begin(noise)
 
-    def choose(observation: Any) -> Any:
-        parts = observation if isinstance(observation, dict) else {"": observation}
-        one = {name: np.asarray(part)[None] for name, part in parts.items()}
-        return actor.actions(one.get("", one), np.zeros(1, bool))[0]
-
     for episode, start in enumerate(seeds_from(world, episodes).tolist()):
         observation, _ = env.reset(seed=start)
         yield Shot(_picture(env), episode, 0, 0.0, 0.0, "")
         score = 0.0
-        for number, step in enumerate(walk(env, observation, choose, name_of(env)), 1):
+        for number, step in enumerate(walk(env, observation, actor.action, name_of(env)), 1):
             score += step.reward
             ended = step.ended or ("left" if number >= LONGEST else "")
             picture = _picture(env) if ended or number % every == 0 else None
