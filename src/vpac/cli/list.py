@@ -153,28 +153,24 @@ def _version(package: str) -> str | None:
 
 def examine() -> dict[str, Any]:
     """Python, the machine, the required packages and the extras, as the installed metadata name them; None: missing."""
-    required: dict[str, str | None] = {}
-    extras: dict[str, dict[str, str | None]] = {}
-    unfit: dict[str, dict[str, str]] = {}
-    """By extra; "" for required packages."""
     from packaging.requirements import Requirement
 
+    extras: dict[str, dict[str, str | None]] = {"": {}}
+    """By extra; "" for required packages."""
+    unfit: dict[str, dict[str, str]] = {}
     for line in importlib.metadata.requires("vpac") or ():
-        (package,) = re.findall(r"^[\w.-]+", line)
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-        name = extra.group(1) if extra else ""
-        packages = extras.setdefault(name, {}) if extra else required
-        packages[package] = version = _version(package)
-        bounds = Requirement(line).specifier
-        if version is not None and not bounds.contains(version, prereleases=True):
-            unfit.setdefault(name, {})[package] = str(bounds)
+        needed, extra = Requirement(line), re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+        name, version = extra.group(1) if extra else "", _version(needed.name)
+        extras.setdefault(name, {})[needed.name] = version
+        if version is not None and not needed.specifier.contains(version, prereleases=True):
+            unfit.setdefault(name, {})[needed.name] = str(needed.specifier)
     return {
         "vpac": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": cores(),
         "memory_gib": _memory_gib(),
-        "packages": required,
+        "packages": extras.pop(""),
         "unfit": {package: bounds for each in reversed(unfit.values()) for package, bounds in each.items()},
         "extras": [
             {"name": name, "packages": packages, "unfit": unfit.get(name, {}), "install": _install(f'"vpac[{name}]"')}
