@@ -120,10 +120,13 @@ def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Ou
     On a CPU `cores` threads take one run after the other, each with the same bytes as alone; on other devices all learn in one
     batch, and differ by rounding. After a signal started runs continue to their next checkpoint.
     """
+    from vpac.deep.compiled import Layout
+
     outcomes: list[Outcome] = []
     with ExitStack() as held:
         work = [(run, scratch) for run in runs if (scratch := _taken(store, run, held, outcomes)) is not None]
-        for run, scratch, made in _side_by_side(store, work) if _devices() else _in_threads(store, work, cores):
+        batched = Layout.of().most > 1
+        for run, scratch, made in _side_by_side(store, work) if batched else _in_threads(store, work, cores):
             try:
                 outcome, files = made()
                 if files is not None:
@@ -136,13 +139,6 @@ def _carry_out_program(store: Store, runs: Sequence[Run], cores: int) -> list[Ou
 
 
 Made = Callable[[], "tuple[Outcome, dict[str, bytes] | None]"]
-
-
-def _devices() -> bool:
-    """Whether programs train runs in batches here."""
-    from vpac.deep.compiled import Layout
-
-    return Layout.of().most > 1
 
 
 def _in_threads(store: Store, work: list[tuple[Run, Scratch]], cores: int) -> Iterator[tuple[Run, Scratch, Made]]:
