@@ -37,14 +37,15 @@ def _load_stored(record: Record, made: Any, recipe: EnvRecipe) -> Any:
     """The agent of a run, for an environment made from a recipe; settings come from the task, weights from the file."""
     try:
         deep = record.run.task["kind"] == "deep"
-        return stored_policy(record, made, recipe.env) if deep else _stored_learner(record, recipe)
+        return stored_policy(record, made, recipe.env) if deep else stored_learner(record, recipe)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{record.run.name} does not hold an agent: {type(error).__name__}: {error!s:.200}") from None
 
 
-def _stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
+def stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
+    """The tabular or linear learner of a run, as it was at the end, in the environment of a recipe."""
     there = {"env": recipe.env, "env_settings": recipe.arguments, "wrappers": [list(pair) for pair in recipe.wrappers]}
     learner, learned = learner_of({**record.run.task, **there}, record.run.seed), record.policy()
     if "theta" not in learned:

@@ -13,8 +13,9 @@ from vpac.envs.maps import EIGHT_MOVES, GridMap
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
+from vpac.lab.kinds import agents
 from vpac.lab.kinds.tabular import risky_states
-from vpac.lab.kinds.task import learner_of, process_of
+from vpac.lab.kinds.task import process_of, task_recipe
 from vpac.lab.report.chart import Arrow, Chart, Grid, Panel, Points, Region, Spots, Table, Trajectory
 from vpac.lab.report.geometry import colour_scale
 from vpac.lab.report.interactive import numbers
@@ -234,10 +235,7 @@ VALUES = {
 def stored_learner(record: Record) -> Learner:
     """The learner of a stored run, as it was at the end."""
     check_named(record.run)
-    learner, learned = learner_of(record.run.task, record.run.seed), record.policy()
-    for name, weights in learner.weights._asdict().items():
-        weights[...] = learned[name]
-    return learner
+    return agents.stored_learner(record, task_recipe(record.run.task))
 
 
 def _stored_policy(record: Record, policy: str) -> FloatArray:
