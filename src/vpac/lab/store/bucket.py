@@ -84,18 +84,15 @@ class BucketBackend:
     def read(self, key: str, most: int = LARGEST) -> bytes:
         """Get; the client itself retries. The stream is counted, because the server may report a wrong size."""
         with self._errors():
-            found = self._store.get(key)
-            parts, size = [], int(found.meta["size"])
-            if size <= most:
-                size = 0
-                for part in found.stream():
-                    size += len(part)
-                    if size > most:
-                        break
-                    parts.append(bytes(part))
+            found, content = self._store.get(key), bytearray()
+            size = int(found.meta["size"])
+            for part in found.stream() if size <= most else ():
+                content += bytes(part)
+                if (size := len(content)) > most:
+                    break
             if size > most:
                 raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, more than {most:,}", key)
-            return b"".join(parts)
+            return bytes(content)
 
     def write(self, key: str, content: bytes) -> None:
         """Put, which is atomic."""
