@@ -89,11 +89,8 @@ class FrontierSpec:
         """The name of the risk axis."""
         if self.penalty is None:
             return "standard deviation"
-        return (
-            f"{self.penalty.words} ({self.settings['penalty']})"
-            if ":" in self.settings["penalty"]
-            else self.penalty.words
-        )
+        given, words = self.settings["penalty"], self.penalty.words
+        return f"{words} ({given})" if ":" in given else words
 
     def scale(self, first: FrontierPoint) -> float:
         """Risk aversion / ψ: the standard deviation at ψ = 0, or 1 if the measure has the unit of the reward."""

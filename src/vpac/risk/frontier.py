@@ -148,12 +148,10 @@ class TradeOff:
         """The largest mean / standard deviation; None if no mean is positive, because more spread would then look better, or if
         the risk is another measure."""
         m, s = self.means, self.spreads
+        if not (m > 0.0).any() or self.points[0].measure is not None:
+            return None
         ratio = np.divide(m, s, out=np.full_like(m, np.inf), where=s > 0.0)
-        return (
-            int(np.argmax(np.where(m > 0.0, ratio, -np.inf)))
-            if (m > 0.0).any() and self.points[0].measure is None
-            else None
-        )
+        return int(np.argmax(np.where(m > 0.0, ratio, -np.inf)))
 
     def kept(self, number: int) -> float:
         """The share of the first point's mean that a point keeps; NaN if either mean is not positive."""
