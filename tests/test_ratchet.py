@@ -26,7 +26,7 @@ Raised by 100 on 18 November: logs with masks, certificates that resume, and adv
 By 250 and 9 files: each measure is a file of its own; learning rates that fall twice, intervals from logs, and checks that a
 stress test fits its certificate and the probabilities of a log its actions.
 docs/architecture.md has the account by package. A training that is a run like any other took 50. Then 169 lines fell:
-second ways of listing, asking, checking and restoring, and imports of single names. Raised by 50: `weighting="uniform"` corrects
+second ways of listing, asking, checking and restoring, and imports of single names. Raised by 50: uniform weighting corrects
 the mean error of V, and a conditioned policy shows U."""
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
