@@ -209,6 +209,19 @@ def test_ppo_and_evaluation_import_no_numba():
     assert found.stdout.splitlines()[-1] == "False"
 
 
+def test_to_train_and_evaluate_an_agent_of_the_ppo_family_imports_no_numba(tmp_path):
+    pytest.importorskip("jax")
+    code = """if 1:
+        import sys
+        from vpac.cli import main
+        small = ["--steps", "64", "--envs", "2", "--option", "steps=32", "hidden=[4]", "epochs=1"]
+        main(["train", "vpac-ppo", "CartPole-v1", "--max-std", "9", *small, "--out", "a"])
+        main(["evaluate", "a", "--episodes", "5"])
+        print("numba" in sys.modules)"""
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert found.stdout.splitlines()[-1] == "False"
+
+
 def test_the_worlds_are_registered_by_importing_vpac():
     code = "import gymnasium, vpac; print(gymnasium.make('vpac/FourRooms-v0').observation_space.n)"
     found = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)

@@ -271,9 +271,9 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
 
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
+    from vpac.evaluation.play import held_budget
     from vpac.lab.kinds.agents import check_unused, record_training
     from vpac.lab.kinds.deep import learn, resumed, trained
-    from vpac.lab.kinds.tabular import held_budget
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
     from vpac.lab.workers.worker import about

@@ -512,3 +512,8 @@ def _exact(learner: Any) -> tuple[float, float] | None:
     from vpac.tabular.budget import exact_now, is_exact
 
     return exact_now(learner) if is_exact(learner) else None
+
+
+def held_budget(agent: Any, env: Any) -> BudgetReport:
+    """Whether a trained agent keeps its budget, in episodes that its seed determines."""
+    return budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))

@@ -13,7 +13,7 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.errors import one_of
-from vpac.evaluation.play import budget_report, discounted, measure
+from vpac.evaluation.play import discounted, held_budget, measure
 from vpac.lab.kinds.task import learner_of, task_recipe, training_run
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
@@ -205,8 +205,3 @@ def train(
         results.append((run, _measured(run, learner, kept[learner.seed])))
     budgets = [held_budget(learner, env) for learner in learners if learner.options.budget is not None]
     return Training(learners, results, policy, diverged, budgets)
-
-
-def held_budget(agent: Any, env: Any) -> BudgetReport:
-    """Whether a trained agent keeps its budget, in episodes that its seed determines."""
-    return budget_report(agent, env, seed=int(np.random.SeedSequence([agent.seed, 2]).generate_state(1)[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from vpac.errors import UserError
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run, canonical
 from vpac.lab.store.store import Result
-from vpac.tabular.agents import Learner
 from vpac.tabular.options import StepSizeOrder
+
+if TYPE_CHECKING:
+    from vpac.tabular.agents import Learner
 
 KINDS = {
     "training": "tabular.perform", "deep": "deep.perform", "prediction": "convergence.predict",
