@@ -65,6 +65,8 @@ settings = {{ gamma = 0.95, max_episode_steps = 100 }}
 [grid]
 psi = [0.0, 0.1]
 """
+UNDRAWN = "figures = []" + SPEC
+"""The same without a figure: to draw one takes longer than the runs."""
 
 
 def contents(store: Store) -> dict[str, bytes]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from multiprocessing import active_children
 import numpy as np
 import pytest
 
-from tiny import SPEC, contents, little
+from tiny import UNDRAWN, contents, little
+from vpac.cli import main
 from vpac.errors import UserError
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.experiments.spec import Arm
@@ -29,15 +31,20 @@ def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def test_every_executor_gives_the_same_bytes(store, tmp_path):
+@pytest.fixture(scope="module")
+def pool():
+    """Two workers for several studies, as a pool lives until it is closed: to start one takes longer than a study."""
+    hands = make_executor("processes", 2)
+    assert isinstance(hands, Processes)
+    yield hands
+    hands.close()
+
+
+def test_every_executor_gives_the_same_bytes(store, tmp_path, pool):
     plans = [plan(little())]
     carry_out_studies(plans, store, Serial())
-    other, hands = Store(tmp_path / "other"), Processes(2)
-    try:
-        tally = carry_out_studies(plans, other, hands)["little"]
-    finally:
-        hands.close()
-    assert tally.done == 12
+    other = Store(tmp_path / "other")
+    assert carry_out_studies(plans, other, pool)["little"].done == 12
     assert contents(store) == contents(other)
 
 
@@ -51,12 +58,9 @@ def broken_study():
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs):
-    hands = make_executor("processes", jobs)
-    try:
-        tally = carry_out_studies([plan(broken_study())], store, hands)["little"]
-    finally:
-        hands.close()
+def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs, pool):
+    hands = pool if jobs == 2 else make_executor("processes", jobs)
+    tally = carry_out_studies([plan(broken_study())], store, hands)["little"]
     assert tally.done == 2
     assert sorted(outcome.status for outcome in tally.failed) == ["diverged", "diverged", "failed", "failed"]
     notes = [json.loads(path.read_text(encoding="utf-8")) for path in (store.root / "failed").glob("*.json")]
@@ -65,9 +69,8 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(store, jobs):
     assert any("not finite" in note["error"] and "seed" in note["error"] for note in notes)
 
 
-def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
-    plans = [plan(little(runs=8, episodes=4000))]
-    hands = Processes(2)
+def test_a_worker_that_is_killed_is_replaced(store, tmp_path, pool):
+    plans, before = [plan(little(runs=8, episodes=4000))], pool.retried
     killed = []
 
     def kill_one(outcome):
@@ -76,27 +79,13 @@ def test_a_worker_that_is_killed_is_replaced(store, tmp_path):
             os.kill(victim, signal.SIGKILL)
             killed.append(victim)
 
-    try:
-        tally = carry_out_studies(plans, store, hands, kill_one)["little"]
-    finally:
-        hands.close()
+    tally = carry_out_studies(plans, store, pool, kill_one)["little"]
     assert killed
-    assert hands.retried == 1
+    assert pool.retried == before + 1
     assert (tally.done + tally.found, tally.failed) == (16, [])  # found: killed before it could say that it was done
     undisturbed = Store(tmp_path / "undisturbed")
     carry_out_studies(plans, undisturbed, Serial())
     assert contents(store) == contents(undisturbed)
-
-
-def test_no_process_is_left_behind(store):
-    hands = Processes(2)
-    carry_out_studies([plan(little(runs=1))], store, hands)
-    pids = [process.pid for process in active_children()]
-    assert pids
-    hands.close()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
 
 
 def test_the_number_of_jobs_is_checked():
@@ -104,26 +93,23 @@ def test_the_number_of_jobs_is_checked():
         make_executor("processes", 0)
 
 
-def test_a_run_that_kills_its_process_twice_fails_alone(store):
+def test_a_run_that_kills_its_process_twice_fails_alone(store, pool):
     arms = (
         Arm(label="good", algorithm="ac"),
         Arm(label="deadly", algorithm="ac", env="killer:Killer-v0", settings={"gamma": 0.9}),
     )
-    hands = Processes(2)
-    try:
-        tally = carry_out_studies([plan(little(runs=2, arms=arms))], store, hands)["little"]
-    finally:
-        hands.close()
+    before = pool.retried
+    tally = carry_out_studies([plan(little(runs=2, arms=arms))], store, pool)["little"]
     assert tally.done == 2
-    assert hands.retried == 2
+    assert pool.retried == before + 2
     assert [outcome.error for outcome in tally.failed] == [
         "its process died (SIGKILL), 2 times; SIGKILL often means that memory ran out"
     ] * 2
     assert len(store.failures()) == 2
 
 
-def test_killed_workers_are_replaced_all_at_once(store, tmp_path):
-    plans, hands, seen = [plan(little(runs=30, episodes=2000))], Processes(2), []
+def test_killed_workers_are_replaced_all_at_once(store, tmp_path, pool):
+    plans, seen = [plan(little(runs=30, episodes=2000))], []
 
     def kill_all(outcome):
         seen.append(outcome)
@@ -131,44 +117,32 @@ def test_killed_workers_are_replaced_all_at_once(store, tmp_path):
             for process in active_children():
                 os.kill(process.pid, signal.SIGKILL)
 
-    try:
-        tally = carry_out_studies(plans, store, hands, kill_all)["little"]
-    finally:
-        hands.close()
+    tally = carry_out_studies(plans, store, pool, kill_all)["little"]
     assert (tally.done + tally.found, tally.failed) == (60, [])
     undisturbed = Store(tmp_path / "undisturbed")
     carry_out_studies(plans, undisturbed, Serial())
     assert contents(store) == contents(undisturbed)
 
 
-def test_a_worker_that_is_killed_while_it_is_idle_is_replaced(store):
-    hands = Processes(2)
-    try:
-        assert carry_out_studies([plan(little(runs=1))], store, hands)["little"].done == 2
-        for process in active_children():
-            os.kill(process.pid, signal.SIGKILL)
-        assert carry_out_studies([plan(little(runs=3))], store, hands)["little"].done == 4
-    finally:
-        hands.close()
+def test_a_worker_that_is_killed_while_it_is_idle_is_replaced_and_none_is_left_behind(store, pool):
+    assert carry_out_studies([plan(little(runs=1))], store, pool)["little"].done == 2
+    for process in active_children():
+        os.kill(process.pid, signal.SIGKILL)
+    assert carry_out_studies([plan(little(runs=3))], store, pool)["little"].done == 4
+    pids = [process.pid for process in active_children()]
+    assert pids
+    pool.close()  # and another study would start workers anew
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 class Command:
-    """`vpac sweep` of a little study as a process of its own, with workers of its own."""
+    """`vpac sweep` of a little study as a process of its own, by default with workers of its own."""
 
-    def __init__(self, spec, root, *more):
-        command = [
-            sys.executable,
-            "-m",
-            "vpac",
-            "sweep",
-            str(spec),
-            "--store",
-            str(root),
-            "--jobs",
-            "2",
-            "--json",
-            *more,
-        ]
+    def __init__(self, spec, root, *executor):
+        executor = executor or ("--jobs", "2")
+        command = [sys.executable, "-m", "vpac", "sweep", str(spec), "--store", str(root), "--json", *executor]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -178,12 +152,16 @@ class Command:
         return self.process.returncode, out, err
 
 
+def tally_of(out):
+    return json.loads(out)["experiments"]["little"]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The bytes of the study that the next tests disturb, and its file."""
     folder = tmp_path_factory.mktemp("undisturbed")
     spec = folder / "little.toml"
-    spec.write_text(SPEC.format(runs=RUNS // 2, episodes=2000), encoding="utf-8")
+    spec.write_text(UNDRAWN.format(runs=RUNS // 2, episodes=2000), encoding="utf-8")
     store = Store(folder / "results")
     carry_out_studies([plan(read_experiment(spec), full=True)], store, Serial())
     return spec, contents(store)
@@ -201,7 +179,7 @@ def stamps(store):
     return {name: (state.st_ino, state.st_mtime_ns) for name, state in found.items()}
 
 
-def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
+def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed, capfd):
     """And never does again what was finished: records stay as they are, and only what is left is counted as done."""
     spec, expected = undisturbed
     rng, finished = np.random.default_rng(5), {}
@@ -214,9 +192,8 @@ def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
         now = stamps(store)
         assert {name: now.get(name) for name in finished} == finished
         finished = now
-    code, out, err = Command(spec, store.root).end()
-    assert code == 0, err
-    tally = json.loads(out)["experiments"]["little"]
+    assert main(["sweep", str(spec), "--store", str(store.root), "--jobs", "2", "--json"]) == 0
+    tally = tally_of(capfd.readouterr().out)
     assert 1 <= len(finished) <= tally["kept"]
     assert tally["kept"] + tally["done"] + tally["found"] == RUNS
     now = stamps(store)
@@ -225,7 +202,8 @@ def test_a_killed_study_goes_on_where_it_stopped(store, undisturbed):
     assert [entry for entry in os.listdir(store.root / "runs") if entry.startswith(".")] == []
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed, capfd):
+    """And what it says is right: pasted, it goes on."""
     spec, expected = undisturbed
     command = Command(spec, store.root)
     wait_for_runs(store, 5, command.process)
@@ -233,14 +211,15 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(store, undisturbed):
     code, _, err = command.end()
     assert code == 130
     assert "Traceback" not in err
-    assert f"To go on: vpac sweep {spec} --jobs 2 --store {store.root}" in err
+    (suggested,) = (line.partition("To go on: vpac ")[2] for line in err.splitlines() if "To go on: " in line)
+    assert suggested == f"sweep {spec} --jobs 2 --store {store.root}"
     done = len(store.names())
     assert 5 <= done < RUNS
     _, listed, _ = run("ps", "-eo", "args")
     assert str(store.root) not in listed
-    code, out, err = Command(spec, store.root).end()
-    assert code == 0, err
-    assert json.loads(out)["experiments"]["little"]["kept"] >= done
+    capfd.readouterr()
+    assert main([*shlex.split(suggested), "--json"]) == 0
+    assert tally_of(capfd.readouterr().out)["kept"] >= done
     assert contents(store) == expected
 
 
@@ -251,12 +230,12 @@ def run(*command):
 
 def test_two_processes_on_one_store_share_the_work(store, undisturbed):
     spec, expected = undisturbed
-    commands = [Command(spec, store.root), Command(spec, store.root)]
+    commands = [Command(spec, store.root), Command(spec, store.root, "--executor", "serial")]
     counts = []
     for command in commands:
         code, out, err = command.end()
         assert code == 0, err
-        found = json.loads(out)["experiments"]["little"]
+        found = tally_of(out)
         assert found["failed"] == []
         counts.append(found)
     assert contents(store) == expected
