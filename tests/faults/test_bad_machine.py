@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tiny import SPEC, contents
+from tiny import UNDRAWN, contents
 from vpac.lab.experiments.catalogue import read_experiment
 from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import Serial
@@ -75,7 +75,7 @@ def bad_machine(tmp_path_factory):
 
 
 def sweep(folder, environment):
-    (folder / "little.toml").write_text(SPEC.format(runs=4, episodes=200), encoding="utf-8")
+    (folder / "little.toml").write_text(UNDRAWN.format(runs=4, episodes=200), encoding="utf-8")
     words = ["sweep", "little.toml", "--store", "store", "--jobs", "2", "--time-limit", "60", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "vpac", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=200,

@@ -32,6 +32,7 @@ env_settings = {{ log = "{log}" }}
 steps = 480
 episodes = 2
 runs = 1
+figures = []
 settings = {{ envs = 2, steps = 8, epochs = 1, minibatch = 16, hidden = [4], checkpoint_every = 3 }}
 arms = [
     {{ label = "PPO", algorithm = "ppo" }},

@@ -93,25 +93,39 @@ figures = [{kind = "curves", title = "a: b?", shows = ["mean"]}]
 """
 
 
+def commands(folder, *each):
+    """Commands one after the other in one process, as `python -m vpac` begins them: exit codes and output of each."""
+    code = "import json, sys; from vpac.cli import main\n"
+    code += "for words in json.loads(sys.argv[1]): print('\\0', main(words), sep='', flush=True)"
+    words = json.dumps([list(map(str, words)) for words in each])
+    done = python(folder, "-c", code, words)
+    texts = done.stdout.split("\0")
+    codes = [int(text.partition("\n")[0]) for text in texts[1:]]
+    return codes, [texts[0], *(text.partition("\n")[2] for text in texts[1:-1])], done.stderr
+
+
 def test_a_sweep_in_worker_processes(tmp_path):
     (tmp_path / "study.toml").write_text(SWEEP.replace("two: prices? *", "two-prices"))
     done = python(tmp_path, "-m", "vpac", "sweep", "study.toml", "--jobs", 2, "--json")
     assert json.loads(done.stdout)
-    runs = json.loads(python(tmp_path, "-m", "vpac", "runs", "--json").stdout)
-    assert len(runs) == 4
-    again = python(tmp_path, "-m", "vpac", "sweep", "study.toml", "--jobs", 2)
-    assert "4" in again.stdout + again.stderr
+    codes, (runs, again), error = commands(tmp_path, ["runs", "--json"], ["sweep", "study.toml", "--jobs", 2])
+    assert codes == [0, 0]
+    assert len(json.loads(runs)) == 4
+    assert "4" in again + error
 
 
 def test_the_command_line(tmp_path):
-    vpac = ("-m", "vpac")
-    python(tmp_path, *vpac, "train", "vpac", "vpac/FourRooms-v0", "--psi", 0.01, "--episodes", 20)
-    python(tmp_path, *vpac, "evaluate", "results/train/vpac-FourRooms-v0", "--episodes", 5)
-    python(tmp_path, *vpac, "solve", "vpac/RiskyShortcut-v0", "--plot", "solved.png")
-    python(tmp_path, *vpac, "list", "experiments", "--json")
-    python(tmp_path, *vpac, "doctor")
-    wrong = python(tmp_path, *vpac, "train", "vpca", "vpac/FourRooms-v0", code=2)
-    assert "did you mean 'vpac'" in wrong.stderr
+    python(tmp_path, "-m", "vpac", "doctor")
+    codes, _, error = commands(
+        tmp_path,
+        ["train", "vpac", "vpac/FourRooms-v0", "--psi", 0.01, "--episodes", 20],
+        ["evaluate", "results/train/vpac-FourRooms-v0", "--episodes", 5],
+        ["solve", "vpac/RiskyShortcut-v0", "--plot", "solved.png"],
+        ["list", "experiments", "--json"],
+        ["train", "vpca", "vpac/FourRooms-v0"],
+    )
+    assert codes == [0, 0, 0, 0, 2], error
+    assert "did you mean 'vpac'" in error
 
 
 HOLD = """

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from buckets import KEYS, s3_server
-from tiny import SPEC, contents, little
+from tiny import UNDRAWN, contents, little
 from vpac._version import __version__
 from vpac.cli import main
 from vpac.errors import UserError
@@ -218,9 +218,9 @@ def command(spec, root, *more, **environment):
     )  # fmt: skip
 
 
-def test_ctrl_c_cancels_what_is_far_away_and_the_rest_can_be_done_here(cluster, tmp_path):
+def test_ctrl_c_cancels_what_is_far_away_and_the_rest_can_be_done_here(cluster, tmp_path, capsys):
     spec, store = tmp_path / "little.toml", Store(tmp_path / "results")
-    spec.write_text(SPEC.format(runs=8, episodes=20000), encoding="utf-8")
+    spec.write_text(UNDRAWN.format(runs=8, episodes=20000), encoding="utf-8")
     process = command(spec, store.root, "--executor", "ray", "--address", cluster.address)
     while len(store.names()) < 3:
         assert process.poll() is None, process.communicate()
@@ -237,15 +237,13 @@ def test_ctrl_c_cancels_what_is_far_away_and_the_rest_can_be_done_here(cluster, 
     assert workers() == []
     done = len(store.names())
     assert 3 <= done < 16
-    process = command(spec, store.root, "--executor", "serial")
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert json.loads(out)["experiments"]["little"]["kept"] >= done
+    assert main(["sweep", str(spec), "--store", str(store.root), "--json", "--executor", "serial"]) == 0
+    assert json.loads(capsys.readouterr().out)["experiments"]["little"]["kept"] >= done
 
 
 def test_who_does_not_know_the_token_is_not_let_in(cluster, tmp_path):
     spec = tmp_path / "little.toml"
-    spec.write_text(SPEC.format(runs=1, episodes=20), encoding="utf-8")
+    spec.write_text(UNDRAWN.format(runs=1, episodes=20), encoding="utf-8")
     more = ("--executor", "ray", "--address", cluster.address)
     process = command(spec, tmp_path / "results", *more, RAY_AUTH_TOKEN="f" * 64, RAY_gcs_server_port_wait_time_s="1")
     _, err = process.communicate(timeout=120)
@@ -314,7 +312,7 @@ def closed():
 @pytest.mark.parametrize("where", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "$RAY_ADDRESS"])
 def test_an_address_where_nobody_listens_is_refused_at_once(closed, tmp_path, monkeypatch, capfd, where):
     spec = tmp_path / "little.toml"
-    spec.write_text(SPEC.format(runs=1, episodes=20), encoding="utf-8")
+    spec.write_text(UNDRAWN.format(runs=1, episodes=20), encoding="utf-8")
     words = ["sweep", str(spec), "--store", str(tmp_path / "results"), "--executor", "ray", "--json"]
     address = where.format(closed)
     if where == "$RAY_ADDRESS":
