@@ -321,7 +321,7 @@ SHORT = {
     "frontier": ["--algorithm", "vpac", "--episodes", "30", "--seeds", "1", "--measure", "20", "--psi", "0,0.1"],
     "evaluate": ["--episodes", "20"],
     "stress": ["--episodes", "20"],
-    "certify": ["--episodes", "20"],
+    "certify": ["--episodes", "20", "--sources", "2"],
     "tune": ["--psi", "0.1", "--trials", "1", "--seeds", "1", "--measure", "20", "--steps", "256"],
     "train vpac-ppo": ["--steps", "256"],
 }
