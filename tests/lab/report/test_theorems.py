@@ -12,6 +12,7 @@ from rich.console import Console
 from vpac.cli.output import as_rich
 from vpac.lab.experiments.theorems import FORMULAS, WORLDS
 from vpac.lab.kinds.theorems import Verdict
+from vpac.lab.report import theorems
 from vpac.lab.report.theorems import Theorems
 
 
@@ -72,14 +73,17 @@ def test_the_table_fits_the_terminal():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_they_are_written_again_only_when_they_change(written, tmp_path):
-    verdicts = list(made_up())
+def test_they_are_written_again_only_when_they_change(written, tmp_path, monkeypatch):
+    verdicts, drawn = list(made_up()), []
+    monkeypatch.setattr(theorems, "write", lambda chart, folder, kinds: drawn.append((folder, kinds)))
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(before) == 6
     Theorems(verdicts).write(tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    assert drawn == []
     Theorems(verdicts[1:]).write(tmp_path)
+    assert drawn == [(tmp_path, ("png", "svg", "pdf"))]
     assert (tmp_path / "theorems.json").stat().st_mtime_ns != before["theorems.json"]
 
 
