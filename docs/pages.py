@@ -7,7 +7,7 @@ Pages stay readable where nothing is built, such as on a code host:
   becomes its words, code and stored outputs, any other file is shown whole. A name that is gone stops the build.
 - In api.md, an item "[`vpac.NAME`](file): summary" becomes the signature and the docstring.
 - The summaries of api.md and the tables of settings in deep.md and of penalties in measures.md are kept in the pages:
-  `python docs/pages.py --write` renews them, and a test fails when they are old.
+  `python docs/pages.py --write` renews them and adds public names that are missing; a test fails when they are old.
 
 `python docs/pages.py` writes the complete pages to build/docs, which the generator of the site reads (mkdocs.yml).
 """
@@ -15,6 +15,7 @@ Pages stay readable where nothing is built, such as on a code host:
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import os
@@ -215,7 +216,20 @@ def renewed(page: str, markdown: str) -> str:
     """A page as it is kept: with today's table of settings and summaries."""
     if table := {"deep.md": preset_table, "measures.md": penalty_table}.get(page):
         return TABLE.sub(lambda _: table() + "\n", markdown)
-    return ITEM.sub(lambda item: summary(item["name"]), markdown) if page == "api.md" else markdown
+    return ITEM.sub(lambda item: summary(item["name"]), _extended(markdown)) if page == "api.md" else markdown
+
+
+def _extended(markdown: str) -> str:
+    """api.md with an item for each public name that it does not mention, at the end of the section of its package."""
+    for package in reversed(re.findall(r"^## (vpac[\w.]*)$", markdown, re.MULTILINE)):  # `vpac` has names of the others
+        found = importlib.import_module(package)
+        for name in found.__all__:
+            if name.startswith("__") or inspect.ismodule(getattr(found, name)) or re.search(rf"\b{name}\b", markdown):
+                continue
+            section = re.compile(rf"^## {re.escape(package)}\n.*?(?=\n*(?:^## |\Z))", re.MULTILINE | re.DOTALL)
+            item = "\n" + summary(f"{package}.{name}")
+            markdown = section.sub(lambda part, item=item: part[0] + item, markdown)
+    return markdown
 
 
 def complete(page: Path) -> str:

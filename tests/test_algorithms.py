@@ -33,8 +33,16 @@ def test_the_registry_has_every_algorithm_of_the_packages():
         if hasattr(getattr(package, name), "learn") and name not in ("Learner", "OffPolicyLearner")
     }
     assert found == set(BY_CLASS)
-    assert len(TABULAR) + len(DEEP) == len(ALGORITHMS) == 13
-    assert {*ALGORITHMS} - {algorithm.name for algorithm in PRICED} == {"ac", "off-policy-ac", "ppo"}
+    assert sorted([*TABULAR, *DEEP], key=str) == sorted(ALGORITHMS.values(), key=str)
+    assert all(name == algorithm.name for name, algorithm in ALGORITHMS.items())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=lambda algorithm: algorithm.name)
+def test_what_has_a_price_penalises_something(algorithm):
+    kind = algorithm.load()
+    assert (algorithm in PRICED) == (bool(kind.spread) or kind.volatility if algorithm.deep else kind.priced), (
+        "`priced` in the registry is not what the class does"
+    )
 
 
 def test_an_unknown_algorithm_suggests_the_nearest():

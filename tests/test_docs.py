@@ -52,6 +52,17 @@ def test_what_a_page_keeps_of_the_code_is_todays(name):
     assert pages().renewed(name, old) == text
 
 
+def test_a_public_name_that_is_missing_is_added_to_its_package():
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    line = re.compile(r"^- \[`vpac\.(deep\.ppo\.MVPIPPO|envs\.CatchUp)`\].*\n", re.MULTILINE)
+    made = pages().renewed("api.md", line.sub("", text))
+    for package, name in (("deep", "MVPIPPO"), ("envs", "CatchUp")):
+        section = made.partition(f"\n## vpac.{package}\n")[2].partition("\n## ")[0]
+        assert section.count(f"\n- [`vpac.{package}.{name}`](../src/vpac/{package}/") == 1
+        assert made.count(f".{name}`]") == 1
+    assert made.count("\n") == text.count("\n")
+
+
 @pytest.mark.parametrize("name", ["tour", "practitioner"])
 def test_a_notebook_is_shown_with_its_outputs(name):
     shown = pages().complete(DOCS / "notebooks" / f"{name}.md")

@@ -4,6 +4,7 @@ environments of users."""
 from typing import TYPE_CHECKING
 
 from vpac._lazy import lazily
+from vpac.envs.registration import WORLDS
 
 if TYPE_CHECKING:
     from vpac.envs.check import Findings, check_env, look_over
@@ -31,8 +32,7 @@ MODULES = {
     "maps": ("GridMap", "enlarge", "grid_world"),
     "noise": ("ActionNoise", "RandomFirstSteps", "RandomStart", "RegionalRewardNoise", "RewardNoise", "SeedGlobals"),
     "observations": ("arranged", "flattened"), "registration": ("register",), "remember": ("RememberReturn", "remembering"),
-    "risk_tasks": ("BothDirections", "CarFollowing", "GuardedMaze", "NoisyLanding", "ServerAllocation"),
-    "worlds": ("CatchUp", "ContinuousPuddleWorld", "FiniteMDPEnv", "FourRooms", "PuddleWorld", "RiskyShortcut"),
+    "risk_tasks": ("BothDirections", "NoisyLanding"), "worlds": ("FiniteMDPEnv",),
 }  # fmt: skip
 
 __all__ = [
@@ -44,5 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazily(
-    __name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
+    __name__,
+    {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
+    | {world.class_name: f"{__name__}.{world.module}" for world in WORLDS},
 )

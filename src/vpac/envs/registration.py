@@ -8,12 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RegisteredWorld:
-    """A built-in environment of the class `vpac.envs.NAME`: its Gymnasium id, its step limit, a description and its module."""
+    """A built-in environment `vpac/NAME-v0` of the class `vpac.envs.NAME`: id, step limit, description and module."""
 
     id: str
     max_episode_steps: int
     about: str
     module: str = "worlds"
+
+    @property
+    def class_name(self) -> str:
+        """The NAME of its id."""
+        return self.id.removeprefix("vpac/").removesuffix("-v0")
 
 
 WORLDS = (
@@ -94,8 +99,8 @@ def register() -> None:
 
     for world in WORLDS:
         if world.id not in gymnasium.registry:
-            name = world.id.removeprefix("vpac/").removesuffix("-v0")
-            gymnasium.register(world.id, f"vpac.envs.{world.module}:{name}", max_episode_steps=world.max_episode_steps)
+            entry = f"vpac.envs.{world.module}:{world.class_name}"
+            gymnasium.register(world.id, entry, max_episode_steps=world.max_episode_steps)
     for task in (*SIDED_TASKS, *NOISY_TASKS):
         if task.id not in gymnasium.registry:
             gymnasium.register(

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
 from tiny import little
 from vpac.errors import UserError
 from vpac.lab.experiments.catalogue import EXPERIMENTS, chosen, read_experiment
-from vpac.lab.experiments.spec import Arm, Claim, Experiment, arms_of_grid
+from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
+from vpac.lab.report.figures import KINDS
 from vpac.lab.workers.study import plan
 
 PAPER = (
@@ -178,3 +181,8 @@ def test_a_missing_or_huge_file_is_refused(tmp_path):
 def test_a_bad_size_is_refused(changes):
     with pytest.raises(UserError, match="must be"):
         plan(little(), **changes)
+
+
+def test_every_kind_of_figure_can_be_drawn_and_says_what_it_draws():
+    assert set(get_args(Figure.model_fields["kind"].annotation)) == set(KINDS)
+    assert all(draw.__doc__ for draw in KINDS.values())

@@ -127,10 +127,7 @@ class Figure(Data):
     """How an experiment is drawn."""
 
     kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best", "frontiers"]
-    """curves: mean and variance along learning; effect: final numbers against a setting; maps: a world's cells; paths:
-    sampled trajectories; bars: final numbers of each arm, averaged; boxes: the same, run by run with median and quartiles;
-    errors: of critics against steps; best: of a grid search; frontiers: mean against variance along the price ψ, a line for
-    each value of `lines`."""
+    """A key of `KINDS` in lab/report/figures.py; the docstring of its function says what it draws."""
     title: str
     """Above it."""
     caption: str = ""
