@@ -1,6 +1,6 @@
 """Proximal policy optimisation, and the variants that penalise the variance of the return with ψ.
 
-Every iteration (Appendix E of the paper; (1) to (3) are the equations of docs/corrections.md):
+Every iteration (Appendix E of the paper, whose equations have no numbers; (1) to (3) are those of docs/corrections.md):
 
     collect     T steps of π in n environments: a rollout
     estimate    δ_t = R + γ V(S') − V(S)            A_V = Σ_l (γλ)^l δ_{t+l}
