@@ -112,6 +112,30 @@ def test_a_back_edge_would_be_found(tmp_path):
     ]
 
 
+def unnamed(tree: str, package: Path):
+    """The modules that the tree does not name below their package, which is a line such as "    deep/  ppo  collect"."""
+    named, levels = set(), []
+    for line in tree.splitlines():
+        indent, words = len(line) - len(line.lstrip()), line.split()
+        if words and words[0].endswith("/"):
+            levels = [(i, name) for i, name in levels if i < indent] + [(indent, words[0].strip("/"))]
+        elif levels and indent <= levels[-1][0]:
+            levels = [(i, name) for i, name in levels if i < indent]
+        here = Path(*(name for _, name in levels[1:]))
+        named |= {here / word for word in re.findall(r"\w+", line)}
+    modules = [path.relative_to(package).with_suffix("") for path in sorted(package.rglob("*.py"))]
+    return [str(path) for path in modules if path.name != "__init__" and path not in named]
+
+
+def test_the_tree_of_the_page_names_every_module():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.partition("```\n")[2].partition("\ntests/")[0]
+    assert unnamed(tree, PACKAGE) == []
+    assert unnamed(tree.replace("checkpoint", ""), PACKAGE) == ["deep/checkpoint"]
+    assert unnamed(tree.replace("learners.py", "x"), PACKAGE) == ["learners"]
+    assert unnamed(tree.replace("search.py", "x"), PACKAGE) == ["lab/search"]
+
+
 def undocumented(name: str, thing: object):
     """The public names below `thing` that say nothing about themselves."""
     if isinstance(thing, str | int | float | tuple | dict):
