@@ -10,6 +10,7 @@ from vpac.files import jsonable
 from vpac.lab.report.measured import write_certificate
 from vpac.risk import Limit
 
+pytestmark = pytest.mark.slow
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=alert(1)>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 

@@ -327,6 +327,7 @@ SHORT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "wrap"),
     [

@@ -217,6 +217,7 @@ print(json.dumps([jax.device_count(), [len(agent.history) for agent in agents], 
 """
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_on_four_devices_are_those_alone():
     """Six runs on four devices, two of them in the last call; a thousandth of their size apart at most, for rounding."""
     folder = Path(__file__).parent

@@ -106,6 +106,7 @@ def test_a_convolution_is_the_sum_that_defines_it(rng):
     np.testing.assert_allclose(found[0].reshape(5, 5, 16), np.maximum(by_hand + b, 0.0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_spot_is_found_and_bytes_stay_bytes(tmp_path, beside):
     """Values up to 10 of 255 are enough: each channel is normalised."""

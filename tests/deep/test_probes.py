@@ -204,6 +204,7 @@ def test_variance_of_a_discounted_choice_is_found():
     assert within(variance, 0.0, 0.1)
 
 
+@pytest.mark.slow  # 75 s: thirteen trainings of 80 000 steps, because a claim about learning needs several seeds
 @pytest.mark.filterwarnings("ignore::vpac.deep.diagnostics.LuckDrift")
 def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_does_not():
     """Catch-up, ψ = 2: the risk has happened when there is something to choose. U = mean − ψ · variance is exact, and compared

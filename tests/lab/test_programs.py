@@ -143,6 +143,7 @@ print([outcome.status for outcome in carry_out_batch(store, runs(), cores=1)])
 """
 
 
+@pytest.mark.slow
 def test_a_study_on_four_devices_is_the_one_alone_but_for_rounding(alone, tmp_path):
     folder, store = Path(__file__).parent, tmp_path / "results"
     code = FOUR_DEVICES.format(folder=str(folder), tests=str(folder.parent), store=str(store))

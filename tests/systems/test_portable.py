@@ -75,6 +75,7 @@ vpac.FiniteMDP.from_map("wwwww\\nws gw\\nwwwww")
 """
 
 
+@pytest.mark.slow
 def test_learners_and_evaluate(tmp_path):
     pytest.importorskip("jax")
     python(tmp_path, "-c", LEARNERS)

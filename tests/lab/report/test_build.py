@@ -62,6 +62,7 @@ def drawn_of(group):
     return set(kinds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_experiment_runs_and_every_figure_draws(group, tmp_path, monkeypatch):
     """Everything is run and made into charts; each kind of chart is drawn, as SVG and PDF: a PNG is the
