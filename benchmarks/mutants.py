@@ -290,7 +290,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("objective-without-price", "(last * psi * luck**2)", "(last * luck**2)"),
     ),
     ("deep/ppo.py", LEARNER): (
-        ("traces-not-reset", "self.trace = Trace.first(n)", "pass"),
+        ("traces-not-reset", "self.trace = EpisodeTrace.first(n)", "pass"),
         ("scale-not-reset", "self.reward_scale.restart()", "pass"),
         ("trace-not-carried", "self.trace = spread.trace", "pass"),
         ("psi-not-divided", "return psi / self.reward_scale.value**self.options.price_power if raw", "return psi if raw"),

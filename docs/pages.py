@@ -46,8 +46,8 @@ def preset_table() -> str:
     from vpac.algorithms import option_docs
     from vpac.deep import options
 
-    about = option_docs(options.Options)
-    known = fields(options.Options)
+    about = option_docs(options.PPOOptions)
+    known = fields(options.PPOOptions)
     default, paper = ({f.name: f.default for f in known} | options.PRESETS[name] for name in ("default", "paper"))
     lines = ["| setting | what it is | default | paper |", "|---|---|---|---|"]
     for field in known:

@@ -11,7 +11,7 @@ import pytest
 
 from vpac.algorithms import ALGORITHMS
 from vpac.cli import VERBS, parse
-from vpac.deep.options import PRESETS, Options
+from vpac.deep.options import PRESETS, PPOOptions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -28,7 +28,7 @@ def pages():
 
 def test_the_table_of_presets_has_every_setting_with_its_words_and_both_values():
     rows = [row.strip("| ").split(" | ") for row in pages().preset_table().splitlines()[2:]]
-    assert [row[0].strip("`") for row in rows] == [field.name for field in fields(Options)]
+    assert [row[0].strip("`") for row in rows] == [field.name for field in fields(PPOOptions)]
     assert all(len(row) == 4 and len(row[1]) > 5 for row in rows)
     changed = {row[0].strip("`") for row in rows if row[3] != "the same"}
     assert changed <= set(PRESETS["paper"])

@@ -58,7 +58,7 @@ class Algorithm:
 
     def load_options(self) -> Any:
         """Import the dataclass of its options."""
-        name = "OffPolicyOptions" if self.off_policy else "Options"
+        name = "PPOOptions" if self.deep else "OffPolicyOptions" if self.off_policy else "Options"
         return getattr(importlib.import_module(f"{self.package}.options"), name)
 
     @property

@@ -323,14 +323,14 @@ def test_every_option_is_read():
     import ast
     import dataclasses
 
-    from vpac.deep.options import Options
+    from vpac.deep.options import PPOOptions
 
     source = Path(vpac.__file__).parent / "deep"
     used = {
         node.attr for path in source.glob("*.py") if path.name != "options.py" for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
     }  # fmt: skip
-    assert {field.name for field in dataclasses.fields(Options)} <= used
+    assert {field.name for field in dataclasses.fields(PPOOptions)} <= used
 
 
 def test_discrete_observations_stay_zeros_and_a_one():

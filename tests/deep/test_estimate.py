@@ -12,7 +12,7 @@ from plain_rollout import Past, Row, assess, delta_of, ended, first_rows, gae
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value, recentred  # noqa: E402
-from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.estimators import EpisodeTrace  # noqa: E402
 from vpac.deep.networks import MLP, Critic  # noqa: E402
 
 GAMMA, LAM, PSI = 0.9, 0.8, 0.3
@@ -63,7 +63,7 @@ class Piece:
 
 def found_of(pieces, kind, form, weighting, variance_of, target_lam, with_luck, front):
     """What the code makes of the pieces, one after the other."""
-    trace, before, found = Trace.first(2), EpisodeSums(*(np.float32(x) for x in BEFORE)), []
+    trace, before, found = EpisodeTrace.first(2), EpisodeSums(*(np.float32(x) for x in BEFORE)), []
     how = {"gamma": GAMMA, "lam": LAM, "target_lam": target_lam}
     for piece in pieces:
         values = estimate_value(table(piece.value_of), piece.batch, **how)
@@ -177,7 +177,7 @@ def test_what_is_carried_is_in_raw_units():
         "begun": 1.0,
     }
     assert {name: float(x[0]) for name, x in estimate.trace._asdict().items()} == pytest.approx(expected, rel=1e-5)
-    assert [float(x[1]) for x in estimate.trace] == [float(x[0]) for x in Trace.first(1)]
+    assert [float(x[1]) for x in estimate.trace] == [float(x[0]) for x in EpisodeTrace.first(1)]
 
 
 @pytest.mark.parametrize("kind", ["variance", "moment"])

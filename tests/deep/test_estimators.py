@@ -7,7 +7,7 @@ import pytest
 
 jnp = pytest.importorskip("jax.numpy")
 from vpac.deep import estimators, penalties  # noqa: E402
-from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.estimators import EpisodeTrace  # noqa: E402
 
 
 def column(*numbers):
@@ -64,7 +64,7 @@ def test_traces_by_hand_begin_anew_with_each_episode():
     gamma = 0.5
     delta, reward, value = column(1, 2, 50, 3, 4), column(10, 20, 0, 30, 40), column(7, 8, 99, 9, 5)
     running, valid = column(1, 0, 1, 1, 1), column(1, 1, 0, 1, 1)
-    rows, last = estimators.traces(Trace.first(1), delta, reward, value, running, valid, gamma)
+    rows, last = estimators.traces(EpisodeTrace.first(1), delta, reward, value, running, valid, gamma)
     acting = np.array([0, 1, 3, 4])
     np.testing.assert_allclose(rows.luck[acting, 0], [0, 1, 0, 3])
     np.testing.assert_allclose(rows.discount[acting, 0], [1, 0.5, 1, 0.5])
@@ -82,16 +82,18 @@ def test_traces_by_hand_begin_anew_with_each_episode():
     # the next episode begins within the step that ends the one before: without the idle step all is the same
     acting = jnp.asarray(acting)
     same, end = estimators.traces(
-        Trace.first(1), delta[acting], reward[acting], value[acting], running[acting], valid[acting], gamma
+        EpisodeTrace.first(1), delta[acting], reward[acting], value[acting], running[acting], valid[acting], gamma
     )
-    for name in Trace._fields:
+    for name in EpisodeTrace._fields:
         np.testing.assert_array_equal(getattr(same, name), getattr(rows, name)[acting])
     assert {name: float(x[0]) for name, x in end._asdict().items()} == expected
 
 
 def test_other_units_of_reward():
     """What is a reward is multiplied; discounts, counts and whether it has begun are not."""
-    trace = Trace(*(jnp.array([x]) for x in (2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 1.0))).times(jnp.float32(10.0))
+    trace = EpisodeTrace(*(jnp.array([x]) for x in (2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 1.0))).times(
+        jnp.float32(10.0)
+    )
     assert [float(x[0]) for x in trace] == [20.0, 3.0, 50.0, 7.0, 11.0, 130.0, 170.0, 1.0]
 
 
@@ -101,19 +103,19 @@ def test_traces_do_not_see_where_rollouts_are_cut(rng):
     running, valid = np.ones((T, n), np.float32), np.ones((T, n), np.float32)
     running[5, 0] = running[11, 1] = 0.0
     valid[6, 0] = valid[12, 1] = 0.0
-    whole, _ = estimators.traces(Trace.first(n), delta, reward, value, running, valid, 0.9)
-    carried, parts = Trace.first(n), []
+    whole, _ = estimators.traces(EpisodeTrace.first(n), delta, reward, value, running, valid, 0.9)
+    carried, parts = EpisodeTrace.first(n), []
     for cut in (slice(0, 6), slice(6, 12), slice(12, 13), slice(13, 24)):
         rows, carried = estimators.traces(carried, delta[cut], reward[cut], value[cut], running[cut], valid[cut], 0.9)
         parts.append(rows)
-    for name in Trace._fields:
+    for name in EpisodeTrace._fields:
         joined = np.concatenate([getattr(part, name) for part in parts])
         np.testing.assert_array_equal(joined * valid, getattr(whole, name) * valid)
 
 
 def test_penalties_by_hand():
     a, s = jnp.array([2.0]), jnp.array([3.0])
-    trace = Trace(
+    trace = EpisodeTrace(
         *(jnp.array([x]) for x in (7.0, 0.25, 5.0, 4.0, 6.0, 11.0, 13.0, 1.0))
     )  # D, γ^k, E, n, m, Ḡ, V(S_0), begun
     luck, share = penalties.luck_and_share(trace, "uniform", jnp.float32(9.0))

@@ -11,7 +11,7 @@ from vpac import FiniteMDP, oracle
 jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value  # noqa: E402
-from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.estimators import EpisodeTrace  # noqa: E402
 from vpac.deep.improve import Samples, policy_gradient  # noqa: E402
 from vpac.deep.networks import MLP, Categorical, Critic  # noqa: E402
 
@@ -54,7 +54,7 @@ def weights_of(mdp, theta, episodes, kind, form, weighting, scale=SCALE, pieces=
     after = np.vstack([episodes.state[1:], episodes.state[-1:]])  # the last row is cut off and never looked at
     alive = episodes.alive.astype(np.float32)
     ended = mdp.terminal[after] & episodes.alive
-    trace, found = Trace.first(n), []
+    trace, found = EpisodeTrace.first(n), []
     for part in np.array_split(np.arange(T), pieces):
         last = part[-1] + 1
         seen = np.concatenate([eye[episodes.state[part]], eye[after[last - 1 : last]]])
@@ -138,7 +138,7 @@ def judged(mdp, theta, kind="variance", weighting="start", variance_of="state", 
     before = exact_sums(moments.mean)  # episodes are not alike: their weights, not their number, make J
     luck_critic = None if luck is None else table(luck)
     estimate = estimate_spread(
-        critic(spread * SCALE**2, True), batch, advantage, values, Trace.first(n), before, jnp.float32(PSI / SCALE),
+        critic(spread * SCALE**2, True), batch, advantage, values, EpisodeTrace.first(n), before, jnp.float32(PSI / SCALE),
         jnp.float32(SCALE), luck_critic, kind=kind, form="corrected", weighting=weighting, variance_of=variance_of, **how,
     )  # fmt: skip
     return episodes, chance, estimate, np.asarray(advantage, np.float64)

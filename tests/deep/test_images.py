@@ -19,7 +19,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from vpac.deep import PPO, VPACPPO, load_policy  # noqa: E402
 from vpac.deep.networks import make_critic, make_policy, on_device  # noqa: E402
-from vpac.deep.options import Options  # noqa: E402
+from vpac.deep.options import PPOOptions  # noqa: E402
 from vpac.deep.spaces import Interface  # noqa: E402
 
 SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (16,)}
@@ -67,7 +67,7 @@ class Spot(gymnasium.Env):
 def test_a_policy_sees_in_numpy_what_it_learns_from_in_jax(shape, numbers, rng):
     image, vector = spaces.Box(0, 255, shape, np.uint8), spaces.Box(-1, 1, (numbers,))
     seen = spaces.Dict(image=image, vector=vector) if numbers else image
-    interface, options = Interface.of(seen, spaces.Discrete(5), "x"), Options(hidden=(8,))
+    interface, options = Interface.of(seen, spaces.Discrete(5), "x"), PPOOptions(hidden=(8,))
     found = {"image": rng.integers(0, 256, (3, *shape), np.uint8), "vector": rng.normal(size=(3, numbers))}
     agent = make_policy(rng, interface, options)
     from vpac.deep.policy import NumpyPolicy

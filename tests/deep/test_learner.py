@@ -17,7 +17,7 @@ jnp = pytest.importorskip("jax.numpy")
 
 from vpac.deep import PPO, VAACPPO, VPACPPO  # noqa: E402
 from vpac.deep import improve as module  # noqa: E402
-from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.estimators import EpisodeTrace  # noqa: E402
 from vpac.deep.improve import Optimiser  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
 from vpac.risk.schedules import as_schedule  # noqa: E402
@@ -285,7 +285,7 @@ def test_a_restart_forgets_the_episodes_underway():
     assert float(agent.trace.luck[0]) == 7.0
     agent._restart = True
     agent._collect()
-    for found, first in zip(agent.trace, Trace.first(3), strict=True):
+    for found, first in zip(agent.trace, EpisodeTrace.first(3), strict=True):
         np.testing.assert_array_equal(found, first)
 
 

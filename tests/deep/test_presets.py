@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vpac.deep.options import PRESETS, Options
+from vpac.deep.options import PRESETS, PPOOptions
 
 PAPER = {
     # one network each, 128 and 64 units, then √(128·d), tanh; as the framework starts them
@@ -50,7 +50,7 @@ PAPER = {
 
 
 def test_the_preset_is_the_paper_field_by_field():
-    found = Options.read({}, "paper")
+    found = PPOOptions.read({}, "paper")
     assert {name: getattr(found, name) for name in PAPER} == PAPER
 
 

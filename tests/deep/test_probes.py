@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from functional_probes import BANDIT, CONSTANT, LATE_CHOICE, ONLY_CUT, PUSHER
 from vpac.deep import PPO, VAACPPO, VPACPPO
 from vpac.deep.estimate import Batch, EpisodeSums, estimate_spread, estimate_value
-from vpac.deep.estimators import Trace
+from vpac.deep.estimators import EpisodeTrace
 
 QUICK = {
     "envs": 64, "steps": 16, "epochs": 4, "minibatch": 256, "hidden": (8,), "learning_rate": 1e-2, "gamma": 0.9,
@@ -121,7 +121,7 @@ def updates(world, gamma, weighting):
         batch = Batch.of(rollout, rollout.rewards)
         values = estimate_value(value, batch, **how)
         weights = estimate_spread(
-            spread, batch, values.advantage, values, Trace.first(rollout.rewards.shape[1]),
+            spread, batch, values.advantage, values, EpisodeTrace.first(rollout.rewards.shape[1]),
             EpisodeSums(*np.zeros(6, np.float32)), jnp.float32(1.0), jnp.float32(1.0), kind="variance", form="corrected",
             weighting=weighting, variance_of="return", **how,
         ).weights  # fmt: skip

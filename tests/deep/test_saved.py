@@ -15,7 +15,7 @@ jax = pytest.importorskip("jax")
 from vpac import FiniteMDP  # noqa: E402
 from vpac.cli import main  # noqa: E402
 from vpac.deep import VPACPPO, load_policy  # noqa: E402
-from vpac.deep.options import Options  # noqa: E402
+from vpac.deep.options import PPOOptions  # noqa: E402
 from vpac.envs import RememberReturn, spec_of  # noqa: E402
 from vpac.envs.make import EnvOverrides  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
@@ -71,13 +71,13 @@ OTHER = {
 
 
 def test_every_setting_survives_saving(tmp_path):
-    defaults = Options()
+    defaults = PPOOptions()
     others = {"budget", "psi_range", "penalty", "penalty_critic"}
-    assert {name for name in Options.__dataclass_fields__ if name not in OTHER} == others
+    assert {name for name in PPOOptions.__dataclass_fields__ if name not in OTHER} == others
     assert not [name for name, value in OTHER.items() if getattr(defaults, name) == value]
     agent = VPACPPO("CartPole-v1", **OTHER).learn(48)
     again = VPACPPO.load(agent.save(tmp_path / "agent"))
-    assert again.options == agent.options == Options(**OTHER)
+    assert again.options == agent.options == PPOOptions(**OTHER)
     both = [each.learn(32).policy().weights[0] for each in (agent, again)]
     np.testing.assert_array_equal(*both)
 

@@ -12,7 +12,7 @@ jnp = pytest.importorskip("jax.numpy")
 
 import vpac  # noqa: E402
 from vpac.deep import estimators, penalties  # noqa: E402
-from vpac.deep.estimators import Trace  # noqa: E402
+from vpac.deep.estimators import EpisodeTrace  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
 from vpac.sb3 import VPACPPO, Carried, advantages, estimate_luck, estimate_penalty  # noqa: E402
 
@@ -31,7 +31,7 @@ def batch(seed, steps=40, n=3):
 
 
 def test_every_step_is_that_of_vpac_deep():
-    trace, carried, earlier = Trace.first(3), Carried.first(3), np.zeros(2)
+    trace, carried, earlier = EpisodeTrace.first(3), Carried.first(3), np.zeros(2)
     for seed in range(3):  # episodes go on from batch to batch
         value, variance, reward, next_value, next_variance, running, continues = batch(seed)
         valid = np.ones_like(value)
@@ -94,7 +94,9 @@ def test_the_buffer_has_the_weights_of_vpac_deep():
     continues, valid = 1.0 - ended[:, None], np.ones((32, 1))
     error = estimators.variance_error(*map(jnp.asarray, (delta, variance[:, None], behind[:, None], continues)), 0.99)
     a_sigma = estimators.advantages(error, running[:, None], valid, 0.99**2, 0.95)
-    rows, _ = estimators.traces(Trace.first(1), *map(jnp.asarray, (delta, delta, value, running[:, None], valid)), 0.99)
+    rows, _ = estimators.traces(
+        EpisodeTrace.first(1), *map(jnp.asarray, (delta, delta, value, running[:, None], valid)), 0.99
+    )
     expected = penalties.corrected(a_v, a_sigma, jnp.asarray(luck[:, None]), rows.discount)
     assert cuts
     assert np.abs(expected).max() > 0.1

@@ -187,7 +187,7 @@ def test_the_estimators_of_the_one_file_are_those_of_vpac_deep(example):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     jnp = pytest.importorskip("jax.numpy")
     from vpac.deep import estimators
-    from vpac.deep.estimators import Trace
+    from vpac.deep.estimators import EpisodeTrace
 
     module, rng = example("cleanrl_vpac_ppo"), np.random.default_rng(0)
     delta, value = rng.normal(size=(2, 30, 3)).astype(np.float32)
@@ -196,7 +196,7 @@ def test_the_estimators_of_the_one_file_are_those_of_vpac_deep(example):
     assert np.allclose(found, estimators.advantages(delta, running, valid, 0.97, 0.9), atol=1e-5)
     luck = module.Luck(3, 0.97)
     lucks, discounts = luck.follow(*map(torch.as_tensor, (delta, value, running)))
-    rows, _ = estimators.traces(Trace.first(3), *map(jnp.asarray, (delta, delta, value, running, valid)), 0.97)
+    rows, _ = estimators.traces(EpisodeTrace.first(3), *map(jnp.asarray, (delta, delta, value, running, valid)), 0.97)
     assert np.allclose(discounts, rows.discount, atol=1e-6)
     assert np.allclose(lucks + np.mean(luck.returns), rows.luck + rows.start_value, atol=1e-4)
 

@@ -99,7 +99,7 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
     import jax.numpy as jnp
 
     from vpac.deep import estimate
-    from vpac.deep.estimators import Trace
+    from vpac.deep.estimators import EpisodeTrace
     from vpac.deep.networks import MLP, QUANTILES, Critic
 
     scale, n = 0.5, len(chance)
@@ -118,7 +118,7 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
     counts = chance * 100.0  # as many as it takes to be known
     with jax.disable_jit():  # three steps: compiling would take longer
         found = estimate.estimate_measure(
-            critic, batch, jnp.zeros((LEVELS, n)), Trace.first(n), jnp.asarray(returns, jnp.float32),
+            critic, batch, jnp.zeros((LEVELS, n)), EpisodeTrace.first(n), jnp.asarray(returns, jnp.float32),
             jnp.asarray(counts, jnp.float32), jnp.float32(PSI / scale ** (measure.degree - 1)), jnp.float32(scale),
             measure=measure, gamma=GAMMA, lam=1.0, target_lam=0.9,
         )  # fmt: skip

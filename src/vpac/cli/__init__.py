@@ -18,7 +18,7 @@ from vpac._version import __version__
 from vpac.cli.arguments import gather
 from vpac.cli.certify import Certify, Stress
 from vpac.cli.check import Check, Solve
-from vpac.cli.frontier import Frontier, Tune
+from vpac.cli.frontier import FrontierVerb, Tune
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
 from vpac.cli.output import complain, may_be_closed, prepare_streams
@@ -31,12 +31,12 @@ from vpac.interruption import LAST, Terminated, handled, no_silent_exit, stopped
 from vpac.lab.store.backend import Unreadable
 from vpac.portable import deduplicate_stderr
 
-KINDS = (
-    List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, Frontier, Tune, Watch, Export, Reproduce, Sweep, Runs,
-    Report, Doctor,
+VERB_CLASSES = (
+    List, Check, Solve, Train, Evaluate, Offline, Certify, Stress, FrontierVerb, Tune, Watch, Export, Reproduce, Sweep,
+    Runs, Report, Doctor,
 )  # fmt: skip
-VERBS: dict[str, type] = {kind.__name__.lower(): kind for kind in KINDS}
-"""The verbs by name. A new one is a `Verb` in its own module, listed in `KINDS`."""
+VERBS: dict[str, type] = {kind.name(): kind for kind in VERB_CLASSES}
+"""The verbs by name. A new one is a `Verb` in its own module, listed in `VERB_CLASSES`."""
 
 
 NARROWEST = 20

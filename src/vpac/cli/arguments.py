@@ -51,6 +51,11 @@ class Verb:
     json: bool = False
     """Print JSON instead of tables."""
 
+    @classmethod
+    def name(cls) -> str:
+        """As it is typed: the name of its class in lower case, without the ending `Verb`."""
+        return cls.__name__.removesuffix("Verb").lower()
+
     def run(self) -> int:
         """Run the verb; returns the exit code."""
         raise NotImplementedError
@@ -73,7 +78,7 @@ class Verb:
     def usual_folder(self, algorithm: str, env: str, penalty: str = "variance") -> Path:
         """The default output folder: results/VERB/ALGORITHM-ENV, with the penalty if it is not the variance."""
         kind = "" if penalty == "variance" else "-" + penalty.replace(":", "-")
-        return Path("results") / type(self).__name__.lower() / f"{algorithm}-{re.split('[/:]', env)[-1]}{kind}"
+        return Path("results") / self.name() / f"{algorithm}-{re.split('[/:]', env)[-1]}{kind}"
 
     def present(self, summary: Summary, folder: Path) -> None:
         """Print a summary, and write its figure and `summary.json` to a folder."""

@@ -25,7 +25,7 @@ LENGTHS = {"steps": 200_000, "episodes": 5_000}
 
 
 @dataclass(frozen=True)
-class Frontier(Verb):
+class FrontierVerb(Verb):
     """Train at several ψ, and show how much mean a lower risk costs.
 
     Resumable: finished runs are not repeated.

@@ -31,10 +31,10 @@ from vpac.deep.estimate import (
     UnrolledBatch,
     estimate_update,
 )
-from vpac.deep.estimators import Trace
+from vpac.deep.estimators import EpisodeTrace
 from vpac.deep.improve import Networks, UpdateRules, fit_critic, flat, improve_policy, minibatch_sizes, update_samples
 from vpac.deep.normaliser import CriticContext, RunningMoments, next_sums
-from vpac.deep.options import Options
+from vpac.deep.options import PPOOptions
 from vpac.deep.policy import BOUND
 from vpac.deep.price import PriceRange, look_names, moved_price
 from vpac.deep.spaces import Interface
@@ -65,7 +65,7 @@ class CompiledPlan:
 
     env: FunctionalEnv
     interface: Interface
-    options: Options
+    options: PPOOptions
     kind: Literal["variance", "moment", "measure"] | None
     """What the spread critic learns."""
     volatility: bool
@@ -104,7 +104,7 @@ class State(NamedTuple):
     underway: Episode
     prices: Array
     """ψ of each environment's episode, for a conditioned policy."""
-    trace: Trace
+    trace: EpisodeTrace
     seen: RunningMoments
     context: RunningMoments
     rewards: RunningMoments
@@ -209,7 +209,7 @@ def restarted(plan: CompiledPlan, state: State, draws: Draws, restart: Array) ->
     zeros = jnp.zeros(plan.options.envs)
     new = state._replace(
         envs=envs, rows=as_rows(plan.interface, seen), underway=Episode(zeros, zeros, zeros, zeros),
-        trace=Trace.first(plan.options.envs), reward_sums=zeros,
+        trace=EpisodeTrace.first(plan.options.envs), reward_sums=zeros,
         prices=state.prices if plan.prices is None else plan.prices.drawn(draws.first_prices),
     )  # fmt: skip
     found: State = jax.tree.map(lambda begun, old: jnp.where(restart, begun, old), new, state)
@@ -517,7 +517,7 @@ def initial(agent: PPO, plan: CompiledPlan) -> State:
     zeros = jnp.zeros(n)
     return State(
         jax.tree.map(jnp.array, agent.networks), envs, rows, Episode(*(jnp.zeros(n) for _ in range(4))),
-        zeros if plan.prices else jnp.zeros(0), Trace(*(jnp.array(x) for x in agent.trace)),
+        zeros if plan.prices else jnp.zeros(0), EpisodeTrace(*(jnp.array(x) for x in agent.trace)),
         moments(agent.observation_moments), moments(agent.context.moments), moments(agent.reward_scale.moments),
         jnp.asarray(agent.reward_scale.sums, jnp.float32), jnp.asarray(agent.window.sums, jnp.float32),
         jnp.asarray(agent.drift.sums, jnp.float32), jnp.asarray(recent), jnp.int32(agent.episodes),

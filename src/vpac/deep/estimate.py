@@ -15,9 +15,9 @@ import numpy as np
 
 from vpac.deep import estimators, penalties
 from vpac.deep.collect import Rollout
-from vpac.deep.estimators import Trace
+from vpac.deep.estimators import EpisodeTrace
 from vpac.deep.networks import Critic, Input, on_device, part
-from vpac.deep.options import Options
+from vpac.deep.options import PPOOptions
 from vpac.risk.measures import Law, Measure
 from vpac.typing import Numbers
 
@@ -133,7 +133,7 @@ class SpreadEstimate(NamedTuple):
     """D_k before each step, in units of the raw reward."""
     luck_after: Array
     """D_{k+1}, after it."""
-    trace: Trace
+    trace: EpisodeTrace
     """Carried into the next rollout."""
     episodes: EpisodeSums
     """Sums over the episodes that began or ended in the batch."""
@@ -155,14 +155,14 @@ class MeasureEstimate(NamedTuple):
     """A_V − ψ · penalty, for the policy."""
     target: Array | None
     """Samples of the return, for the quantile critic."""
-    trace: Trace
+    trace: EpisodeTrace
     """Carried into the next rollout."""
     metrics: dict[str, Array]
 
 
 def estimate_update(
-    networks: Any, batch: Batch, trace: Trace, earlier: EpisodeSums, psi: Array, scale: Array, *,
-    kind: Literal["variance", "moment", "measure"] | None, options: Options, law: tuple[Array, Array] | None = None,
+    networks: Any, batch: Batch, trace: EpisodeTrace, earlier: EpisodeSums, psi: Array, scale: Array, *,
+    kind: Literal["variance", "moment", "measure"] | None, options: PPOOptions, law: tuple[Array, Array] | None = None,
 ) -> tuple[Array, dict[str, Array], dict[str, Array], SpreadEstimate | MeasureEstimate | None]:  # fmt: skip
     """The policy's weights w = A_V − ψ · penalty, the targets of each critic, metrics, and the spread estimate.
 
@@ -227,13 +227,13 @@ def recentred(values: ValueEstimate, batch: Batch, *, gamma: float, lam: float) 
 
 @partial(jax.jit, static_argnames=("kind", "form", "weighting", "variance_of", "gamma", "lam", "target_lam"))
 def estimate_spread(
-    critic: Critic, batch: Batch, advantage: Array, values: ValueEstimate, trace: Trace, earlier: EpisodeSums, psi: Array,
-    scale: Array, luck_critic: Critic | None = None, *, kind: Literal["variance", "moment"], form: str, weighting: str,
-    variance_of: str, gamma: float, lam: float, target_lam: float,
+    critic: Critic, batch: Batch, advantage: Array, values: ValueEstimate, trace: EpisodeTrace, earlier: EpisodeSums,
+    psi: Array, scale: Array, luck_critic: Critic | None = None, *, kind: Literal["variance", "moment"], form: str,
+    weighting: str, variance_of: str, gamma: float, lam: float, target_lam: float,
 ) -> SpreadEstimate:  # fmt: skip
     """The policy's weights A_V − ψ · penalty, and the targets of the spread critic and the luck critic.
 
-    Args that are not fields of `Options`:
+    Args that are not fields of `PPOOptions`:
         batch: the rollout; its episodes end where the penalised return ends.
         advantage: A_V with the discount of the mean.
         values: of the value critic with the discount of the variance, `gamma`.
@@ -291,7 +291,7 @@ def estimate_spread(
 
 @partial(jax.jit, static_argnames=("measure", "gamma", "lam", "target_lam"))
 def estimate_measure(
-    critic: Critic | None, batch: Batch, advantage: Array, trace: Trace, returns: Array, counts: Array, psi: Array,
+    critic: Critic | None, batch: Batch, advantage: Array, trace: EpisodeTrace, returns: Array, counts: Array, psi: Array,
     scale: Array, *, measure: Measure, gamma: float, lam: float, target_lam: float,
 ) -> MeasureEstimate:  # fmt: skip
     """The policy's weights A_V − ψ · A_u / γ^k, with u = E[IF(G)] given the past, and the targets of the quantile critic.
@@ -328,7 +328,7 @@ def estimate_measure(
 
 
 def _episode_sums(
-    batch: Batch, value: Array, predicted: Array, rows: Trace, luck: Array, psi: Array, scale: Array
+    batch: Batch, value: Array, predicted: Array, rows: EpisodeTrace, luck: Array, psi: Array, scale: Array
 ) -> tuple[EpisodeSums, Array]:
     """Sums over the episodes that began or ended in a batch, and their mean G − ψ (G − V(S_0))²; `luck` is after each step."""
     first, last = batch.valid * (1.0 - rows.begun), batch.valid * (1.0 - batch.running)

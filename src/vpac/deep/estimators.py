@@ -58,20 +58,22 @@ def quantile_targets(reward: Array, quantiles: Array, running: Array, gamma: flo
     return jax.lax.scan(back, quantiles[-1], (reward, quantiles, running, bootstrap), reverse=True)[1]
 
 
-def collected_returns(carried: Trace, reward: Array, running: Array, valid: Array, gamma: float) -> tuple[Trace, Trace]:
+def collected_returns(
+    carried: EpisodeTrace, reward: Array, running: Array, valid: Array, gamma: float
+) -> tuple[EpisodeTrace, EpisodeTrace]:
     """Traces whose `collected` is G_{0:k} = Σ_{j<k} γ^j R_{j+1} and whose `discount` is γ^k: at each row, and carried on."""
 
-    def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
+    def on(trace: EpisodeTrace, row: tuple[Array, ...]) -> tuple[EpisodeTrace, EpisodeTrace]:
         reward, running, valid = row
         after = trace._replace(collected=trace.collected + trace.discount * reward, discount=trace.discount * gamma)
-        first = Trace.first(len(reward))
+        first = EpisodeTrace.first(len(reward))
         return jax.tree.map(lambda new, old: jnp.where(running * valid > 0.0, new, old), after, first), trace
 
     last, rows = jax.lax.scan(on, carried, (reward, running, valid))
     return rows, last
 
 
-class Trace(NamedTuple):
+class EpisodeTrace(NamedTuple):
     """Traces of an episode from its start to step k, one number for each environment, in units of the raw reward."""
 
     luck: Array
@@ -92,12 +94,12 @@ class Trace(NamedTuple):
     """Whether k > 0."""
 
     @staticmethod
-    def first(n: int) -> Trace:
+    def first(n: int) -> EpisodeTrace:
         """Traces of `n` environments at the start of an episode."""
         zero, one = jnp.zeros(n, jnp.float32), jnp.ones(n, jnp.float32)
-        return Trace(zero, one, zero, one, one, zero, zero, zero)
+        return EpisodeTrace(zero, one, zero, one, one, zero, zero, zero)
 
-    def times(self, factor: Array) -> Trace:
+    def times(self, factor: Array) -> EpisodeTrace:
         """The same in other units of reward."""
         return self._replace(
             luck=self.luck * factor, recent_luck=self.recent_luck * factor, collected=self.collected * factor,
@@ -106,15 +108,15 @@ class Trace(NamedTuple):
 
 
 def traces(
-    carried: Trace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float,
+    carried: EpisodeTrace, delta: Array, reward: Array, value: Array, running: Array, valid: Array, gamma: float,
     unroll: int = 1,
-) -> tuple[Trace, Trace]:  # fmt: skip
+) -> tuple[EpisodeTrace, EpisodeTrace]:  # fmt: skip
     """The traces at each row, and those carried into the next rollout; they restart with each episode."""
 
-    def on(trace: Trace, row: tuple[Array, ...]) -> tuple[Trace, Trace]:
+    def on(trace: EpisodeTrace, row: tuple[Array, ...]) -> tuple[EpisodeTrace, EpisodeTrace]:
         delta, reward, value, running, valid = row
         here = trace._replace(start_value=jnp.where(trace.begun > 0.0, trace.start_value, value))
-        after = Trace(
+        after = EpisodeTrace(
             luck=here.luck + here.discount * delta,
             discount=here.discount * gamma,
             recent_luck=gamma * (here.recent_luck + here.squared_visits * delta),
@@ -125,7 +127,9 @@ def traces(
             begun=jnp.ones_like(here.begun),
         )
         keep = running * valid
-        after = jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), after, Trace.first(len(delta)))
+        after = jax.tree.map(
+            lambda new, first: jnp.where(keep > 0.0, new, first), after, EpisodeTrace.first(len(delta))
+        )
         return after, here
 
     last, rows = jax.lax.scan(on, carried, (delta, reward, value, running, valid), unroll=unroll)

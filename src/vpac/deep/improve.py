@@ -22,7 +22,7 @@ from jax.flatten_util import ravel_pytree
 
 from vpac.deep.estimate import Batch
 from vpac.deep.networks import Critic, Input, Policy, first_numbers, make_critic, make_policy, part
-from vpac.deep.options import Options
+from vpac.deep.options import PPOOptions
 from vpac.deep.spaces import Interface
 
 Array = jax.Array
@@ -242,7 +242,7 @@ class UpdateRules(NamedTuple):
     entropy: float
 
     @classmethod
-    def of(cls, options: Options, interface: Interface) -> UpdateRules:
+    def of(cls, options: PPOOptions, interface: Interface) -> UpdateRules:
         """From the settings."""
         o = options
         rate = o.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
@@ -261,7 +261,7 @@ def update_samples(batch: Batch, actions: Any, weights: Any, columns: int) -> tu
     return observations, Samples(seen, flat(jnp.asarray(actions)), None, flat(weights), valid)
 
 
-def minibatch_sizes(options: Options, samples: int) -> tuple[int, int]:
+def minibatch_sizes(options: PPOOptions, samples: int) -> tuple[int, int]:
     """Number of minibatches in an epoch, and samples in each."""
     size = min(options.minibatch, samples)
     return min(options.minibatches or samples, samples // size), size
@@ -275,7 +275,7 @@ class Updater:
     """
 
     def __init__(
-        self, interface: Interface, options: Options, generators: Mapping[str, np.random.Generator],
+        self, interface: Interface, options: PPOOptions, generators: Mapping[str, np.random.Generator],
         critics: Collection[str] = (), context: int = 0,
     ) -> None:  # fmt: skip
         self.options, self._generators = options, generators

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpac.deep.options import Options
+from vpac.deep.options import PPOOptions
 from vpac.deep.policy import BOUND, patches
 from vpac.deep.spaces import NEVER, Interface, Seen
 from vpac.typing import FloatArray
@@ -120,7 +120,7 @@ def _layer(
     return jnp.asarray(W, jnp.float32), jnp.asarray(b, jnp.float32)
 
 
-def make_encoder(rng: np.random.Generator, interface: Interface, options: Options) -> Encoder | None:
+def make_encoder(rng: np.random.Generator, interface: Interface, options: PPOOptions) -> Encoder | None:
     """The encoder of the image in observations, if there is one; kernels are at most as large as their input."""
     if not interface.image:
         return None
@@ -221,12 +221,12 @@ class Critic(eqx.Module):
         return jax.nn.softplus(out) if self.positive else out
 
 
-def _sizes(inputs: int, hidden: tuple[int, ...], outputs: int, d: int, options: Options) -> tuple[int, ...]:
+def _sizes(inputs: int, hidden: tuple[int, ...], outputs: int, d: int, options: PPOOptions) -> tuple[int, ...]:
     closing = (round(math.sqrt(128.0 * d)),) if options.closing_layer else ()
     return (inputs, *hidden, *closing, outputs)
 
 
-def make_policy(rng: np.random.Generator, interface: Interface, options: Options) -> Policy:
+def make_policy(rng: np.random.Generator, interface: Interface, options: PPOOptions) -> Policy:
     """Gaussian for Box actions, categorical for all others."""
     inputs = interface.inputs + options.conditioned
     sizes = _sizes(inputs, options.hidden, interface.actions, interface.actions, options)
@@ -238,7 +238,7 @@ def make_policy(rng: np.random.Generator, interface: Interface, options: Options
 
 
 def make_critic(
-    rng: np.random.Generator, interface: Interface, options: Options, positive: bool, context: int = 0,
+    rng: np.random.Generator, interface: Interface, options: PPOOptions, positive: bool, context: int = 0,
     quantiles: bool = False,
 ) -> Critic:  # fmt: skip
     """A critic of the value, of a non-negative quantity, or of the quantiles of the return; it has `context` more inputs

@@ -37,7 +37,7 @@ Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]
 
 
 @dataclass(frozen=True)
-class Options:
+class PPOOptions:
     """Settings of PPO, VPACPPO and VAACPPO. The defaults are the preset "default"."""
 
     psi: float | str | Schedule = 0.0
@@ -211,7 +211,7 @@ class Options:
         return self.gamma if self.variance_gamma is None else self.variance_gamma
 
     @classmethod
-    def read(cls, given: dict[str, Any], preset: str = "default") -> Options:
+    def read(cls, given: dict[str, Any], preset: str = "default") -> PPOOptions:
         """Options from keywords on top of a preset; the error for an unknown one names the nearest known one."""
         known = [field.name for field in fields(cls)]
         for name in given:
@@ -236,7 +236,7 @@ DIRECT = {"form": "corrected", "weighting": "start", "variance_of": "return", "b
 def _kinds() -> dict[str, tuple[Any, bool]]:
     """The type of each field that is checked by its type, and whether it may be None."""
     found = {}
-    for name, hint in get_type_hints(Options, include_extras=True).items():
+    for name, hint in get_type_hints(PPOOptions, include_extras=True).items():
         kinds = [kind for kind in get_args(hint) if kind is not type(None)]
         optional = type(None) in get_args(hint)
         found[name] = (kinds[0] if optional and len(kinds) == 1 else hint, optional)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import jax
 
-from vpac.deep.estimators import Trace
+from vpac.deep.estimators import EpisodeTrace
 
 Array = jax.Array
 
 
-def luck_and_share(trace: Trace, weighting: str, reference: Array) -> tuple[Array, Array]:
+def luck_and_share(trace: EpisodeTrace, weighting: str, reference: Array) -> tuple[Array, Array]:
     """The luck, which multiplies 2 A_V, and the factor of A_σ; `reference` is c."""
     if weighting == "uniform":
         return trace.recent_luck / trace.visits, trace.squared_visits / trace.visits
@@ -35,7 +35,7 @@ def corrected(advantage: Array, variance_advantage: Array, luck: Array, share: A
     return share * variance_advantage + 2.0 * luck * advantage
 
 
-def published_vaac(advantage: Array, moment_advantage: Array, trace: Trace, gamma: float) -> Array:
+def published_vaac(advantage: Array, moment_advantage: Array, trace: EpisodeTrace, gamma: float) -> Array:
     """A_M + 2 (γ Ḡ_k − V(S_0)) A_V, with Ḡ_k accumulated over the episode, as in the formula."""
     return moment_advantage + 2.0 * (gamma * trace.collected - trace.start_value) * advantage
 

@@ -28,13 +28,13 @@ from vpac.checks import MOST_STEPS, whole
 from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
 from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NoEpisodeEnded, NotFinite, check_finite
 from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
-from vpac.deep.estimators import Trace
+from vpac.deep.estimators import EpisodeTrace
 from vpac.deep.improve import Networks, Updater, configure_jax
 from vpac.deep.logs import MetricsHistory
 from vpac.deep.normaliser import CriticContext, RewardScale, RunningMoments
-from vpac.deep.options import Options
+from vpac.deep.options import PPOOptions
 from vpac.deep.policy import NumpyPolicy
-from vpac.deep.price import BudgetController, EpisodePrices, PriceRange, looks_of, price_path
+from vpac.deep.price import EpisodePrices, PriceController, PriceRange, looks_of, price_path
 from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.functional import FunctionalEnvironments
 from vpac.envs.vector import Backend, environments, remembering
@@ -96,7 +96,7 @@ class PPO:
         preset: "default" (current practice) or "paper".
         backend: "envpool" steps the MuJoCo tasks many times as fast as "gymnasium"; "auto" uses it where possible.
         arguments: arguments of the environment, with an id, a class or a function.
-        settings: any of the fields of `Options`.
+        settings: any of the fields of `PPOOptions`.
     """
 
     spread: Literal["variance", "moment", "measure"] | None = None
@@ -109,7 +109,7 @@ class PPO:
         arguments: dict[str, Any] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         configure_jax()
-        self.options = o = Options.read(settings, preset)
+        self.options = o = PPOOptions.read(settings, preset)
         self._check_price(settings)
         if self.spread == "variance" and o.penalty == "volatility":
             self.spread, self.volatility = None, True
@@ -127,7 +127,7 @@ class PPO:
             raise UserError(f"{envs.name}: environments in JAX have no images, masks or actions of several parts yet")
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """Inputs of the critics that the policy does not have."""
-        self.controller = BudgetController(o.budget) if isinstance(o.budget, Budget) else None
+        self.controller = PriceController(o.budget) if isinstance(o.budget, Budget) else None
         """Adjusts ψ, with a budget."""
         self.generators = {}
         self.episode_prices: EpisodePrices | None = None
@@ -143,7 +143,7 @@ class PPO:
         self.pixel_moments = RunningMoments.of((self.interface.sides[-1] if self.interface.image else 0,))
         """Moments of each channel of an image."""
         self.reward_scale = RewardScale.of(o.reward_scale, o.gamma, envs.n)
-        self.trace = Trace.first(envs.n)
+        self.trace = EpisodeTrace.first(envs.n)
         self.drift, self.window = LuckDriftMonitor(), EpisodeWindow()
         self.timesteps = self.iteration = self.episodes = 0
         self.history = MetricsHistory()
@@ -297,7 +297,7 @@ class PPO:
         if self._restart or self.options.reset_every_iteration:
             self.restarted, n = self.iteration + bool(self._update_metrics), self.environments.n
             self._collector.restart(self._start_seeds())
-            self.trace = Trace.first(n)
+            self.trace = EpisodeTrace.first(n)
             self.reward_scale.restart()
         self._restart = True  # in case of an interruption
         with one_blas_thread():  # for a few rows more threads would only compete with the environments

@@ -90,7 +90,7 @@ class EpisodePrices:
             self.now[which] = self.within.drawn(self.generator.random(int(which.sum())))
 
 
-class BudgetController:
+class PriceController:
     """Adjusts ψ so that returns meet a budget, in units of the environment's own reward."""
 
     def __init__(self, budget: Budget) -> None:
@@ -137,7 +137,7 @@ def moved_price(
     budget: Budget, state: Multiplier, timesteps: int, ended: FloatArray, recent: FloatArray
 ) -> tuple[Any, ...]:
     """The controller's state after an iteration, the measured variance, its error, and the estimates of the other limits; see
-    `BudgetController.update`."""
+    `PriceController.update`."""
     sample = ended if len(ended) > len(recent) else recent
     variance, error = measured(sample, FEWEST_EPISODES)
     known, share = len(sample) >= FEWEST_EPISODES, min(1.0, len(ended) / max(len(sample), 1))

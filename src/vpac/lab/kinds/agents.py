@@ -61,13 +61,13 @@ def stored_learner(record: Record, recipe: EnvRecipe) -> Learner:
 
 def stored_policy(record: Record, made: Any, env: str) -> NumpyPolicy:
     """The policy of a run of the PPO family: its arrays are stored, the rest follows from its task."""
-    from vpac.deep.options import Options
+    from vpac.deep.options import PPOOptions
     from vpac.deep.policy import NumpyPolicy, layers_of
     from vpac.deep.price import PriceRange
     from vpac.deep.spaces import Interface
 
     settings = dict(record.run.task["settings"])
-    options = Options.read(settings, settings.pop("preset", "default"))
+    options = PPOOptions.read(settings, settings.pop("preset", "default"))
     memory = None
     if options.remember != "nothing":
         gamma = options.gamma if options.variance_gamma is None else options.variance_gamma

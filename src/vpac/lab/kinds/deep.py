@@ -179,7 +179,7 @@ def _numbers(played: Played) -> dict[str, float | None]:
 def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], remark: Callable[[str], object]) -> PPO:
     """The agent of the last valid checkpoint of `vpac train`; settings that are given again must be the same."""
     from vpac.deep.checkpoint import latest_checkpoint
-    from vpac.deep.options import Options
+    from vpac.deep.options import PPOOptions
 
     agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, [])
     if agent is None:
@@ -188,7 +188,7 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
     for words in damaged:
         remark(f"passed over a damaged checkpoint: {words}")
     given = {name: value for name, value in settings.items() if name != "preset"}
-    meant, own = Options.read(given, "default").as_dict(), agent.options.as_dict()
+    meant, own = PPOOptions.read(given, "default").as_dict(), agent.options.as_dict()
     pairs = {name: (meant[name], own[name]) for name in given}
     pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
     for name, (theirs, ours) in pairs.items():

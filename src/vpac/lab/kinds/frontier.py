@@ -102,7 +102,7 @@ def _priced(task: dict[str, Any], volatility: float | None, of: Callable[[Measur
 
 def _exact_deep(record: Record) -> Measurement | None:
     """The table of a policy of the PPO family in a finite MDP; None elsewhere."""
-    from vpac.deep.options import Options
+    from vpac.deep.options import PPOOptions
     from vpac.lab.kinds.agents import stored_policy
 
     task = record.run.task
@@ -111,7 +111,7 @@ def _exact_deep(record: Record) -> Measurement | None:
         return None
     policy = stored_policy(record, mdp.to_gymnasium(), task["env"])
     table = softmax(policy.outputs(policy.view(np.eye(mdp.n_states, dtype=np.float32))).astype(np.float64))
-    gamma, volatility = float(task["settings"].get("gamma", Options.gamma)), record.final.get("volatility")
+    gamma, volatility = float(task["settings"].get("gamma", PPOOptions.gamma)), record.final.get("volatility")
     moments = evaluate(mdp, table, gamma, limit)
     measure = _priced(task, volatility, lambda one: _certain(one.exact(mdp, table, gamma, limit)))
     return Measurement(float(moments.mean), float(moments.total_variance) ** 0.5, volatility, None, measure)

@@ -229,7 +229,7 @@ def _check_learner(experiment: Experiment, run: Run, known: bool) -> Learner:
 
 def _check_deep(run: Run, known: bool) -> None:
     """Check the algorithm, the settings and the spaces of the PPO family."""
-    from vpac.deep.options import Options
+    from vpac.deep.options import PPOOptions
     from vpac.deep.spaces import Interface
     from vpac.lab.kinds.task import task_recipe
 
@@ -237,7 +237,7 @@ def _check_deep(run: Run, known: bool) -> None:
     algorithm = algorithms.find(run.task["algorithm"], algorithms.DEEP)
     algorithm.check_settings(settings)
     settings.pop("backend", None)
-    Options.read(settings, settings.pop("preset", "default"))
+    PPOOptions.read(settings, settings.pop("preset", "default"))
     if not known:
         with closing(task_recipe(run.task).make()) as env:
             check_env(env)
