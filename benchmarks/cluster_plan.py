@@ -51,8 +51,8 @@ def measure(store: Path) -> None:
     """What the runs and checkpoints of the PPO family in a store take, by the rows of their curves, and at the most rows."""
     import numpy as np
 
-    from vpac.deep.logs import MOST_ROWS
-    from vpac.lab.kinds.deep import ROWS
+    from vpac.deep.logs import MOST_HISTORY_ROWS
+    from vpac.lab.kinds.deep import CURVE_ROWS
     from vpac.lab.store.store import Store
 
     def tell(what: str, size: float, base: float, row: float, most: int) -> None:
@@ -66,13 +66,13 @@ def measure(store: Path) -> None:
     runs = [record for record in map(kept.read, kept.names()) if record.run.task["kind"] == "deep"]
     curves = np.array([(run.files["metrics.parquet"]["bytes"], run.metrics().height) for run in runs], float).mean(0)
     whole = np.mean([_bytes(store / "runs" / run.run.name) for run in runs])
-    tell(f"{len(runs)} runs", whole, whole - curves[0], curves[0] / curves[1], ROWS)
+    tell(f"{len(runs)} runs", whole, whole - curves[0], curves[0] / curves[1], CURVE_ROWS)
     folders = [path.parent for path in store.glob("checkpoints/*/[0-9]*/agent.json")]
     if folders:
         rows = [len(json.loads((folder / "agent.json").read_text())["history"]["timesteps"]) for folder in folders]
         sizes = [_bytes(folder) for folder in folders]
         slope, base = np.polyfit(rows, sizes, 1)
-        tell(f"{len(folders)} checkpoints", float(np.mean(sizes)), base, slope, MOST_ROWS)
+        tell(f"{len(folders)} checkpoints", float(np.mean(sizes)), base, slope, MOST_HISTORY_ROWS)
 
 
 def _bytes(folder: Path) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from vpac import FiniteMDP, oracle
-from vpac.lab.experiments.puddle_world import AC, CLIPPED, VPAC
+from vpac.lab.experiments.puddle_world import AC, CLIPPED_SETTINGS, VPAC
 from vpac.tabular import OffPolicyAC, OffPolicyVPAC, learn_many
 
 SEEDS, EPISODES, PSI, GAMMA, LIMIT = range(20), 2500, 0.002, 0.99, 500
@@ -32,7 +32,7 @@ def interval(sample: np.ndarray) -> str:
 def main() -> int:
     """Train, measure and print a table in Markdown."""
     mdp = FiniteMDP.from_gymnasium("vpac/PuddleWorld-v0")
-    common = {**CLIPPED, "temperature": 100.0, "max_episode_steps": LIMIT}
+    common = {**CLIPPED_SETTINGS, "temperature": 100.0, "max_episode_steps": LIMIT}
     arms = {
         "AC": (OffPolicyAC, AC.settings),
         "VPAC, published": (OffPolicyVPAC, VPAC.settings),

@@ -38,8 +38,8 @@ def test_there_is_a_fixture_of_every_format():
     from vpac.risk import sample as samples
 
     newest = {"learner": saved.TABULAR_FORMAT, "agent": saved.DEEP_FORMAT}
-    newest |= {"sample.json": samples.FORMAT, "store": notes.NOTE_FORMAT}
-    newest |= {"policy": policy.FORMAT}  # its first three were written with agents of the same number
+    newest |= {"sample.json": samples.SAMPLE_FORMAT, "store": notes.NOTE_FORMAT}
+    newest |= {"policy": policy.POLICY_FORMAT}  # its first three were written with agents of the same number
     for what, number in newest.items():
         first = saved.DEEP_FORMAT + 1 if what == "policy" else 1
         assert [path.values[0].parent.name for path in formats(what)] == [
@@ -48,7 +48,7 @@ def test_there_is_a_fixture_of_every_format():
     for number in range(1, notes.NOTE_FORMAT + 1):
         (note,) = (FIXTURES / f"format-{number}" / "store" / "studies").iterdir()
         assert json.loads(note.read_text(encoding="utf-8")).get("format", 1) == number
-    assert run.FORMAT == 1  # a change of it needs a fixture with the runs of the format before
+    assert run.RUN_FORMAT == 1  # a change of it needs a fixture with the runs of the format before
 
 
 @pytest.mark.parametrize("folder", formats("learner"))

@@ -43,6 +43,9 @@ REPEATED_MODULES = {
 """Modules of different packages that are the same idea."""
 REPEATED_CLASSES = {"VPACPPO"}
 """Public classes of different modules that are the same idea: vpac-ppo, here and inside Stable-Baselines3."""
+REPEATED_CONSTANTS = {"AC", "ACTIVATIONS", "EXPERIMENTS", "STROKES", "VAAC", "VPAC"}
+"""Public constants of different modules that are the same idea: the experiments of a module and their arms, activations in JAX
+and in NumPy, and marks upon a map in files and on pages. What has one value is defined once and imported."""
 
 
 def measured() -> dict[str, int]:
@@ -66,6 +69,23 @@ def repeated_classes() -> set[str]:
     return {name for name, times in counts.items() if times > 1}
 
 
+def constants_of(path: Path) -> set[str]:
+    """Names in capitals that a module defines; those of one letter are type variables."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        names = (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+        found |= {name for name in names if name.isupper() and len(name) > 1 and not name.startswith("_")}
+    return found
+
+
+def repeated_constants() -> set[str]:
+    counts = Counter(name for path in FILES for name in constants_of(path))
+    return {name for name, times in counts.items() if times > 1}
+
+
 @pytest.mark.parametrize("what", CEILING)
 def test_size_only_falls(what):
     found, ceiling = measured()[what], CEILING[what]
@@ -75,8 +95,12 @@ def test_size_only_falls(what):
 
 @pytest.mark.parametrize(
     ("found", "allowed"),
-    [(repeated_modules, REPEATED_MODULES), (repeated_classes, REPEATED_CLASSES)],
-    ids=["modules", "classes"],
+    [
+        (repeated_modules, REPEATED_MODULES),
+        (repeated_classes, REPEATED_CLASSES),
+        (repeated_constants, REPEATED_CONSTANTS),
+    ],
+    ids=["modules", "classes", "constants"],
 )
 def test_one_name_for_one_idea(found, allowed):
     names = found()

@@ -10,8 +10,10 @@ import numpy as np
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-MOST_EPISODES, MOST_STEPS = 10**9, 10**13
+MOST_EPISODES, MOST_TRAINING_STEPS = 10**9, 10**13
 """Limits of one learner: sixteen gigabytes of returns and lengths."""
+LONGEST_EPISODE = 1_000_000
+"""Longer episodes, in an environment without a limit, count as endless."""
 
 
 def whole(value: Any, name: str, least: int = 0, most: int | None = None) -> int:

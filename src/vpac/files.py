@@ -19,9 +19,11 @@ from typing import Any
 from vpac import portable
 from vpac.errors import Newer, UserError
 
-LARGEST = 0x7FFFF000
+LARGEST_READ = 0x7FFFF000
 """Largest size of a file that is read; vpac writes much smaller ones."""
-BLOCK = 4096
+RECORD = "run.json"
+"""In the folder of a run or a training: what was run, where and when, with checksums of the other files."""
+BLOCK_BYTES = 4096
 """Bytes that a new folder, or a file name in one, takes."""
 MISTAKES = {
     errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP,
@@ -42,7 +44,7 @@ def unwritable(path: Path | str, error: OSError, needed: int | None = None) -> O
         return error
     words = f"cannot write {path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        words += f"; it needs {BLOCK if needed is None else needed:,} bytes{_free(Path(path))}"
+        words += f"; it needs {BLOCK_BYTES if needed is None else needed:,} bytes{_free(Path(path))}"
     return Unwritable(error.errno or errno.EIO, words)
 
 
@@ -172,7 +174,7 @@ def _waiting(path: Path, digest: str) -> Path:
     return path.parent / f".{path.name}.{hashlib.sha256(digest.encode()).hexdigest()[:16]}.new"
 
 
-def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> bytes:
+def read_bytes(path: Path | str, most: int = LARGEST_READ, links: bool = True) -> bytes:
     """A file's content. An `OSError` before anything is read if it is not a file or larger than `most` bytes, or if it is a
     symbolic link and `links` is False (ELOOP)."""
     how = os.O_RDONLY | portable.NONBLOCK | portable.CLOEXEC | portable.BINARY  # opening a pipe could block for ever
@@ -192,7 +194,7 @@ def read_bytes(path: Path | str, most: int = LARGEST, links: bool = True) -> byt
         os.close(handle)
 
 
-def read_input(path: Path, most: int = LARGEST) -> bytes:
+def read_input(path: Path, most: int = LARGEST_READ) -> bytes:
     """The content of a file that a user named."""
     try:
         return read_bytes(path, most)

@@ -47,7 +47,7 @@ class _State:
     """Ends the wait for a checkpoint."""
 
 
-STATE = _State()
+INTERRUPTION = _State()
 LOCK = threading.Lock()
 EXIT = os._exit
 MAX_WAIT = 300.0
@@ -68,7 +68,7 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    STATE.asked, STATE.message, STATE.said = None, None, False
+    INTERRUPTION.asked, INTERRUPTION.message, INTERRUPTION.said = None, None, False
     before = {number: signal.signal(number, _handle) for number in signals}
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -83,7 +83,7 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
         writer.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-        STATE.asked = None
+        INTERRUPTION.asked = None
 
 
 @contextmanager
@@ -95,29 +95,29 @@ def until_checkpoint(message: str = "") -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    STATE.message, STATE.checkpoint, STATE.longest = message, time.monotonic(), 0.0
+    INTERRUPTION.message, INTERRUPTION.checkpoint, INTERRUPTION.longest = message, time.monotonic(), 0.0
     try:
         yield
     finally:
-        if STATE.asked is not None:
+        if INTERRUPTION.asked is not None:
             _say(message)  # the checkpoint may come before the listening thread has printed it
         with LOCK:  # no timer starts after this
-            STATE.message = None
-            if STATE.timer is not None:
-                STATE.timer.cancel()
+            INTERRUPTION.message = None
+            if INTERRUPTION.timer is not None:
+                INTERRUPTION.timer.cancel()
 
 
 def stop_if_asked() -> None:
     """Raise the signal that has arrived, if any; called after each checkpoint."""
     now = time.monotonic()
-    STATE.longest, STATE.checkpoint = max(STATE.longest, now - STATE.checkpoint), now
-    if STATE.asked is not None:
-        raise Terminated if STATE.asked == signal.SIGTERM else KeyboardInterrupt
+    INTERRUPTION.longest, INTERRUPTION.checkpoint = max(INTERRUPTION.longest, now - INTERRUPTION.checkpoint), now
+    if INTERRUPTION.asked is not None:
+        raise Terminated if INTERRUPTION.asked == signal.SIGTERM else KeyboardInterrupt
 
 
 def is_asked() -> bool:
     """Whether a signal has arrived."""
-    return STATE.asked is not None
+    return INTERRUPTION.asked is not None
 
 
 def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
@@ -129,14 +129,14 @@ def stopped_by(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    first, now = STATE.asked is None, time.monotonic()
+    first, now = INTERRUPTION.asked is None, time.monotonic()
     if first:
-        STATE.asked, STATE.when = number, now
-    if first and STATE.message is not None:
+        INTERRUPTION.asked, INTERRUPTION.when = number, now
+    if first and INTERRUPTION.message is not None:
         return
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    if first or now - STATE.when > TWICE:
+    if first or now - INTERRUPTION.when > TWICE:
         raise Terminated
 
 
@@ -145,39 +145,39 @@ def _listen(reader: socket.socket, signals: Sequence[int]) -> None:
     first = None
     with reader:
         while byte := reader.recv(1):
-            number, now, message = byte[0], time.monotonic(), STATE.message
+            number, now, message = byte[0], time.monotonic(), INTERRUPTION.message
             if number not in signals or message is None:
                 continue
             if first is None:
                 first = now
                 _say(message)
                 if number == signal.SIGTERM:
-                    _after(max(MAX_WAIT, 2.0 * STATE.longest), _hurry)
+                    _after(max(MAX_WAIT, 2.0 * INTERRUPTION.longest), _hurry)
             elif number == signal.SIGINT or now - first > TWICE:
                 _after(LAST, partial(EXIT, 128 + number))
 
 
 def _after(seconds: float, what: Callable[[], None]) -> None:
     with LOCK:
-        if STATE.timer is not None:
-            STATE.timer.cancel()
-        if STATE.message is not None:
-            STATE.timer = threading.Timer(seconds, what)
-            STATE.timer.daemon = True
-            STATE.timer.start()
+        if INTERRUPTION.timer is not None:
+            INTERRUPTION.timer.cancel()
+        if INTERRUPTION.message is not None:
+            INTERRUPTION.timer = threading.Timer(seconds, what)
+            INTERRUPTION.timer.daemon = True
+            INTERRUPTION.timer.start()
 
 
 def _hurry() -> None:
     """Interrupt the main thread if no checkpoint comes, perhaps because an environment hangs."""
-    if STATE.message is not None:
-        _write("vpac: no checkpoint was reached in time: stopping at once" if STATE.message else "")
+    if INTERRUPTION.message is not None:
+        _write("vpac: no checkpoint was reached in time: stopping at once" if INTERRUPTION.message else "")
         _after(LAST, partial(EXIT, 128 + signal.SIGTERM))
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _say(message: str) -> None:
-    if not STATE.said:
-        STATE.said = True
+    if not INTERRUPTION.said:
+        INTERRUPTION.said = True
         _write(message)
 
 
@@ -213,5 +213,5 @@ def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
 def _unraisable(hook: Callable[[Any], object], what: Any) -> None:
     """Exit if a signal was raised in a callback from native code, where exceptions are dropped."""
     if isinstance(what.exc_value, KeyboardInterrupt):
-        EXIT(128 + (STATE.asked or signal.SIGINT))
+        EXIT(128 + (INTERRUPTION.asked or signal.SIGINT))
     hook(what)

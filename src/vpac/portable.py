@@ -32,7 +32,7 @@ FOLDERS_OPEN = hasattr(os, "O_DIRECTORY")
 _syncfs: Any = None
 with suppress(TypeError, OSError, AttributeError):
     _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-FARTHEST = 2**31 - 1
+LOCK_OFFSET = 2**31 - 1
 """Largest offset of a locked byte: some file systems support no larger ones."""
 HELD = ".held"
 """The file that is locked in place of its folder where folders cannot be opened."""
@@ -61,7 +61,7 @@ def lock(handle: int, *, wait: bool = False) -> None:
 def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
     """Lock one byte of a file, which need not exist; the system releases the lock when this process ends."""
     if fcntl is None:
-        os.lseek(handle, offset % FARTHEST, os.SEEK_SET)
+        os.lseek(handle, offset % LOCK_OFFSET, os.SEEK_SET)
         while True:
             try:
                 return msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ def lock_byte(handle: int, offset: int, *, wait: bool = False) -> None:
 def unlock_byte(handle: int, offset: int) -> None:
     """Undo `lock_byte`."""
     if fcntl is None:
-        os.lseek(handle, offset % FARTHEST, os.SEEK_SET)
+        os.lseek(handle, offset % LOCK_OFFSET, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
     else:
         fcntl.lockf(handle, fcntl.LOCK_UN, 1, offset)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DELAY = 2.0
 """Seconds before the bar of an evaluation appears."""
-FIRST, EVERY = 10.0, 30.0
+FIRST_LINE, LINE_EVERY = 10.0, 30.0
 """Seconds before the first line without a terminal, and between lines."""
 
 
@@ -29,14 +29,14 @@ class ProgressLines:
     def __init__(self, total: int, unit: str, already: int = 0, quiet: bool = False) -> None:
         self._total, self._unit, self._already = total, unit, already
         self._begun = time.monotonic()
-        self._due = float("inf") if quiet or sys.stderr.isatty() else self._begun + FIRST
+        self._due = float("inf") if quiet or sys.stderr.isatty() else self._begun + FIRST_LINE
 
     def tell(self, done: int, words: str = "") -> None:
         """Set the progress; prints a line if it is time for one."""
         now = time.monotonic()
         if now < self._due or done <= self._already:
             return
-        self._due = now + EVERY
+        self._due = now + LINE_EVERY
         left = timedelta(seconds=round((self._total - done) * (now - self._begun) / (done - self._already)))
         share = f"{done / self._total:.0%} ({done:,} of {self._total:,} {self._unit})"
         parts = filter(None, (time.strftime("%H:%M:%S"), share, f"{left} left", words))

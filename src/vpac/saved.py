@@ -15,11 +15,9 @@ import numpy as np
 from vpac.algorithms import BY_CLASS, Algorithm
 from vpac.envs.make import EnvRecipe
 from vpac.errors import UserError, suggestion
-from vpac.files import LARGEST_TEXT, check_format, parse, read_bytes, read_pair, sealed, write_pair
+from vpac.files import LARGEST_TEXT, RECORD, check_format, parse, read_bytes, read_pair, sealed, write_pair
 
 AGENT, WEIGHTS = "agent.json", "weights.safetensors"
-RECORD = "run.json"
-"""In a folder of `vpac train`: what was run, where and when, with checksums of the other files."""
 TABULAR_FORMAT = 2
 """Format 2: both files have checksums."""
 DEEP_FORMAT = 3

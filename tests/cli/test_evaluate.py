@@ -127,7 +127,7 @@ def test_a_stored_run_with_a_wrapper_by_name_and_by_folder(capsys, tmp_path, mon
     arrays = dict(zip(("theta", "w", "z", "mean"), map(np.array, learner.weights), strict=True))
     store, stored = Store(tmp_path / "results"), Run(task, 0, 1)
     store.write(stored, Result({"episode": [1.0]}, arrays, {}), {})
-    monkeypatch.setattr("vpac.envs.make.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
     common = ["--store", store.root, "--episodes", 4, "--out", tmp_path / "x", "--json"]
     named = ["--env", "vpac.envs:CatchUp"]
     wrap = ["--wrap", "gymnasium.wrappers:ClipReward", "max_reward=0.0"]

@@ -219,7 +219,7 @@ def unnamed(folder, monkeypatch):
     (folder / "other_for_tests.py").write_text(OTHER)
 
     def forget():
-        monkeypatch.setattr("vpac.envs.make.NAMED", set())
+        monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
 
     forget()
     yield forget
@@ -346,7 +346,7 @@ def test_what_is_suggested_works_when_it_is_pasted(capsys, folder, monkeypatch, 
     try:
         while pasted:
             words = pasted.pop()
-            monkeypatch.setattr("vpac.envs.make.NAMED", set())
+            monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
             code, out, err = run(capsys, *words, *SHORT.get(words[0], SHORT.get(" ".join(words[:2]), ())))
             assert code == 0, (words, err)
             seen.append(words[0])

@@ -15,7 +15,7 @@ from vpac import UserError, budget_report
 
 pytest.importorskip("jax")
 from vpac.deep import PPO, VAACPPO, VPACPPO
-from vpac.deep.price import AIM
+from vpac.deep.price import BUDGET_AIM
 from vpac.lab.report.training import DeepTrainingSummary
 
 QUICK = {
@@ -47,8 +47,8 @@ def test_the_stake_is_the_largest_that_the_budget_allows():
         prices.append(agent.psi)
         variances.append(variance)
         assert report.met
-        gaps.append(stake - np.sqrt((AIM - 5.0 * noise**2) / 4.0))
-    for found, exact, largest in ((variances, AIM, 0.03), (gaps, 0.0, 0.01)):
+        gaps.append(stake - np.sqrt((BUDGET_AIM - 5.0 * noise**2) / 4.0))
+    for found, exact, largest in ((variances, BUDGET_AIM, 0.03), (gaps, 0.0, 0.01)):
         error = np.std(found, ddof=1) / np.sqrt(len(found))
         assert abs(np.mean(found) - exact) < 4.0 * error + 0.01
         assert error < largest

@@ -17,7 +17,7 @@ from vpac.errors import UserError
 
 @pytest.fixture
 def eight(monkeypatch):
-    monkeypatch.setattr(logs, "MOST_ROWS", 8)
+    monkeypatch.setattr(logs, "MOST_HISTORY_ROWS", 8)
 
 
 def row(number: int) -> dict[str, float]:
@@ -50,7 +50,7 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_been(eight):
 
 
 def test_a_saved_agent_has_a_bounded_history(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "MOST_ROWS", 4)
+    monkeypatch.setattr(logs, "MOST_HISTORY_ROWS", 4)
     small = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,), "checkpoint_every": 2}
     agent = PPO("CartPole-v1", **small).learn(16 * 6)
     agent.save(tmp_path)

@@ -41,7 +41,7 @@ def test_the_recipe_of_the_environment_is_kept(tmp_path, monkeypatch):
     about = json.loads((tmp_path / "agent" / "agent.json").read_text())
     assert (about["env"], about["arguments"]) == ("vpac.envs:CatchUp", {"luck": 1.0})
     assert about["wrappers"] == [["RewardNoise", {"std": 0.5}]]
-    monkeypatch.setattr("vpac.envs.make.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
     with pytest.raises(UserError, match=r"VPACPPO\.load\('.*', 'vpac\.envs:CatchUp'\)"):
         VPACPPO.load(tmp_path / "agent")
     again = VPACPPO.load(tmp_path / "agent", "vpac.envs:CatchUp").environments.recipe

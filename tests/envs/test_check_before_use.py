@@ -199,4 +199,4 @@ def test_a_look_takes_a_few_hundred_steps():
             return super().step(action)
 
     vpac.AC(lambda: Endless(terminated=False), tilings=2)
-    assert Endless.taken == 3 * check.STEPS
+    assert Endless.taken == 3 * check.STEPS_BEFORE_USE

@@ -193,7 +193,7 @@ def test_every_run_makes_its_own_with_wrappers_that_record_nothing():
 def test_a_file_does_not_say_what_is_imported(tmp_path, monkeypatch):
     AC("ours_for_tests:Parts", seed=0, tilings=2).learn(2).save(tmp_path / "agent")
     assert AC.load(tmp_path / "agent").episodes == 2  # this process' user has named it
-    monkeypatch.setattr("vpac.envs.make.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
     with pytest.raises(
         UserError, match=r"by an import path, 'ours_for_tests:Parts', .* AC.load\(.*'ours_for_tests:Parts'\)"
     ):

@@ -6,7 +6,7 @@ import pytest
 from PIL import ImageColor
 
 from vpac.envs import ContinuousPuddleWorld, FiniteMDP, FiniteMDPEnv, FourRooms, GridMap, grid_world
-from vpac.envs.picture import AGENT, DANGER, FLOOR, FROZEN, GOAL, INK, SNOW, WALL, as_pixels, as_text
+from vpac.envs.picture import AGENT_COLOUR, DANGER, FLOOR, FROZEN, GOAL, INK, SNOW, WALL, as_pixels, as_text
 from vpac.envs.registration import WORLDS
 from vpac.errors import UserError
 
@@ -56,7 +56,7 @@ def test_before_the_first_episode_there_is_no_agent():
     mdp = grid_world(TINY)
     assert FiniteMDPEnv(mdp, render_mode="ansi").render() == "#s.\nf.x\n..g\n"
     bare = FiniteMDPEnv(mdp, render_mode="rgb_array").render()
-    assert not (bare == colour(AGENT)).all(axis=2).any()
+    assert not (bare == colour(AGENT_COLOUR)).all(axis=2).any()
     assert ContinuousPuddleWorld(render_mode="ansi").render() == "not started\n"
     assert ContinuousPuddleWorld(render_mode="rgb_array").render().dtype == np.uint8
 
@@ -82,8 +82,8 @@ def test_the_agent_is_where_it_is(actions, cell, trajectory):
     pixels = tiny("rgb_array", trajectory, actions)
     for down, right in ((0, 0), (-6, -6), (-6, 6), (6, -6), (6, 6)):  # all over its disc, which is wider than the way
         row, column = int((cell[0] + 0.5) * CELL) + down, int((cell[1] + 0.5) * CELL) + right
-        assert pixels[row, column].tolist() == colour(AGENT)
-    rows, columns = np.nonzero((pixels == colour(AGENT)).all(axis=2))
+        assert pixels[row, column].tolist() == colour(AGENT_COLOUR)
+    rows, columns = np.nonzero((pixels == colour(AGENT_COLOUR)).all(axis=2))
     if not trajectory:
         assert rows.mean() == pytest.approx((cell[0] + 0.5) * CELL, abs=1.0)
         assert columns.mean() == pytest.approx((cell[1] + 0.5) * CELL, abs=1.0)
@@ -130,7 +130,7 @@ def test_large_maps_stay_small_pictures():
     assert pixels[90, 230].tolist() == colour(FROZEN)  # no marks where cells are a few pixels wide
     env = FourRooms(scale=10, render_mode="rgb_array")
     env.reset(seed=0)
-    assert (env.render() == colour(AGENT)).all(axis=2).sum() > 20  # the agent can still be seen
+    assert (env.render() == colour(AGENT_COLOUR)).all(axis=2).sum() > 20  # the agent can still be seen
 
 
 def test_a_process_without_a_map_is_drawn_as_a_strip():
@@ -146,7 +146,7 @@ def test_a_process_without_a_map_is_drawn_as_a_strip():
     env.reset()
     pixels = env.render()
     assert pixels.shape == (40, 640, 3)
-    assert pixels[30, 30].tolist() == colour(AGENT)
+    assert pixels[30, 30].tolist() == colour(AGENT_COLOUR)
 
 
 def test_text_of_the_continuous_world():
@@ -169,7 +169,7 @@ def test_picture_of_the_continuous_world(position):
     env.reset(options={"position": position})
     pixels = env.render()
     assert pixels.shape == (520, 520, 3)
-    assert pixels[continuous_pixel(*position)].tolist() == colour(AGENT)
+    assert pixels[continuous_pixel(*position)].tolist() == colour(AGENT_COLOUR)
     assert pixels[continuous_pixel(0.34, 0.34)].tolist() != colour(FLOOR)
     assert pixels[continuous_pixel(0.61, 0.31)].tolist() == colour(FROZEN)
     assert pixels[continuous_pixel(0.29, 0.31)].tolist() == colour(FLOOR)
@@ -190,7 +190,7 @@ def test_way_in_the_continuous_world():
     assert changed[continuous_pixel(0.2, 0.8)]
     assert changed[continuous_pixel(0.3, 0.8)]
     assert not changed[continuous_pixel(0.5, 0.8)]
-    assert pictures[1][continuous_pixel(0.4, 0.8)].tolist() == colour(AGENT)
+    assert pictures[1][continuous_pixel(0.4, 0.8)].tolist() == colour(AGENT_COLOUR)
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.id)

@@ -222,7 +222,7 @@ def test_mistakes_are_named():
 
 
 def test_an_episode_without_end_is_an_error(monkeypatch):
-    monkeypatch.setattr("vpac.evaluation.play.LONGEST", 50)
+    monkeypatch.setattr("vpac.evaluation.play.LONGEST_EPISODE", 50)
     monkeypatch.setattr("vpac.evaluation.play.LONG", 20)
     with (
         pytest.warns(UserWarning, match="no episode has ended within 20 steps"),

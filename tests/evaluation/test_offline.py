@@ -155,7 +155,7 @@ def test_every_estimate_is_near_the_exact_value(exact):
 def test_intervals_hold_the_exact_value_as_often_as_they_say(exact, monkeypatch):
     """benchmarks/offline.py does it for 500 logs and two worlds; here within three standard errors of 92 … 98 %."""
     logs = 80
-    monkeypatch.setattr("vpac.evaluation.importance.RESAMPLES", 400)
+    monkeypatch.setattr("vpac.evaluation.importance.LOG_RESAMPLES", 400)
     monkeypatch.setattr("vpac.evaluation.importance.REFITS", 60)
     held: dict[tuple[str, int], list[bool]] = {}
     errors: dict[tuple[str, int], list[float]] = {}
@@ -211,7 +211,7 @@ def test_the_variance_of_a_coin_is_not_certain():
 
 def test_intervals_of_the_variance_hold_on_small_logs_of_catch_up(monkeypatch):
     """Most of this return is one toss; benchmarks/offline.py does it for more logs. First order alone covers about 84 %."""
-    monkeypatch.setattr("vpac.evaluation.importance.RESAMPLES", 400)
+    monkeypatch.setattr("vpac.evaluation.importance.LOG_RESAMPLES", 400)
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     offline = importlib.import_module("offline")
     found = offline.measure("catch-up", logs := 200, 80, 31, ["doubly-robust"])["rows"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vpac.evaluation.sources import PARTS, estimate
+from vpac.evaluation.sources import VARIANCE_PARTS, estimate
 from vpac.risk.intervals import mean_interval, rare_mean_interval
 
 STEPS, DRAWS, COST, JOLT = 10, 4, 5.0, 4.0
@@ -46,11 +46,11 @@ def test_the_truth_is_in_the_intervals(n, slip, jolt, start):
     """Nominally 95 %; at least that but for three standard errors of 250 trials."""
     rng, truth = np.random.default_rng(1), truths(slip, jolt, start)
     total = sum(truth.values())
-    inside = {name: [] for name in (*PARTS, "total", *(f"share of {name}" for name in PARTS))}
+    inside = {name: [] for name in (*VARIANCE_PARTS, "total", *(f"share of {name}" for name in VARIANCE_PARTS))}
     for _ in range(TRIALS):
         found = estimate(rows(rng, n, slip, jolt, start), 0.95, frozenset(), DRAWS)
         inside["total"].append(found.total.low <= total <= found.total.high)
-        for name in PARTS:
+        for name in VARIANCE_PARTS:
             part, share = found.parts[name], found.shares[name]
             inside[name].append(part.low <= truth[name] <= part.high)
             if np.isnan(share.estimate):

@@ -81,12 +81,12 @@ def test_some_states_by_sparse_factors_gain_what_they_do_among_all(gamma, varian
 
 
 def test_the_certificate_of_a_large_process_is_that_of_all_its_states(monkeypatch):
-    """Up to `CHECKED_STATES` nothing is left out: what the dense formula finds is found in blocks, also by a poor policy."""
+    """Up to `STEEPEST_STATES` nothing is left out: what the dense formula finds is found in blocks, also by a poor policy."""
     mdp = reference.random_mdp(np.random.default_rng(6), 40, 3, 1, noise=0.3, density=0.3)
     policy = np.random.default_rng(7).dirichlet(np.ones(3), 40)
     exact = frontier.certify(oracle.evaluate(mdp, policy, 0.9), 0.5)
     monkeypatch.setattr("vpac.oracle.linear.DENSE_STATES", 10)
-    monkeypatch.setattr(frontier, "BLOCK", 7)
+    monkeypatch.setattr(frontier, "BLOCK_STATES", 7)
     found = frontier.certify(oracle.evaluate(mdp, policy, 0.9), 0.5)
     assert found.improvement > 0.01
     np.testing.assert_allclose(
@@ -94,7 +94,7 @@ def test_the_certificate_of_a_large_process_is_that_of_all_its_states(monkeypatc
         [exact.gradient, exact.improvement, exact.checked],
         rtol=1e-8,
     )
-    monkeypatch.setattr(frontier, "CHECKED_STATES", 1)
+    monkeypatch.setattr(frontier, "STEEPEST_STATES", 1)
     one = frontier.certify(oracle.evaluate(mdp, policy, 0.9), 0.5)
     assert (one.checked, one.gradient) == (3, found.gradient)
     assert one.improvement <= found.improvement * (1.0 + 1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vpac.errors import UserError
-from vpac.risk.budget import KINDS, Limit
+from vpac.risk.budget import LIMIT_KINDS, Limit
 from vpac.risk.compare import compare_paired
 from vpac.risk.sample import ReturnSample
 
@@ -49,7 +49,7 @@ def test_unknown_ends_decide_nothing():
 
 def test_every_limit_has_words_and_a_wrong_one_is_named():
     texts = {"min-cvar": "0.1:3", "max-ruin": "0.05:-1"}
-    for kind in KINDS:
+    for kind in LIMIT_KINDS:
         assert len(Limit.read(kind, texts.get(kind, "0.5")).words) > 15
     for kind, text in (
         ("max-ruin", "1.5:0"), ("max-ruin", "0.05"), ("min-cvar", "0:3"), ("max-std", "-1"), ("min-mean", "many"),

@@ -100,13 +100,13 @@ def deep_weights(measure, chance, states, actions, rewards, policy, quantiles):
 
     from vpac.deep import estimate
     from vpac.deep.estimators import EpisodeTrace
-    from vpac.deep.networks import MLP, QUANTILES, Critic
+    from vpac.deep.networks import CRITIC_QUANTILES, MLP, Critic
 
     scale, n = 0.5, len(chance)
     critic = None
     if quantiles:
-        W = np.random.default_rng(2).normal(size=(len(policy), QUANTILES))
-        critic = Critic(MLP([jnp.asarray(W, jnp.float32)], [jnp.zeros(QUANTILES)], "tanh"), False, True)
+        W = np.random.default_rng(2).normal(size=(len(policy), CRITIC_QUANTILES))
+        critic = Critic(MLP([jnp.asarray(W, jnp.float32)], [jnp.zeros(CRITIC_QUANTILES)], "tanh"), False, True)
     seen = np.eye(len(policy), dtype=np.float32)[np.append(states, np.full((n, 1), len(policy) - 1), axis=1).T]
     running = np.ones((LEVELS, n), np.float32)
     running[-1] = 0.0

@@ -196,7 +196,7 @@ def test_a_reward_must_be_a_number(reward):
 
 
 def test_the_first_episode_that_does_not_end_stops_learning(monkeypatch):
-    monkeypatch.setattr("vpac.tabular.environment.LONGEST", 500)
+    monkeypatch.setattr("vpac.tabular.environment.LONGEST_EPISODE", 500)
     env = Odd(spaces.Discrete(2), 0, ends=False)
     learner = AC(env)
     with pytest.raises(UserError, match="did not end within 500 steps: pass max_episode_steps"):

@@ -209,7 +209,7 @@ def test_naming_an_environment_names_no_other_code(tmp_path, monkeypatch, wrappe
         f"def called(env, **given): {ran}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("vpac.envs.make.NAMED", set())
+    monkeypatch.setattr("vpac.envs.make.NAMED_BY_USER", set())
     shutil.copytree(OLD / "agent", tmp_path / "agent")
     about = {"env": "named:CartPoleEnv", "arguments": {}, "wrappers": [[wrapper, {}]]}
     forge(tmp_path / "agent", about)

@@ -172,9 +172,9 @@ class Certify(PolicyVerb):
         return 0 if certificate.holds else NOT_HELD
 
     def _limits(self) -> list[Limit]:
-        from vpac.risk.budget import KINDS, Limit, check_kinds
+        from vpac.risk.budget import LIMIT_KINDS, Limit, check_kinds
 
-        given = {kind: getattr(self, kind.replace("-", "_")) for kind in KINDS}
+        given = {kind: getattr(self, kind.replace("-", "_")) for kind in LIMIT_KINDS}
         limits = [Limit.read(kind, text) for kind, text in given.items() if text is not None]
         check_kinds(limits, self.baseline is not None)
         return limits
@@ -277,7 +277,7 @@ class Stress(PolicyVerb):
         return 0
 
     def _axes(self) -> list[Any]:
-        from vpac.evaluation.stressing import KINDS, Axis
+        from vpac.evaluation.stressing import DISTURBANCES, Axis
 
         found = []
         for pair in self.set:
@@ -285,12 +285,12 @@ class Stress(PolicyVerb):
             if not equals or not name.isidentifier() or not text:
                 raise UserError(f"cannot read {pair!r}: expected KEY=VALUE,VALUE,…, for example demand=4,5,6")
             env_arguments([pair])
-            if name in KINDS:
+            if name in DISTURBANCES:
                 raise UserError(
                     f"--set {name} cannot be told from --{name}: wrap the environment under another argument"
                 )
             found.append(Axis(name, tuple(map(read_value, split_values(text)))))
-        for name in KINDS:
+        for name in DISTURBANCES:
             text = getattr(self, name.replace("-", "_"))
             if text:
                 found.append(Axis(name, tuple(_number(name, one) for one in text.split(","))))

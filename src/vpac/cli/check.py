@@ -107,7 +107,7 @@ def _prices(scales: list[dict[str, Any]], returns: list[float]) -> dict[str, str
 
 
 POLICIES = ("uniform", "greedy")
-LARGEST = 2**28
+LARGEST_POLICY_BYTES = 2**28
 """Largest size of a policy file, in bytes."""
 
 
@@ -176,7 +176,7 @@ def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
 def _read_array(path: Path) -> Any:
     if path.suffix not in (".npy", ".json", ".csv"):
         raise UserError(f"cannot read a policy from {path}: expected a .npy, .json or .csv file")
-    content = read_input(path, LARGEST)
+    content = read_input(path, LARGEST_POLICY_BYTES)
     try:
         if path.suffix == ".npy":
             return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)

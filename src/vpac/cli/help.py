@@ -20,14 +20,14 @@ from vpac.algorithms import ALGORITHMS
 from vpac.cli.train import with_learner_options
 from vpac.errors import UserError, one_of
 
-WIDTH = 80
-OPTIONS = {
+HELP_WIDTH = 80
+GENERAL_OPTIONS = {
     "-h, --help": "Show this; vpac VERB --help shows the options of a verb.",
     "--version": "Show the version.",
     "--print-completion bash|zsh|fish": "Print a script that completes verbs, options and names in a shell.",
 }
 SHELLS = ("bash", "zsh", "fish")
-SILENT = ("None", "False", "", "''")
+UNSHOWN = ("None", "False", "", "''")
 """Defaults that are not shown, because they mean that the option is not given."""
 
 
@@ -40,7 +40,7 @@ def overview(verbs: Mapping[str, type]) -> str:
         lines += _wrapped(f"  {verb}".ljust(indent), _paragraphs(kind)[0], indent)
         lines += _wrapped(" " * indent, example, indent + 2)
     lines += ["", "options:"]
-    for option, about in OPTIONS.items():
+    for option, about in GENERAL_OPTIONS.items():
         short = len(option) < indent - 2
         lines += [] if short else [f"  {option}"]
         lines += _wrapped(f"  {option}".ljust(indent) if short else " " * indent, about, indent)
@@ -53,18 +53,18 @@ def _paragraphs(kind: type) -> list[str]:
 
 def _wrapped(first: str, text: str, indent: int) -> list[str]:
     how: Any = {"break_on_hyphens": False, "break_long_words": False}
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * indent, **how)
+    return textwrap.wrap(text, HELP_WIDTH, initial_indent=first, subsequent_indent=" " * indent, **how)
 
 
 @cache
 def with_hints(kind: Any) -> Any:
-    """The class of a verb, with `SILENT` defaults hidden in its help. Cached, because annotations are changed only once."""
+    """The class of a verb, with `UNSHOWN` defaults hidden in its help. Cached, because annotations are changed only once."""
     described = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         if is_dataclass(described[field.name]):
             with_hints(described[field.name])
         elif not any(getattr(part, "help_behavior_hint", None) for part in get_args(described[field.name])):
-            hint: Any = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in SILENT else f"(default: {text})")
+            hint: Any = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in UNSHOWN else f"(default: {text})")
             kind.__annotations__[field.name] = Annotated[described[field.name], hint]
     return kind
 
@@ -197,7 +197,7 @@ complete -o default -F _vpac vpac"""
 
 
 def _bash(verbs: Mapping[str, _Words]) -> Iterator[str]:
-    general = [flag for option in OPTIONS for flag in re.findall(r"--[\w-]+", option)]
+    general = [flag for option in GENERAL_OPTIONS for flag in re.findall(r"--[\w-]+", option)]
     slots = {name: [*verb.slots, *verb.slots[-1:], "", ""] for name, verb in verbs.items()}
     arguments = [
         f'    {name}) flags="{" ".join(verb.flags)}" first="{slots[name][0]}" second="{slots[name][1]}" ;;'

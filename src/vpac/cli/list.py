@@ -21,7 +21,7 @@ from vpac.cli.output import note, plain_table, show
 from vpac.errors import one_of
 from vpac.portable import cores
 
-OTHERS = {
+GYMNASIUM_WORLDS = {
     "CliffWalking-v1": "Gymnasium's cliff",
     "CliffWalkingSlippery-v1": "Gymnasium's cliff on slippery ground",
     "FrozenLake-v1": "Gymnasium's frozen lake, 4 × 4",
@@ -36,8 +36,8 @@ def environments() -> list[dict[str, Any]]:
 
     from vpac.envs.registration import NOISY_TASKS, SIDED_TASKS, WORLDS
 
-    exact = {world.id for world in WORLDS if "Continuous" not in world.id} | OTHERS.keys()
-    about = {world.id: world.about for world in (*WORLDS, *NOISY_TASKS, *SIDED_TASKS)} | OTHERS
+    exact = {world.id for world in WORLDS if "Continuous" not in world.id} | GYMNASIUM_WORLDS.keys()
+    about = {world.id: world.about for world in (*WORLDS, *NOISY_TASKS, *SIDED_TASKS)} | GYMNASIUM_WORLDS
     return [
         {"name": name, "exact": name in exact, "limit": gymnasium.registry[name].max_episode_steps, "about": words}
         for name, words in about.items()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 HIDDEN = dict.fromkeys(CONTROLS) | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 """Control characters, with which a name could move the cursor or set the title, are removed; surrogates are replaced."""
-SILENT = {code: new for code, new in HIDDEN.items() if chr(code) not in "\n\t"}
+HIDDEN_IN_LINES = {code: new for code, new in HIDDEN.items() if chr(code) not in "\n\t"}
 ESCAPED = dict.fromkeys(HIDDEN) | {code: f"\\u{code:04x}" for code in HIDDEN if code >= 0x7F}
 """The same for JSON, which already escapes the first of them."""
 del ESCAPED[ord("\n")]
@@ -57,7 +57,7 @@ codecs.register_error("vpac", _plain)
 
 def inert(text: str) -> str:
     """Text without characters that control the terminal."""
-    return text.translate(SILENT)
+    return text.translate(HIDDEN_IN_LINES)
 
 
 def show(data: Any, *tables: Any) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vpac.lab.workers.pool import Executor
     from vpac.lab.workers.study import Plan, Tally
 
-SHOWN = 5
+FAILURES_SHOWN = 5
 """Number of failures named on the terminal."""
 
 
@@ -112,7 +112,7 @@ def carry_out_and_show(plans: Sequence[Plan], verb: Reproduce | Sweep, command: 
     failed = [outcome for tally in tallies.values() for outcome in tally.failed]
     if not failed:
         return 0
-    for outcome in failed[:SHOWN]:
+    for outcome in failed[:FAILURES_SHOWN]:
         note(f"{outcome.name}: {outcome.last_line}")
     diverged = sum(outcome.status == "diverged" for outcome in failed)
     also = f" ({diverged} of them diverged)" if diverged else ""
@@ -197,7 +197,7 @@ class Report(Verb):
         failed = document.failures
         if self.json:
             show({"page": str(page), "failed": [{"run": f.run, "message": f.message} for f in failed]})
-        for failure in failed[:SHOWN]:
+        for failure in failed[:FAILURES_SHOWN]:
             note(f"{failure.run}: {failure.message}")
         if failed:
             note(f"{counted(len(failed), 'run')} failed or damaged, and not in the figures; the page names all")

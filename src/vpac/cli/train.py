@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary
     from vpac.risk.budget import BudgetReport
 
-STEPS, EPISODES = 1_000_000, 1000
+DEFAULT_STEPS, DEFAULT_EPISODES = 1_000_000, 1000
 """Default length of training."""
 SCHEDULES = ("psi", "alpha_theta", "alpha_w", "alpha_z")
 """Options that stay text, also in agent.json: a number or a schedule."""
@@ -252,7 +252,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     from vpac.lab.workers.worker import about
 
     policy = verb.tabular.policy or ("greedy" if settings.get("budget") is None else "softmax")
-    episodes = EPISODES if verb.tabular.episodes is None else verb.tabular.episodes
+    episodes = DEFAULT_EPISODES if verb.tabular.episodes is None else verb.tabular.episodes
     runs = 1 if verb.tabular.runs is None else verb.tabular.runs
     begun = time.monotonic()
     with hold(folder), Bar(episodes * runs, quiet=verb.json) as bar:
@@ -281,7 +281,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     begun, steps = time.monotonic(), verb.ppo.steps
     if verb.ppo.resume is None:
         check_unused(folder, verb.overwrite)
-        agent, usual = kind(env, seed=verb.seed, **settings), STEPS
+        agent, usual = kind(env, seed=verb.seed, **settings), DEFAULT_STEPS
     else:
         agent = resumed(kind, env, folder, settings, note)
         if verb.out is not None and verb.out != folder:

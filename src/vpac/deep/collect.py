@@ -20,6 +20,8 @@ from vpac.typing import BoolArray, Numbers, namespace
 
 MOST_REPLAYED = 10_000_000
 """Environment steps; their actions take some 40 MB in a checkpoint, and some minutes to replay."""
+RECENT = 100
+"""Number of episodes in the statistics of recent episodes."""
 LEAST_STEPS = 6400
 """Steps of each environment between two restarts: as many as between two checkpoints by default."""
 

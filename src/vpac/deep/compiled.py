@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vpac.deep import diagnostics
-from vpac.deep.collect import Episode, Rollout
+from vpac.deep.collect import RECENT, Episode, Rollout
 from vpac.deep.estimate import (
     UNROLL,
     Batch,
@@ -49,13 +49,11 @@ if TYPE_CHECKING:
 Array = Any
 """A JAX array, traced or not."""
 Agent = TypeVar("Agent", bound="PPO")
-MOST = 64
+MOST_ITERATIONS = 64
 """Most iterations in one call."""
-COLUMNS = 80
+METRIC_COLUMNS = 80
 """Columns reserved for the metrics of an iteration."""
-RECENT = 100
-"""Number of episodes in the statistics of recent episodes."""
-STREAM = 14
+COMPILED_STREAM = 14
 """Number of the random stream of compiled trainings; the others are in `ppo`."""
 
 
@@ -471,7 +469,7 @@ def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: 
         columns = columns.at[done, : len(metrics.names)].set(metrics.values)
         return done + 1, state, columns, flags.at[: len(finite.names)].set(finite.values)
 
-    first = jnp.int32(0), state, jnp.zeros((len(moments.psi), COLUMNS)), jnp.ones(COLUMNS, bool)
+    first = jnp.int32(0), state, jnp.zeros((len(moments.psi), METRIC_COLUMNS)), jnp.ones(METRIC_COLUMNS, bool)
     done, state, columns, flags = jax.lax.while_loop(going, body, first)
     return state, IterationReport(done, Named(columns, names[0]), Named(flags, names[1]))
 
@@ -564,7 +562,7 @@ def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
     ]  # fmt: skip
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     kinds = (np.int32, np.float32, bool, *[np.float32] * 4)
-    padded = [np.zeros(min(MOST, every), kind) for kind in kinds]
+    padded = [np.zeros(min(MOST_ITERATIONS, every), kind) for kind in kinds]
     for place, column in zip(padded, columns, strict=True):
         place[:count] = column
     return Moment(*padded)
@@ -588,7 +586,7 @@ class CompiledTraining:
 
     def __init__(self, agent: PPO) -> None:
         self.agent, self.plan = agent, CompiledPlan.of(agent)
-        words = np.random.SeedSequence(agent.seed, spawn_key=(STREAM,)).generate_state(2)
+        words = np.random.SeedSequence(agent.seed, spawn_key=(COMPILED_STREAM,)).generate_state(2)
         self.key = jax.random.wrap_key_data(jnp.asarray(words))
         self.state, self._restart = initial(agent, self.plan), not agent.env_states
         if agent.env_states:
@@ -596,10 +594,10 @@ class CompiledTraining:
 
     @property
     def left(self) -> int:
-        """Iterations of the next call: up to a checkpoint or to the end of `learn`, at most `MOST`."""
+        """Iterations of the next call: up to a checkpoint or to the end of `learn`, at most `MOST_ITERATIONS`."""
         agent, every = self.agent, self.agent.options.checkpoint_every
         steps = 0 if agent.diverged else agent.span[1] - agent.timesteps
-        return min(steps // agent.per_iteration, every - agent.iteration % every, MOST)
+        return min(steps // agent.per_iteration, every - agent.iteration % every, MOST_ITERATIONS)
 
     def moments(self, count: int) -> Moment:
         """The moments of the next `count` iterations."""

@@ -22,7 +22,7 @@ BINS = 16
 """Number of values of k for which the drift is computed: 1, 2, 4, …"""
 FEWEST_SAMPLES = 20.0
 """With fewer samples no drift is computed."""
-LARGE, SURE, FELT = 0.5, 5.0, 0.2
+LARGE_DRIFT, SURE_DRIFT, FELT_DRIFT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
 LEARNED = 20
 """Iterations without a warning, because critics are still inaccurate; also about the memory of `LuckDriftMonitor`."""
@@ -122,7 +122,7 @@ class LuckDriftMonitor:
     def warn(self, psi: float) -> bool:
         """Warn of a drift that is significant and large enough to change what is learned at ψ, per unit of the raw reward."""
         mean, share, errors = self.worst
-        if not (abs(share) > LARGE and abs(errors) > SURE and abs(2.0 * psi * mean) > FELT):
+        if not (abs(share) > LARGE_DRIFT and abs(errors) > SURE_DRIFT and abs(2.0 * psi * mean) > FELT_DRIFT):
             return False
         warnings.warn(
             f"the luck of episodes has a drift (mean {mean:.3g}, {abs(share):.1f} standard deviations from 0): the critics do "

@@ -39,12 +39,12 @@ TAGS = {
 
 MOST_LINES = 8192
 """Most lines of metrics.jsonl, some 6 MB; a long run has at least half as many."""
-MOST_ROWS = 4096
+MOST_HISTORY_ROWS = 4096
 """Most rows of a history; a long run has at least half as many."""
 
 
 class MetricsHistory(list[dict[str, float]]):
-    """A row of metrics for each iteration; when there are more than `MOST_ROWS`, every second one is dropped.
+    """A row of metrics for each iteration; when there are more than `MOST_HISTORY_ROWS`, every second one is dropped.
 
     The last row is always that of the last iteration.
     """
@@ -69,7 +69,7 @@ class MetricsHistory(list[dict[str, float]]):
             self.pop()
         self.append(row)
         self.last = iteration
-        if len(self) > MOST_ROWS:
+        if len(self) > MOST_HISTORY_ROWS:
             self[:-1] = self[1:-1:2]
             self.every *= 2
 

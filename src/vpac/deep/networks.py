@@ -26,7 +26,7 @@ ENCODERS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
 }
 """Convolutions of each encoder, as filters, side and stride, and its number of features. "nature" is the network of Mnih et al.
 (2015)."""
-LARGE = 36
+LARGE_IMAGE = 36
 """Images with at least this many rows and columns get "nature", which cannot read smaller ones, by default."""
 
 Input = Array | Seen
@@ -127,7 +127,7 @@ def make_encoder(rng: np.random.Generator, interface: Interface, options: PPOOpt
     height, width, channels = interface.sides
     name = options.encoder
     if name == "auto":
-        name = "nature" if min(height, width) >= LARGE else "small"
+        name = "nature" if min(height, width) >= LARGE_IMAGE else "small"
     layers, features = ENCODERS[name]
     kernels, biases, strides = [], [], []
     for filters, side, stride in (*layers, (features, max(height, width), 1)):
@@ -199,7 +199,7 @@ class Categorical(eqx.Module):
 Policy = Gaussian | Categorical
 
 
-QUANTILES = 32
+CRITIC_QUANTILES = 32
 """Number of quantiles of a distribution, at (i + ½) / 32."""
 
 
@@ -243,7 +243,7 @@ def make_critic(
 ) -> Critic:  # fmt: skip
     """A critic of the value, of a non-negative quantity, or of the quantiles of the return; it has `context` more inputs
     than the policy."""
-    inputs, outputs = interface.inputs + options.conditioned + context, QUANTILES if quantiles else 1
+    inputs, outputs = interface.inputs + options.conditioned + context, CRITIC_QUANTILES if quantiles else 1
     sizes = _sizes(inputs, options.critic_hidden or options.hidden, outputs, interface.inputs, options)
     encoder = make_encoder(rng, interface, options)
     net = make_mlp(rng, sizes, options.activation, options.initialisation, 1.0, encoder)

@@ -178,7 +178,7 @@ class PPOOptions:
             raise UserError(f"a direct critic learns the variance, other measures need quantiles, got {asked}")
         if name == "variance" and self.measure is None:
             return
-        for only, usual in (DIRECT if self.measure else {"budget": None, "psi_range": None}).items():
+        for only, usual in (DIRECT_ONLY if self.measure else {"budget": None, "psi_range": None}).items():
             if getattr(self, only) != usual:
                 what = "a budget" if only == "budget" else f"{only}={getattr(self, only)!r}"
                 raise UserError(f"{what} needs the variance and its direct critic, got {asked}: leave out one of them")
@@ -228,7 +228,7 @@ class PPOOptions:
         return found
 
 
-DIRECT = {"form": "corrected", "weighting": "start", "variance_of": "return", "budget": None, "psi_range": None}
+DIRECT_ONLY = {"form": "corrected", "weighting": "start", "variance_of": "return", "budget": None, "psi_range": None}
 """Settings that only the direct critic of the variance supports, with the values that other critics imply."""
 
 

@@ -18,10 +18,10 @@ from vpac.files import LARGEST_TEXT, check_format, make_folder, parse, read_byte
 from vpac.saved import reading, remove_record
 from vpac.typing import Numbers
 
-FORMAT, OLDER = 4, (1, 2, 3)
+POLICY_FORMAT, OLDER_POLICIES = 4, (1, 2, 3)
 """Format 2: both files have checksums; 3: a policy records its memory; 4: images, masks and actions of several parts. Other
 policies are written in format 3, so that earlier versions can read them."""
-NOTE, NUMBERS = "policy.json", "policy.safetensors"
+NOTE, NUMBERS_FILE = "policy.json", "policy.safetensors"
 BOUND = 10.0
 """Normalised observations are clipped to ± this."""
 
@@ -161,7 +161,7 @@ class NumpyPolicy:
         content = as_bytes({name: np.ascontiguousarray(array) for name, array in self.arrays().items()})
         earlier = self.interface.plain and not self.interface.choices
         about = {
-            "format": OLDER[-1] if earlier else FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
+            "format": OLDER_POLICIES[-1] if earlier else POLICY_FORMAT, "sha256": hashlib.sha256(content).hexdigest(),
             "interface": self.interface.fields(), "layers": len(self.weights),
             "activation": self.activation, "normalised": self.normalised, "gamma": self.gamma,
         }  # fmt: skip
@@ -172,7 +172,7 @@ class NumpyPolicy:
         if self.memory is not None:
             about["memory"] = self.memory
         remove_record(folder)
-        write_pair(folder / NUMBERS, content, folder / NOTE, sealed(about, indent=1))
+        write_pair(folder / NUMBERS_FILE, content, folder / NOTE, sealed(about, indent=1))
         return folder
 
     def export(self, path: Path | str) -> Path:
@@ -203,7 +203,7 @@ def load_policy(folder: Path | str) -> NumpyPolicy:
     folder = Path(folder)
     with reading(folder, "a policy"):
         about = _about(folder)
-        sha256, path = about.get("sha256"), folder / NUMBERS
+        sha256, path = about.get("sha256"), folder / NUMBERS_FILE
         arrays = from_bytes(read_bytes(path) if sha256 is None else read_pair(path, str(sha256)))
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["interface"].items()}
         interface = Interface(**fields)
@@ -225,7 +225,7 @@ def _about(folder: Path) -> dict[str, Any]:
     """policy.json, checked."""
     text = read_bytes(folder / NOTE, LARGEST_TEXT)
     about: dict[str, Any] = parse(text)
-    check_format(text, about, folder / NOTE, FORMAT, OLDER)
+    check_format(text, about, folder / NOTE, POLICY_FORMAT, OLDER_POLICIES)
     if about["format"] > 1 and "sha256" not in about:
         raise UserError(f"{folder} does not hold a policy: policy.json has no sha256")
     return about

@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpac.checks import MOST_STEPS, whole
-from vpac.deep.collect import Collector, Episode, Rollout, episode_metrics
+from vpac.checks import MOST_TRAINING_STEPS, whole
+from vpac.deep.collect import RECENT, Collector, Episode, Rollout, episode_metrics
 from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NoEpisodeEnded, NotFinite, check_finite
 from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
 from vpac.deep.estimators import EpisodeTrace
@@ -51,8 +51,6 @@ CRITIC_STREAMS = {"score weights": 10, "score": 11, "luck weights": 12, "luck": 
 """Streams of critics that only some agents have."""
 FRAMES = 256
 """Images per iteration that update their normaliser."""
-RECENT = 100
-"""Number of episodes in the statistics of recent episodes."""
 
 
 def stream(seed: int, *key: int) -> np.random.SeedSequence:
@@ -235,7 +233,7 @@ class PPO:
 
     def begin(self, total_timesteps: int, resuming: bool = False) -> None:
         """Set the first and last step of the current `learn`."""
-        total = whole(total_timesteps, "total_timesteps", most=MOST_STEPS)
+        total = whole(total_timesteps, "total_timesteps", most=MOST_TRAINING_STEPS)
         self._restart |= not resuming
         self.env_states = self.env_states if resuming else []
         begin = self.span[0] if resuming else self.timesteps

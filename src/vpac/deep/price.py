@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST_EPISODES = 20
 """With fewer episodes no variance is measured."""
-AIM = 0.9
+BUDGET_AIM = 0.9
 """Share of the budget that the controller aims at. The policy stops changing as the learning rate falls to 0, and a variance
 from some hundred episodes is off by a tenth: with the budget itself as target, every third policy ended above it."""
 
@@ -145,9 +145,9 @@ def moved_price(
         if timesteps >= MEASURED_FROM * state.begin:
             state = state.with_neutral(ended)
     elif len(ended) and timesteps >= budget.wait and budget.limits and known:
-        state = budget.look(state, sample, share, AIM)
+        state = budget.look(state, sample, share, BUDGET_AIM)
     elif len(ended) and timesteps >= budget.wait and not budget.limits:
-        state = budget.step(state, variance / AIM, share)
+        state = budget.step(state, variance / BUDGET_AIM, share)
     return state, variance, error, *(limit.of(sample) if known else math.nan for limit in budget.limits)
 
 

@@ -47,23 +47,23 @@ from vpac.envs.observations import (
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray
 
-EPISODES = (3, 3000), (20, 2000)
+PLAYED_EPISODES = (3, 3000), (20, 2000)
 """Episodes to play, and steps after which no further one begins; the second pair only if nothing is wrong."""
 GAMMA = 0.99
 """The learners' default discount factor."""
 AGAIN = 200
 """Steps that are repeated with the same seed and actions."""
-ROUNDING, SMALL = 1e-6, 1e-2
+BOUND_ROUNDING, SMALL_BREACH = 1e-6, 1e-2
 """Violations of bounds that are ignored, relative to the number, and that are only remarks, as a share of the range. The first
 also bounds what counts as a rounding error when an episode is repeated."""
 SCALES = 0.05, 20.0
 """Range of half the width of an action; outside it a policy begins with almost constant or only extreme actions."""
-DRAWN = 0.1
+MOVING_SHARE = 0.1
 """Share of an image's values that may differ for the same seed, for example in a moving background."""
-OTHERS = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
-WIDEST, GREY = 96, " --wrap gymnasium.wrappers:GrayscaleObservation"
+SEED_HINT = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
+WIDEST_IMAGE, GREY = 96, " --wrap gymnasium.wrappers:GrayscaleObservation"
 """Side of an image from which networks learn in minutes on a CPU; and a wrapper that removes colours."""
-LARGE = 1000
+LARGE_OBSERVATION = 1000
 """Larger observations, such as images, are not searched for the time."""
 
 
@@ -203,14 +203,14 @@ class _Trial:
                     "--wrap gymnasium.wrappers:RescaleAction min_action=-1 max_action=1"
                 )
         seen: Any = self.env.observation_space
-        if self.learning and is_image(seen) and min(seen.shape[:2]) > WIDEST:
+        if self.learning and is_image(seen) and min(seen.shape[:2]) > WIDEST_IMAGE:
             found.remark(
                 f"images of {seen.shape[0]} by {seen.shape[1]} take long to learn from; make them smaller: --wrap "
                 f"gymnasium.wrappers:ResizeObservation shape=[84,84]{GREY if seen.shape[2:] == (3,) else ''}"
             )
         rng = np.random.default_rng(seed)
         limit = self.env.spec.max_episode_steps if self.env.spec else None
-        played = self.play(*EPISODES[0], steps, rng)
+        played = self.play(*PLAYED_EPISODES[0], steps, rng)
         if ends and not found.lengths and limit is None:
             found.errors.append(
                 f"no episode ended within {found.steps} random steps, and there is no step limit: let step return terminated "
@@ -218,7 +218,7 @@ class _Trial:
             )
         self.play_again(seed + 1)  # some packages treat seed 0 as no seed
         if not found.errors:
-            self.look_at_time(played + self.play(*EPISODES[1], steps, rng), limit)
+            self.look_at_time(played + self.play(*PLAYED_EPISODES[1], steps, rng), limit)
 
     def play(self, episodes: int, begun: int, steps: int, rng: np.random.Generator) -> list[_Episode]:
         """Play until `episodes` have ended; none begins after `begun` steps, and all stop at `steps`."""
@@ -236,7 +236,7 @@ class _Trial:
     def row(self, observation: Any) -> FloatArray | None:
         """An observation as numbers, if learners see it and it is small enough to be searched for the time."""
         row = as_row(observation) if self.learning else None
-        return row if row is not None and row.size <= LARGE else None
+        return row if row is not None and row.size <= LARGE_OBSERVATION else None
 
     def episode(self, seed: int, steps: int, rng: np.random.Generator, keep: Callable[[Any], Any]) -> _Episode:
         """Play an episode, cut off after `steps` steps; `keep` is applied to its observations."""
@@ -307,16 +307,16 @@ class _Trial:
         most, errors = min(self.found.steps, AGAIN), self.found.errors
         one, two = (self.episode(seed, most, np.random.default_rng(seed), deepcopy) for _ in range(2))
         apart = _apart(self.env.observation_space, one.seen[0], two.seen[0])
-        if apart > DRAWN:
+        if apart > MOVING_SHARE:
             errors.append(
                 "reset ignores its seed: two resets with the same seed gave different first observations; begin reset with "
-                f"super().reset(seed=seed) and draw from self.np_random, not from random or np.random{OTHERS}"
+                f"super().reset(seed=seed) and draw from self.np_random, not from random or np.random{SEED_HINT}"
             )
             return
         steps = (zip_longest(x.seen[1:], x.rewards) for x in (one, two))
         for k, (first, second) in enumerate(zip_longest(*steps, fillvalue=(None, None)), 1):
             apart = max(apart, _apart(self.env.observation_space, first[0], second[0]))
-            if apart > DRAWN or not _same(first[1], second[1]):
+            if apart > MOVING_SHARE or not _same(first[1], second[1]):
                 if _nearly(self.env.observation_space, first, second):
                     self.found.remark(
                         f"step {k} differs by a rounding error though seed and actions were the same: learning works, but "
@@ -325,10 +325,10 @@ class _Trial:
                     break
                 errors.append(
                     f"step {k} differs though seed and actions were the same: draw everything random from self.np_random, "
-                    f"and let reset set every attribute that step changes{OTHERS}"
+                    f"and let reset set every attribute that step changes{SEED_HINT}"
                 )
                 return
-        if 0.0 < apart <= DRAWN:
+        if 0.0 < apart <= MOVING_SHARE:
             self.found.remark(
                 f"the same seed and actions gave images that differ in {apart:.1%} of their values: learning works, but "
                 "results cannot be repeated exactly; let reset set everything that is drawn"
@@ -346,7 +346,7 @@ class _Trial:
     def look_at_time(self, played: list[_Episode], limit: int | None) -> None:
         """Remark on episodes of one length whose observations do not show the time."""
         rows, length = [one.seen[:-1] for one in played], max(self.found.lengths, default=0)
-        if len(played) < EPISODES[0][0] or {len(row) for row in rows} != {length} or length == 1:
+        if len(played) < PLAYED_EPISODES[0][0] or {len(row) for row in rows} != {length} or length == 1:
             return
         if rows[0][0] is None or tells_time(np.array(rows)):
             return
@@ -378,11 +378,11 @@ def _apart(space: spaces.Space[Any], one: Any, two: Any) -> float:
 
 def _nearly(space: spaces.Space[Any], one: tuple[Any, Any], two: tuple[Any, Any]) -> bool:
     """Whether two steps, observation and reward, differ by no more than rounding errors."""
-    if one[0] is None or two[0] is None or not np.allclose(float(one[1]), float(two[1]), ROUNDING, 1e-12):
+    if one[0] is None or two[0] is None or not np.allclose(float(one[1]), float(two[1]), BOUND_ROUNDING, 1e-12):
         return False
     pairs = zip(part_values(space, one[0]), part_values(space, two[0]), strict=True)
     return all(
-        np.allclose(a, b, ROUNDING, 1e-12)
+        np.allclose(a, b, BOUND_ROUNDING, 1e-12)
         if isinstance(part, spaces.Box) and np.shape(a) == np.shape(b)
         else _same(a, b)
         for (part, a), (_, b) in pairs
@@ -398,7 +398,7 @@ def _same(one: Any, two: Any) -> bool:
     return True
 
 
-OLD = (
+OLD_STEP = (
     "step returned four things, as the old gym did: return five, `return observation, reward, terminated, truncated, {}`; "
     "terminated is an end of the task, truncated a time limit"
 )
@@ -419,7 +419,7 @@ def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any
         place = traceback.extract_tb(error.__traceback__)[-1].filename
         if "to unpack (expected 5" not in str(error) or "gymnasium" not in place:
             raise
-        raise InvalidAnswer(f"{name}: {OLD}") from None  # a wrapper of Gymnasium unpacked it first
+        raise InvalidAnswer(f"{name}: {OLD_STEP}") from None  # a wrapper of Gymnasium unpacked it first
     if type(answer) is tuple and len(answer) == 5 and type(answer[1]) in (float, int, np.float64, np.float32):
         return answer
     try:
@@ -452,7 +452,7 @@ def _five_parts(answer: Any) -> tuple[Any, ...]:
     if not isinstance(answer, tuple) or len(answer) != 5:
         old = isinstance(answer, tuple) and len(answer) == 4
         five = f"step returned {_shown(answer)}: return observation, reward, terminated, truncated and a dictionary"
-        raise InvalidAnswer(OLD if old else five)
+        raise InvalidAnswer(OLD_STEP if old else five)
     return answer
 
 
@@ -532,9 +532,9 @@ def _check_bounds(values: FloatArray, space: Any, by: str, found: Findings) -> N
     if not (breach > 0.0).any():
         return
     size = 1.0 + np.abs(values)
-    small = SMALL * np.where(np.isfinite(high - low), high - low, size)
-    large = breach > np.maximum(small, ROUNDING * size)
-    for where in np.flatnonzero(large if large.any() else breach > ROUNDING * size)[:1]:
+    small = SMALL_BREACH * np.where(np.isfinite(high - low), high - low, size)
+    large = breach > np.maximum(small, BOUND_ROUNDING * size)
+    for where in np.flatnonzero(large if large.any() else breach > BOUND_ROUNDING * size)[:1]:
         words = f"outside its bounds {low[where]:g} to {high[where]:g}: widen observation_space or clip the observation"
         if large.any():
             raise InvalidAnswer(f"{by} returned {values[where]:g} at place {where}, {words}")
@@ -547,11 +547,11 @@ def _shown(answer: Any) -> str:
     return f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"{answer!r:.40} ({type(answer).__name__})"
 
 
-STEPS = 100
+STEPS_BEFORE_USE = 100
 """Steps of a check before use; twice as many are then repeated."""
 TRUSTED = ("gymnasium.envs.", "vpac.envs.", "vpac.envs:")
 """Modules whose environments are not checked."""
-CHECKED: dict[str, bool] = {}
+CHECKED_SPECS: dict[str, bool] = {}
 """Specifications that this process has checked, and whether for learning (which includes measuring)."""
 CHECKED_CALLABLES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 """Classes and functions, likewise."""
@@ -599,7 +599,7 @@ def _look(given: Any, make: Callable[[], gymnasium.Env[Any, Any]], learning: boo
             return
         _close(other)
     try:
-        errors = look_over(fresh, STEPS, learning=learning, ends=False).errors
+        errors = look_over(fresh, STEPS_BEFORE_USE, learning=learning, ends=False).errors
     finally:
         _close(fresh)
     refuse(fresh, errors, what)
@@ -624,7 +624,7 @@ def _record(given: Any, arguments: Mapping[str, Any]) -> tuple[MutableMapping[An
     parts = [spec.entry_point, *(wrapper.entry_point for wrapper in spec.additional_wrappers)]
     if all(isinstance(part, str) and part.startswith(TRUSTED) for part in parts):
         return {"": True}, ""
-    return (CHECKED, repr(spec)) if isinstance(spec.entry_point, str) else ({}, "")
+    return (CHECKED_SPECS, repr(spec)) if isinstance(spec.entry_point, str) else ({}, "")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from vpac.errors import UserError, suggestion
 from vpac.files import read_input
 from vpac.typing import BoolArray
 
-MOST_BYTES = 2**31
+MOST_MODEL_BYTES = 2**31
 Line = tuple[int, list[str]]
 
 
@@ -31,7 +31,7 @@ class _Reader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            self.text = read_input(self.path, MOST_BYTES).decode("utf-8")
+            self.text = read_input(self.path, MOST_MODEL_BYTES).decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(f"cannot read {self.path}: {error}") from None
 

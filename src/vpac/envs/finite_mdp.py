@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from vpac.envs.maps import GridMap
 
-FEW = 2000
+FEW_NODES = 2000
 """For at most this many nodes reachability is computed without SciPy's graph library."""
 
 
@@ -37,7 +37,7 @@ def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
 def reached(tails: IntArray, heads: IntArray, sources: BoolArray) -> BoolArray:
     """The nodes that can be reached from `sources` along the edges tails → heads, including the sources."""
     size = len(sources)
-    if size <= FEW:
+    if size <= FEW_NODES:
         return _spread(tails, heads, sources)
     from scipy.sparse.csgraph import breadth_first_order
 

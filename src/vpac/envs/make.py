@@ -30,20 +30,20 @@ from vpac.envs.observations import flattened
 from vpac.errors import UserError, suggestion
 from vpac.portable import deduplicated_stderr
 
-NAMED: set[str] = set()
+NAMED_BY_USER: set[str] = set()
 """Import paths of environments and wrappers that the user has named."""
 
 
 def allow_import(path: str) -> None:
     """Record that the user has named an import path; an id without a module needs no record."""
     if ":" in path:
-        NAMED.add(path)
+        NAMED_BY_USER.add(path)
 
 
 def is_named_by_user(path: str) -> bool:
     """Whether an environment that a file names may be made: a registered id, or an import path that the user has named."""
     word, _, rest = path.partition(":")
-    return ":" not in (rest if word in FUNCTIONAL_WORDS else path) or path in NAMED
+    return ":" not in (rest if word in FUNCTIONAL_WORDS else path) or path in NAMED_BY_USER
 
 
 def is_wrapper_named(path: str) -> bool:
@@ -52,7 +52,7 @@ def is_wrapper_named(path: str) -> bool:
     if is_named_by_user(path):
         return True
     module, _, attribute = path.rpartition(":")
-    if module not in {named.partition(":")[0] for named in NAMED}:
+    if module not in {named.partition(":")[0] for named in NAMED_BY_USER}:
         return False
     try:
         found = getattr(importlib.import_module(module), attribute, None)

@@ -249,7 +249,7 @@ def is_image(space: spaces.Space[Any]) -> bool:
     return channels or brightness
 
 
-SAME = 1e-6
+RANGE_ROUNDING = 1e-6
 """Differences below this share of a number's range are rounding errors."""
 
 
@@ -275,12 +275,12 @@ def tells_time(seen: FloatArray) -> bool:
     size = np.ptp(seen, axis=(0, 1))
     scaled = seen[..., size > 0.0] / size[size > 0.0]
     low, high = scaled.min(axis=0), scaled.max(axis=0)
-    clock = low[:, (high - low < SAME).all(axis=0)]
-    if len(np.unique(np.round(clock / SAME), axis=0)) == steps:
+    clock = low[:, (high - low < RANGE_ROUNDING).all(axis=0)]
+    if len(np.unique(np.round(clock / RANGE_ROUNDING), axis=0)) == steps:
         return True
     order = np.argsort(low, axis=0)
     low, high = (np.take_along_axis(bound, order, axis=0) for bound in (low, high))
-    if (low[1:] > high[:-1] + SAME).all(axis=0).any():
+    if (low[1:] > high[:-1] + RANGE_ROUNDING).all(axis=0).any():
         return True
     whole = seen[..., (seen % 1.0 == 0.0).all(axis=(0, 1))].reshape(episodes * steps, -1)
     bits = ((whole == 0.0) | (whole == 1.0)).all(axis=0)

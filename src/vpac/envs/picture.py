@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 WALL, FLOOR, LINE, INK = "#3b4252", "#fbfbf8", "#dfe2e6", "#1c2230"
-FROZEN, SNOW, DANGER, GOAL, AGENT = "#b9d7ee", "#6d9dc5", "#f3c08b", "#7cb56b", "#b3362d"
-OLD, RECENT = (236, 184, 168), (179, 54, 45)
+FROZEN, SNOW, DANGER, GOAL, AGENT_COLOUR = "#b9d7ee", "#6d9dc5", "#f3c08b", "#7cb56b", "#b3362d"
+PATH_START, PATH_END = (236, 184, 168), (179, 54, 45)
 """The path is painted in colours from the first, at its start, to the second, at the agent."""
 SMOOTH = 2
 """Pictures are painted this many times larger and shrunk, for smooth edges."""
@@ -129,14 +129,14 @@ def _paint_way(canvas: Canvas, centres: Sequence[Point]) -> None:
         return
     for number in range(1, len(centres)):
         share = number / (len(centres) - 1)
-        shade = tuple(round(old + share * (new - old)) for old, new in zip(OLD, RECENT, strict=True))
+        shade = tuple(round(old + share * (new - old)) for old, new in zip(PATH_START, PATH_END, strict=True))
         canvas.line(centres[number - 1 : number + 1], shade, width=0.12)
-    canvas.disc(centres[0], 0.34, FLOOR, outline=AGENT, width=0.08)
+    canvas.disc(centres[0], 0.34, FLOOR, outline=AGENT_COLOUR, width=0.08)
 
 
 def _paint_agent(canvas: Canvas, centres: Sequence[Point]) -> None:
     if centres:
-        canvas.disc(centres[-1], 0.3, AGENT, outline=FLOOR)
+        canvas.disc(centres[-1], 0.3, AGENT_COLOUR, outline=FLOOR)
 
 
 def square_as_pixels(puddle: Point, goal: Point, goal_distance: float, way: Sequence[Any]) -> NDArray[np.uint8]:

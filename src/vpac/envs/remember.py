@@ -23,7 +23,7 @@ from vpac.errors import UserError
 from vpac.typing import FloatArray, IntArray
 
 AnyEnv = gymnasium.Env[Any, Any]
-MOST_TRANSITIONS = 10_000_000
+MOST_REMEMBERED = 10_000_000
 """Larger MDPs are rejected: they would take gigabytes."""
 
 
@@ -70,9 +70,9 @@ def remembering(mdp: FiniteMDP, gamma: float, horizon: int, low: float, high: fl
     `low` ≤ 0 to `high` ≥ 0. The MDP is not truncated at the horizon, but k and the return are constant from then on.
     """
     grid, n, times = ReturnGrid(gamma, horizon, low, high, bins), mdp.n_states, horizon + 1
-    if (size := times * len(mdp.row) * bins) > MOST_TRANSITIONS:
+    if (size := times * len(mdp.row) * bins) > MOST_REMEMBERED:
         raise UserError(
-            f"to remember the return takes {size:,} transitions, expected at most {MOST_TRANSITIONS:,}: use fewer bins or a "
+            f"to remember the return takes {size:,} transitions, expected at most {MOST_REMEMBERED:,}: use fewer bins or a "
             "shorter horizon"
         )
     k, entry, point = (x.ravel() for x in np.meshgrid(*map(np.arange, (times, len(mdp.row), bins)), indexing="ij"))

@@ -119,7 +119,7 @@ w          w
 w          w
 wwwwwwwwwwww
 """
-RISKY_SHORTCUT = """
+RISKY_SHORTCUT_MAP = """
 wwwwwwwww
 ws..x..gw
 w.wwwww.w
@@ -200,7 +200,7 @@ class RiskyShortcut(_MapWorld):
     """
 
     def __init__(
-        self, map: str = RISKY_SHORTCUT, scale: int = 1, slip: float = 0.0, throw: float = 0.3, goal: Goal = None,
+        self, map: str = RISKY_SHORTCUT_MAP, scale: int = 1, slip: float = 0.0, throw: float = 0.3, goal: Goal = None,
         goal_reward: float = 20.0, step_reward: float = -1.0, render_mode: str | None = None, trajectory: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(

@@ -25,9 +25,9 @@ from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import UserError
 from vpac.saved import AGENT, SavedAgent
 
-CHECKED = 50
+CHECKED_ACTIONS = 50
 """How often an agent's actions are compared with the action space: errors show early, and checking takes time."""
-GAMMA = 0.99
+ASSUMED_GAMMA = 0.99
 """The discount factor of agents that do not have one."""
 
 
@@ -48,7 +48,7 @@ class Actor:
         self.remembers = False
         """Whether the agent has returned a state that it carries from step to step."""
         self._state: Any = None
-        self._unchecked = CHECKED
+        self._unchecked = CHECKED_ACTIONS
         self._rng = np.random.default_rng(0)
         if callable(getattr(agent, "act", None)):
             self._ask = self._act
@@ -155,7 +155,7 @@ def gamma_of(agent: Any) -> float:
         gamma = getattr(where, "gamma", None)
         if isinstance(gamma, int | float) and 0.0 <= gamma <= 1.0:
             return float(gamma)
-    return GAMMA
+    return ASSUMED_GAMMA
 
 
 def _seed_globals(seed: int) -> None:

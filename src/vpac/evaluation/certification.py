@@ -25,7 +25,7 @@ from vpac.evaluation.sources import variance_sources
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.risk.budget import Limit, check_kinds
-from vpac.risk.certificate import FORMAT, PolicyCertificate, episodes_of
+from vpac.risk.certificate import CERTIFICATE_FORMAT, PolicyCertificate, episodes_of
 from vpac.risk.compare import compare_paired
 from vpac.risk.intervals import Interval, probability_below, uniform_margin, uniform_probability_below
 from vpac.risk.monitoring import delay_rows, monitor
@@ -33,7 +33,7 @@ from vpac.risk.sample import ReturnSample
 
 WORST = 5
 """Episodes that are shown and repeated."""
-SHARES = (0.01, 0.05, 0.1, 0.25, 0.5)
+CVAR_SHARES = (0.01, 0.05, 0.1, 0.25, 0.5)
 """Quantiles of the sample at which P(G < c) is always bounded."""
 Progress = bool | Callable[[int, int], object]
 
@@ -102,7 +102,7 @@ def certify(
     if not all(one["repeats"] for one in worst):
         notes.append("some of the worst episodes did not repeat themselves: the environment does not obey its seed")
     data = {
-        "format": FORMAT, "about": dict(about or {}), "policy": {"name": agent_name(agent)} | dict(policy or {}),
+        "format": CERTIFICATE_FORMAT, "about": dict(about or {}), "policy": {"name": agent_name(agent)} | dict(policy or {}),
         "environment": {"env": name_of(env)} | dict(environment or {}),
         "measurement": {"episodes": len(sample), "seed": seed, "kind": sample.kind, "level": level, **how},
         "episodes": {"seed": seeds, **episodes_of(sample)},
@@ -163,7 +163,7 @@ def _metrics(sample: ReturnSample, level: float, alphas: Sequence[float]) -> dic
 def _below(sample: ReturnSample, named: Sequence[float], level: float) -> list[dict[str, Any]]:
     """Bounds of P(G < c): Clopper–Pearson's only for thresholds that were named before the sample was seen."""
     rows = []
-    for c in sorted({*named, *(sample.quantile(share) for share in SHARES)}):
+    for c in sorted({*named, *(sample.quantile(share) for share in CVAR_SHARES)}):
         bounds = uniform_probability_below(sample.returns, c, level=level).tolist()
         exact = asdict(probability_below(sample.returns, c, level=level)) if c in named else None
         rows.append({

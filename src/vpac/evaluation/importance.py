@@ -49,16 +49,16 @@ from vpac.evaluation.log import Chances, Log, load_log
 from vpac.files import jsonable
 from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
-from vpac.risk.intervals import FEWEST, Interval, not_negative, student_quantile, studentised_interval
+from vpac.risk.intervals import LEAST_TAIL, Interval, not_negative, student_quantile, studentised_interval
 from vpac.typing import FloatArray
 
 METHODS = ("per-decision", "doubly-robust", "weighted", "fitted", "marginalised")
-LEAST = 30.0
+LEAST_EFFECTIVE = 30.0
 """Methods with fewer effective episodes are rejected; docs/offline.md has the coverage above it."""
 FOR_VARIANCE = 5.0 / 3.0
 """Times `least` effective episodes are needed for an interval of a variance by weighted returns, 50; below, it misses tails."""
 FOLDS = 5
-RESAMPLES, REFITS = 2000, 300
+LOG_RESAMPLES, REFITS = 2000, 300
 """Resamples of the bootstrap with fixed terms per episode, and with refitted critics."""
 WIDER = 1.07
 """Factor of the standard deviation of refits, which miss influential episodes that the log lacks. Without it means were
@@ -67,7 +67,7 @@ DENSE = 1500
 """Largest number of states for dense solves."""
 RIDGE = 1e-6
 """Ridge penalty of least squares, relative to the features' mean square."""
-TINY = 1e-300
+LEAST_VARIANCE = 1e-300
 """Smaller variances are raised to this."""
 WIDE = 20
 """Largest observation whose products are features, too."""
@@ -153,7 +153,7 @@ class OfflineReport:
 
 def offline(
     log: str | Path | Log, policy: Any, *, gamma: float | None = None, methods: Sequence[str] = METHODS,
-    alphas: Sequence[float] = (0.05,), level: float = 0.95, least: float = LEAST, lowest: float | None = None,
+    alphas: Sequence[float] = (0.05,), level: float = 0.95, least: float = LEAST_EFFECTIVE, lowest: float | None = None,
     seed: int = 0, progress: bool | Callable[[int, int], object] = False,
 ) -> OfflineReport:  # fmt: skip
     """Mean, variance and CVaR of a policy's return from episodes of another policy.
@@ -232,18 +232,18 @@ def _estimate(
             values[k] = study.refit(method, np.bincount(rng.integers(0, n, n), minlength=n).astype(np.float64))
             tell(k + 1)
         mean = _refitted_interval(whole_log[0], values[:, 0], level, effective)
-        logged = np.log(np.maximum(values[:, 1], TINY))
-        logs = _refitted_interval(float(np.log(max(whole_log[1], TINY))), logged, level, effective)
+        logged = np.log(np.maximum(values[:, 1], LEAST_VARIANCE))
+        logs = _refitted_interval(float(np.log(max(whole_log[1], LEAST_VARIANCE))), logged, level, effective)
         low, high = (float(np.exp(end)) for end in (logs.low, logs.high))
         return OfflineEstimate(method, effective, "", mean, Interval(whole_log[1], low, high))
     folds = None if method == "per-decision" else rng
     parts = study.weighted(alphas) if method == "weighted" else study.averaged(folds)
-    how: dict[str, Any] = {"seed": rng, "level": level, "resamples": RESAMPLES, "unseen": True}
+    how: dict[str, Any] = {"seed": rng, "level": level, "resamples": LOG_RESAMPLES, "unseen": True}
     curved = 2.0**0.5 * float(parts[0][1].var(ddof=1)) / n  # of (mean − E G)², which a variance's influences lack
     found = [studentised_interval(*part, **how, curved=curved * (k == 1)) for k, part in enumerate(parts)]
     tell(REFITS)
     cvar = dict(zip(alphas, found[2:], strict=False))
-    cvar |= {a: Interval(x.estimate, np.nan, np.nan) for a, x in cvar.items() if round(a * effective, 3) < FEWEST}
+    cvar |= {a: Interval(x.estimate, np.nan, np.nan) for a, x in cvar.items() if round(a * effective, 3) < LEAST_TAIL}
     variance = not_negative(found[1])
     if effective < FOR_VARIANCE * least:
         variance = Interval(variance.estimate, np.nan, np.nan)

@@ -31,12 +31,12 @@ from vpac.files import as_parquet, read_input, write_bytes
 from vpac.oracle.policies import softmax
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-COLUMNS = ("episode", "step", "observation", "action", "reward", "terminated", "truncated", "probability")
+LOGGED = ("episode", "step", "observation", "action", "reward", "terminated", "truncated", "probability")
 MINARI = "minari:"
 """Prefix of the name of a Minari data set."""
 IN_INFOS = ("probability", "log_prob")
 """Names of the probability of an action in the infos of a Minari data set."""
-ROUNDING = 1e-6
+PROBABILITY_ROUNDING = 1e-6
 """How far a probability may exceed 1: files may hold 32-bit numbers."""
 
 
@@ -118,18 +118,18 @@ def load_log(source: str | Path) -> Log:
 
 def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
     """A log from columns by name, as Polars or NumPy hold them; a `UserError` says what is wrong with them."""
-    expected = f"expected the columns {', '.join(COLUMNS)}"
+    expected = f"expected the columns {', '.join(LOGGED)}"
     for found in columns:
-        if found not in (*COLUMNS, MASK):
-            raise UserError(f"{name} has an unknown column {found!r}: {expected}{suggestion(found, COLUMNS)}")
+        if found not in (*LOGGED, MASK):
+            raise UserError(f"{name} has an unknown column {found!r}: {expected}{suggestion(found, LOGGED)}")
     if "probability" not in columns:
         raise UserError(
             f"{name} does not say how probable its actions were: expected a column 'probability'; without the probabilities "
             "of the policy that acted nothing can be said about another one"
         )
-    if missing := [column for column in COLUMNS if column not in columns]:
+    if missing := [column for column in LOGGED if column not in columns]:
         raise UserError(f"{name} has no column {missing[0]!r}: {expected}")
-    parts = {column: _numbers(columns[column], column, name) for column in COLUMNS}
+    parts = {column: _numbers(columns[column], column, name) for column in LOGGED}
     mask = _numbers(columns[MASK], MASK, name) if MASK in columns else None
     if not len(parts["reward"]):
         raise UserError(f"{name} holds no episode")
@@ -139,7 +139,7 @@ def from_columns(columns: Mapping[str, Any], name: str = "the log") -> Log:
         if (parts[column] != np.floor(parts[column])).any():
             raise UserError(f"{name}: {column} must be a whole number in every row")
     order = np.lexsort((parts["step"], parts["episode"]))
-    episode, step, observation, action, reward, ended, cut, probability = (parts[column][order] for column in COLUMNS)
+    episode, step, observation, action, reward, ended, cut, probability = (parts[column][order] for column in LOGGED)
     starts = np.append(True, episode[1:] != episode[:-1])
     first = np.flatnonzero(starts)
     _check_steps(episode, step, starts, first, (ended != 0.0) | (cut != 0.0), name)
@@ -196,7 +196,7 @@ def _check_steps(
 
 
 def _check_probabilities(probability: FloatArray, discrete: bool, name: str) -> None:
-    bad = ~(probability > 0.0) | (discrete & (probability > 1.0 + ROUNDING))
+    bad = ~(probability > 0.0) | (discrete & (probability > 1.0 + PROBABILITY_ROUNDING))
     if bad.any():
         row = int(np.argmax(bad))
         most = " and at most 1" if discrete else ""
@@ -217,7 +217,7 @@ def _from_minari(name: str) -> Log:
         episodes = list(minari.load_dataset(name).iterate_episodes())
     except Exception as error:  # damaged files, and names of missing data sets
         raise UserError(f"cannot read {whole_name}: {type(error).__name__}: {error!s:.120}") from None
-    parts: dict[str, list[Any]] = {column: [] for column in COLUMNS}
+    parts: dict[str, list[Any]] = {column: [] for column in LOGGED}
     for number, one in enumerate(episodes):
         length, infos = len(one.rewards), one.infos if isinstance(one.infos, Mapping) else {}
         key = next((key for key in IN_INFOS if key in infos), None)
@@ -234,7 +234,7 @@ def _from_minari(name: str) -> Log:
             np.full(length, number), np.arange(length), np.asarray(one.observations)[:length].reshape(length, -1),
             flat[:, 0] if whole else flat, one.rewards, one.terminations, one.truncations, probability,
         )  # fmt: skip
-        for column, x in zip(COLUMNS, values, strict=True):
+        for column, x in zip(LOGGED, values, strict=True):
             parts[column].append(np.asarray(x, np.float64))
     if not episodes:
         raise UserError(f"{whole_name} holds no episode")
@@ -378,7 +378,7 @@ class Chances:
             found = list(every.shape)
             raise UserError(f"the policy's probabilities have shape {found}: expected [{len(actions)}, actions]")
         sums = every.sum(axis=1)
-        if not (np.isfinite(every).all() and (every >= 0.0).all() and np.abs(sums - 1.0).max() < ROUNDING):
+        if not (np.isfinite(every).all() and (every >= 0.0).all() and np.abs(sums - 1.0).max() < PROBABILITY_ROUNDING):
             raise UserError("the policy's probabilities must not be negative, and sum to 1 over the actions")
         action = actions - first
         if action.min() < 0 or action.max() >= every.shape[1]:

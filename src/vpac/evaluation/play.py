@@ -24,7 +24,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from vpac.checks import MOST_EPISODES, whole
+from vpac.checks import LONGEST_EPISODE, MOST_EPISODES, whole
 from vpac.envs.check import check_before_use, checked_step, restore_global_rng, reward_array
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_unflattened, name_of
@@ -35,7 +35,7 @@ from vpac.oracle.moments import check_gamma
 from vpac.progress import shown
 from vpac.risk.budget import BudgetReport, LimitCheck, check_limits
 from vpac.risk.intervals import Interval
-from vpac.risk.sample import COLUMNS, ReturnSample
+from vpac.risk.sample import SAMPLE_COLUMNS, ReturnSample
 from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
@@ -43,13 +43,11 @@ if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
     from vpac.envs.vector import Environments
 
-LONGEST = 1_000_000
-"""Longer episodes count as endless."""
 KEEP_EVERY = 5.0
 """Seconds between two calls of `keep`."""
 LONG = 20_000
 """If the first episodes are longer than this, a warning says that they may never end."""
-ENDLESS = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
+ENDLESS_EPISODE = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
 
 Term = Callable[[FloatArray, IntArray, FloatArray], Any]
 """What a step adds to a sum over an episode, from rewards, numbers of earlier steps, and discounts."""
@@ -102,11 +100,11 @@ def play(
         elif done == 0 and steps.max() == LONG:
             warnings.warn(
                 f"no episode has ended within {LONG:,} steps; if none ever does, give the environment a limit "
-                f"(max_episode_steps=…): after {LONGEST:,} this stops",
+                f"(max_episode_steps=…): after {LONGEST_EPISODE:,} this stops",
                 stacklevel=2,
             )
-        elif (steps > LONGEST).any():
-            raise UserError(ENDLESS.format(LONGEST))
+        elif (steps > LONGEST_EPISODE).any():
+            raise UserError(ENDLESS_EPISODE.format(LONGEST_EPISODE))
         number[finished] += n
         restarts = finished | (resetting if envs.resets_in_next_step else over)
         sums[:, restarts], steps[restarts], discount[restarts] = 0.0, 0, 1.0
@@ -140,14 +138,14 @@ class Step(NamedTuple):
 
 def walk(env: Any, observation: Any, choose: Callable[[Any], Any], name: str) -> Iterator[Step]:
     """The steps of an episode of a single environment, from an observation to its end."""
-    for _ in range(LONGEST):
+    for _ in range(LONGEST_EPISODE):
         action = choose(observation)
         observation, reward, terminated, truncated, _ = checked_step(env, action, name)
         ended = "terminated" if terminated else "truncated" if truncated else ""
         yield Step(action, observation, float(reward), ended)
         if ended:
             return
-    raise UserError(ENDLESS.format(LONGEST))
+    raise UserError(ENDLESS_EPISODE.format(LONGEST_EPISODE))
 
 
 class Played(NamedTuple):
@@ -406,7 +404,7 @@ def evaluate_each(
     gamma = gamma_of(agent) if gamma is None else check_gamma(gamma)
     check_first(env, callable(getattr(agent, "act", None)))
     made = vectorised(env, 1, agent)
-    found = [] if before is None else [tuple(getattr(before, name)[: len(seeds)] for name in COLUMNS.values())]
+    found = [] if before is None else [tuple(getattr(before, name)[: len(seeds)] for name in SAMPLE_COLUMNS.values())]
     done = len(found[0][0]) if found else 0
 
     def so_far() -> ReturnSample:

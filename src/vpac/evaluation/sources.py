@@ -48,8 +48,8 @@ from vpac.risk.intervals import Interval, rare_mean_interval, student_quantile
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-PARTS = ("start", "policy", "environment")
-FEW = 10
+VARIANCE_PARTS = ("start", "policy", "environment")
+FEW_BRANCHES = 10
 """With fewer branches that made a difference, a part is known only roughly."""
 
 
@@ -84,13 +84,13 @@ def estimate(rows: FloatArray, level: float, silent: frozenset[str], draws: int)
     given = np.array(doubts) / (sum(doubts) or 1.0)
     terms = {"start": start, "policy": chosen + given[0] * gap, "environment": answered + given[1] * gap}
     seen = {"policy": int(np.count_nonzero(chosen)), "environment": int(np.count_nonzero(answered))}
-    few = {name: count for name, count in seen.items() if events[name] > 0.0 and count < FEW}
+    few = {name: count for name, count in seen.items() if events[name] > 0.0 and count < FEW_BRANCHES}
     unseen = events if "environment" in few else events | {"environment": 0.0}
     parts = {name: rare_mean_interval(term, event=unseen[name], level=level) for name, term in terms.items()}
     return Estimate(
         rare_mean_interval(np.sum(list(terms.values()), axis=0), level=level),
         {name: replace(part, estimate=max(part.estimate, 0.0)) for name, part in parts.items()},
-        {name: _share(name, terms, parts, unseen, level) for name in PARTS},
+        {name: _share(name, terms, parts, unseen, level) for name in VARIANCE_PARTS},
         few,
     )
 
@@ -104,7 +104,7 @@ def _doubt(term: FloatArray, event: float) -> float:
 def _share(
     name: str, terms: Mapping[str, FloatArray], parts: Mapping[str, Interval], unseen: Mapping[str, float], level: float
 ) -> Interval:
-    part, others = parts[name], [other for other in PARTS if other != name]
+    part, others = parts[name], [other for other in VARIANCE_PARTS if other != name]
     remainder = np.sum([terms[other] for other in others], axis=0)
     left = rare_mean_interval(remainder, event=sum(unseen[other] for other in others), level=level)
     mine, rest = max(part.estimate, 0.0), sum(max(parts[other].estimate, 0.0) for other in others)
@@ -272,7 +272,7 @@ FRESH = 3
 """Actions that are drawn in each step besides the one that was taken."""
 PAIRS = (FRESH + 1) * FRESH // 2
 """Pairs of actions in each step."""
-CHECKED = 10
+REPEATED = 10
 """Episodes that are repeated, to check that the environment obeys its seeds."""
 NUMBERS = 6
 """Numbers of each start: those of `estimate`, and whether the environment drew random numbers after its reset."""
@@ -338,7 +338,7 @@ def variance_sources(
             row = np.concatenate(found)
             return ReturnSample(row, row, np.ones(len(row), int), np.ones(len(row), bool), gamma)
 
-        work = (_one_start(walker, child, number < CHECKED) for number, child in enumerate(seeds[done:], done))
+        work = (_one_start(walker, child, number < REPEATED) for number, child in enumerate(seeds[done:], done))
         with restore_global_rng(), shown(progress, starts, name_of(env)) as tell:
             collect(work, found, so_far, keep, lambda count: tell(done + count))
         return so_far()

@@ -28,12 +28,12 @@ from vpac.risk.compare import PairedComparison, compare_paired
 from vpac.risk.sample import ReturnSample
 from vpac.typing import BoolArray, FloatArray
 
-KINDS = {
+DISTURBANCES = {
     "noise": "observation noise", "action-noise": "action noise", "delay": "observations delayed, steps",
     "drop": "observations lost, share", "first-steps": "random first steps",
 }  # fmt: skip
 """Changes other than arguments of the environment, and their names."""
-STREAM = 7_919
+DISTURBANCE_STREAM = 7_919
 """Separates the generator of a disturbance from those of environment and policy, which come from the same seed."""
 WATCHED = 20
 """Episodes of the control arm that give the unit of observation noise."""
@@ -79,7 +79,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         """Reset; the first observation is never lost or delayed."""
         observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
-            self._own = np.random.default_rng([STREAM, seed])
+            self._own = np.random.default_rng([DISTURBANCE_STREAM, seed])
         self._seen.clear()
         self._seen.append(self._noisy(observation))
         return self._shown(observation, info), info
@@ -133,14 +133,14 @@ class Axis:
     """A quantity that is changed, and its values."""
 
     name: str
-    """One of `KINDS`, or an argument of the environment."""
+    """One of `DISTURBANCES`, or an argument of the environment."""
     values: tuple[Any, ...]
     """Values, without that of the control arm."""
 
     @property
     def label(self) -> str:
         """Its name for readers."""
-        return KINDS.get(self.name, self.name)
+        return DISTURBANCES.get(self.name, self.name)
 
 
 def arms_of(axes: Sequence[Axis]) -> list[dict[str, Any]]:
@@ -233,15 +233,15 @@ def stress(
 
 def arm_name(arm: Mapping[str, Any]) -> str:
     """The name of an arm: `demand = 5, observation noise = 0.1`, or the control arm."""
-    return ", ".join(f"{KINDS.get(name, name)} = {value}" for name, value in arm.items()) or "control"
+    return ", ".join(f"{DISTURBANCES.get(name, name)} = {value}" for name, value in arm.items()) or "control"
 
 
 def changed(make: Callable[[Mapping[str, Any]], AnyEnv], arm: Mapping[str, Any], scale: Any = 1.0) -> AnyEnv:
     """The environment of an arm."""
-    env = make({name: value for name, value in arm.items() if name not in KINDS})
+    env = make({name: value for name, value in arm.items() if name not in DISTURBANCES})
     if "first-steps" in arm:
         env = RandomFirstSteps(env, arm["first-steps"])
-    others = KINDS.keys() - {"first-steps"}
+    others = DISTURBANCES.keys() - {"first-steps"}
     disturbance = {name.replace("-", "_"): value for name, value in arm.items() if name in others}
     return Disturbed(env, **disturbance, scale=scale) if disturbance else env
 

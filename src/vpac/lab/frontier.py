@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vpac import algorithms
-from vpac.checks import MOST_EPISODES, MOST_STEPS, whole
+from vpac.checks import MOST_EPISODES, MOST_TRAINING_STEPS, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.lab.experiments.spec import Arm, Experiment, Figure
@@ -71,7 +71,7 @@ class FrontierSpec:
         if not 0.0 <= self.warm_up <= 0.5:
             raise UserError(f"warm-up must be a share of the training from 0 to 0.5, got {self.warm_up!r}")
         for name in ("length", "seeds", "measure"):
-            most = MOST_STEPS if name == "length" and self.deep else MOST_EPISODES
+            most = MOST_TRAINING_STEPS if name == "length" and self.deep else MOST_EPISODES
             whole(getattr(self, name), name, 2 if name == "measure" else 1, most)
 
     @property

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NETWORKS = {"64,64": (64, 64), "128,128": (128, 128), "256,256": (256, 256), "64,64,64": (64, 64, 64)}
 GAMMAS, LAMBDAS = (0.95, 0.97, 0.98, 0.99, 0.995, 0.998), (0.8, 0.9, 0.95, 0.98, 1.0)
-USUAL = {"learning_rate": 3e-4, "entropy": 1e-3, "gamma": 0.99, "gae_lambda": 0.95, "hidden": "64,64"}
+FIRST_TRIAL = {"learning_rate": 3e-4, "entropy": 1e-3, "gamma": 0.99, "gae_lambda": 0.95, "hidden": "64,64"}
 """The first trial: nearly the defaults, so that the best trial is not worse than they are."""
 
 
@@ -101,7 +101,7 @@ def search(
     if "psi" not in study.user_attrs:
         psi = what.psi if what.risk_aversion is None else psi_of(what.risk_aversion, _scale(what, env))
         study.set_user_attr("psi", psi)
-        study.enqueue_trial({name: value for name, value in USUAL.items() if name not in what.settings})
+        study.enqueue_trial({name: value for name, value in FIRST_TRIAL.items() if name not in what.settings})
     price = float(study.user_attrs["psi"])
     while (count := finished(study)) < trials:
         study.sampler = optuna.samplers.TPESampler(seed=what.seed + len(study.trials))

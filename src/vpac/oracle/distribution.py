@@ -31,18 +31,18 @@ from vpac.oracle.moments import check_gamma, check_horizon, evaluate
 from vpac.oracle.policies import check_policy
 from vpac.typing import FloatArray, IntArray
 
-WIDTH = 16.0
+SPAN = 16.0
 """Standard deviations of the return that `points` cover."""
 UNIT = 1e6
 """Rewards that are multiples of 1 / UNIT have a common grid."""
-MOST_STEPS, MOST_ENTRIES = 200_000, 2e8
-LOST = 1e-10
+MOST_LAYERS, MOST_ENTRIES = 200_000, 2e8
+LOST_PROBABILITY = 1e-10
 """Probability of paths that may be dropped at the end, or rounded by more than the error."""
-TINY = 1e-17
+LEAST_PROBABILITY = 1e-17
 """Smaller probabilities are dropped."""
 REACH = 8.0
 """Standard deviations of the noise that are covered."""
-EQUAL = 1e-9
+MERGED_BELOW = 1e-9
 """Returns that differ by less, relative to Δ, are merged."""
 
 
@@ -129,9 +129,9 @@ def distribution(
     whole(points, "points", 10)
     if pi.ndim != 2:
         raise UserError(f"a distribution is of one policy at a time, got a batch of shape {list(pi.shape)}")
-    steps = MOST_STEPS if horizon is None else check_horizon(horizon)
+    steps = MOST_LAYERS if horizon is None else check_horizon(horizon)
     moments = evaluate(mdp, pi, gamma, horizon)  # raises if the return does not exist
-    unit, width = _common_unit(mdp.reward) if gamma == 1.0 else None, max(WIDTH * float(moments.std), 1e-12) / points
+    unit, width = _common_unit(mdp.reward) if gamma == 1.0 else None, max(SPAN * float(moments.std), 1e-12) / points
     if unit is not None and unit * points >= float(moments.std):
         width = unit / np.ceil(unit / width) if mdp.noise.any() else unit
     return _Forward(mdp, pi, gamma, width).run(steps, horizon is not None)
@@ -171,13 +171,13 @@ class _Forward:
         rest, left = largest / (1.0 - self.gamma) if self.gamma < 1.0 else np.inf, 1.0
         for k in range(steps):
             rest_now = self.gamma**k * rest
-            if left <= LOST or rest_now <= 0.01 * self.width:
+            if left <= LOST_PROBABILITY or rest_now <= 0.01 * self.width:
                 break
             self._step(self.gamma**k)
             left = float(self.mass.sum())
         else:
             rest_now = 0.0 if cut else np.inf
-        if left > LOST and rest_now == np.inf:
+        if left > LOST_PROBABILITY and rest_now == np.inf:
             raise OracleError(f"episodes are too long: {left:.1e} of them have not ended after {steps:,} steps")
         for state in np.flatnonzero(self.mass.any(axis=1)):
             self._keep(int(state), 1.0, 0.0, self.variance[state], rest_now)
@@ -186,11 +186,11 @@ class _Forward:
         errors, weights = np.array(self.errors).T
         order = np.argsort(-errors)
         past = np.cumsum(weights[order])
-        worst = int(np.searchsorted(past, LOST, side="right"))
+        worst = int(np.searchsorted(past, LOST_PROBABILITY, side="right"))
         error = float(errors[order[min(worst, len(order) - 1)]])
         lost = self.dropped + (float(past[worst - 1]) if worst else 0.0)
         value, mass, deviation = _merged(value, mass, deviation, self.width)
-        average = min(error, self.moved + (left * rest_now if left > LOST else 0.0))
+        average = min(error, self.moved + (left * rest_now if left > LOST_PROBABILITY else 0.0))
         return ReturnDistribution(value, mass, deviation, error, average, lost)
 
     def _step(self, discount: float) -> None:
@@ -215,7 +215,7 @@ class _Forward:
         offset = centre + middle
         shift = np.rint((arriving - offset[head]) / width).astype(np.int64)
         moved = np.abs(arriving - offset[head] - shift * width)
-        moved[moved < EQUAL * width] = 0.0
+        moved[moved < MERGED_BELOW * width] = 0.0
         noise = self.variance[tail] + discount**2 * self.noise[used]
         variance = _extreme(np.minimum, head, noise, size)
         extra = noise - variance[head]
@@ -247,7 +247,7 @@ class _Forward:
         for s, to, p, at, amount in zip(tail, head, chance, begin - first[head], extra, strict=True):
             row = rows[float(amount)][s]
             mass[to, at : at + len(row)] += p * row
-        small = mass < TINY
+        small = mass < LEAST_PROBABILITY
         self.dropped += float(mass[small].sum())
         mass[small] = 0.0
         self.mass, self.first = _trimmed(mass, first)
@@ -306,5 +306,5 @@ def _merged(value: FloatArray, mass: FloatArray, deviation: FloatArray, width: f
     order = np.lexsort((deviation, value))
     value, mass, deviation = value[order], mass[order], deviation[order]
     new = np.ones(len(value), bool)
-    new[1:] = (np.diff(value) > EQUAL * width) | (np.abs(np.diff(deviation)) > EQUAL * width)
+    new[1:] = (np.diff(value) > MERGED_BELOW * width) | (np.abs(np.diff(deviation)) > MERGED_BELOW * width)
     return value[new], np.add.reduceat(mass, np.flatnonzero(new)), deviation[new]

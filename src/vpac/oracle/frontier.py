@@ -45,15 +45,15 @@ SOFTENING = 0.05
 """Share of the uniform policy that is mixed in before an ascent: unvisited states have no gradient."""
 REFERENCES = 5
 """Number of y for which E[G − ψ (G − y)²] is maximised."""
-MOST_RANDOM, SMALL = 20, 700
-"""Factor of the number of random starts in small MDPs: `SMALL` / (states · actions), at most the first."""
+MOST_RANDOM, SMALL_MDP = 20, 700
+"""Factor of the number of random starts in small MDPs: `SMALL_MDP` / (states · actions), at most the first."""
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
 """Shares of probability that an ascent moves to an action, and shares of an action's own probability that it removes."""
 ROUGH, FINE = 1e-5, 1e-11
 """Gains, relative to 1 + |U|, at which a search from another start and the last ascent stop."""
-MOST_STEPS, FEW_STEPS = 200, 20
+MOST_ASCENT_ROUNDS, FEW_ASCENT_ROUNDS = 200, 20
 """Most rounds of an ascent, and of those from other starts if there are too many states for dense inverses."""
-CHECKED, CHECKED_STATES, BLOCK = 24, 1500, 125
+STEEPEST_PAIRS, STEEPEST_STATES, BLOCK_STATES = 24, 1500, 125
 """If there are too many states for dense inverses: the states with the steepest slopes whose changes are all computed, and the
 size of a block of them; if there are too many to factorise, the pairs of state and action that are tried one by one."""
 
@@ -188,7 +188,7 @@ class _Search:
 
     def climb(self, psi: float, policy: FloatArray, reference: float | None = None) -> FloatArray:
         """Ascend, first with a reference if there is one, and keep the result."""
-        steps = MOST_STEPS if self.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
+        steps = MOST_ASCENT_ROUNDS if self.mdp.n_states <= linear.DENSE_STATES else FEW_ASCENT_ROUNDS
         if reference is not None:
             policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference).policy
             if (psi, policy.tobytes()) in self.climbed:  # nearby references lead to the same policies
@@ -213,7 +213,7 @@ class _Search:
                 policy = self.climb(psi, _soft(policy), low + share * (high - low))
                 if k % 3 == 1:
                     self.climb(psi, every, low + share * (high - low))
-        few = min(restarts, 1) if large else restarts * int(np.clip(SMALL // self.neutral.size, 1, MOST_RANDOM))
+        few = min(restarts, 1) if large else restarts * int(np.clip(SMALL_MDP // self.neutral.size, 1, MOST_RANDOM))
         for k in range(few):
             drawn = random.dirichlet(np.ones(mdp.n_actions), mdp.n_states)
             if k % 2 and references:
@@ -242,7 +242,7 @@ class _Search:
 
 def ascend(
     mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf = "return",
-    most_steps: int = MOST_STEPS,
+    most_steps: int = MOST_ASCENT_ROUNDS,
 ) -> FloatArray:  # fmt: skip
     """The local optimum of mean − ψ · variance that changes of single states lead to from a softened `policy`."""
     with one_blas_thread():
@@ -262,7 +262,7 @@ def _gains_little(before: Moments, after: Moments, psi: float, variance_of: Vari
 
 def _ascend(
     mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf, tolerance: float,
-    reference: float | None = None, most_steps: int = MOST_STEPS,
+    reference: float | None = None, most_steps: int = MOST_ASCENT_ROUNDS,
 ) -> Moments:  # fmt: skip
     """Change single states, as many at once as gain at least as much as the best one alone, until none gains."""
     chain, exact = Chain(mdp, check_policy(mdp, policy)), mdp.n_states <= linear.DENSE_STATES
@@ -362,7 +362,7 @@ def _adjust(moments: Moments, psi: float, variance_of: VarianceOf) -> Moments:
         slope = weights * _slopes(found, chain, psi, variance_of)
         return -_objective(found, psi, variance_of) / scale, -slope[mixed] / scale
 
-    steps = MOST_STEPS if moments.mdp.n_states <= linear.DENSE_STATES else FEW_STEPS
+    steps = MOST_ASCENT_ROUNDS if moments.mdp.n_states <= linear.DENSE_STATES else FEW_ASCENT_ROUNDS
     minimize(loss, np.log(policy[mixed]), jac=True, method="L-BFGS-B", bounds=[(-40.0, 10.0)] * int(mixed.sum()),
              options={"maxiter": steps, "ftol": 1e-16, "gtol": 1e-13})  # fmt: skip
     return best
@@ -378,16 +378,16 @@ def certify(moments: Moments, psi: float, variance_of: VarianceOf = "return") ->
         gain = _exact_moves(moments, chain, psi, variance_of, None)[0]
         return Certificate(steepest, max(0.0, float(gain.max())), int(alive.sum()) * moments.mdp.n_actions)
     if moments.mdp.n_states <= linear.WHOLE_FACTORS:
-        steep = np.argsort(-np.where(alive, slope.max(axis=-1), -np.inf), kind="stable")[:CHECKED_STATES]
+        steep = np.argsort(-np.where(alive, slope.max(axis=-1), -np.inf), kind="stable")[:STEEPEST_STATES]
         chosen, of, best = np.sort(steep[alive[steep]]), Resolvents(moments, chain), 0.0
-        for first in range(0, len(chosen), BLOCK):
-            block = chosen[first : first + BLOCK]
+        for first in range(0, len(chosen), BLOCK_STATES):
+            block = chosen[first : first + BLOCK_STATES]
             shares = _shares(moments.policy[block])
             gains = single_state_gains(moments, psi, variance_of, shares, None, block, of)
             best = max(best, float(gains.max()))
         return Certificate(steepest, best, len(chosen) * moments.mdp.n_actions)
     now, most, tried = _objective(moments, psi, variance_of), 0.0, moments.policy < 1.0
-    order = np.argsort(-np.where(tried & alive[:, None], slope, -np.inf), axis=None)[:CHECKED]
+    order = np.argsort(-np.where(tried & alive[:, None], slope, -np.inf), axis=None)[:STEEPEST_PAIRS]
     for state, action in zip(*np.unravel_index(order, slope.shape), strict=True):
         trial = moments.policy.copy()
         trial[state] = np.eye(moments.mdp.n_actions)[action]

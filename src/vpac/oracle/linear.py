@@ -132,7 +132,7 @@ def _sup(x: FloatArray) -> float:
 
 DENSE_STATES = 1500
 """Up to this many states a system is solved by dense factorisation."""
-RESIDUAL, AIM = 1e-10, 1e-13
+RESIDUAL, RESIDUAL_AIM = 1e-10, 1e-13
 """The largest relative residual that a solution may have, and the one that iterations aim at.
 
 A residual may hide an error larger by 1 / (1 − γ), or by the length of an episode if γ = 1: hence the higher aim."""
@@ -297,7 +297,7 @@ class _Sparse(_System):
     def solve(self, source: FloatArray, transpose: bool) -> tuple[FloatArray, FloatArray]:
         step = self.backward if transpose else self.forward
         try:
-            x = solve_iteratively(step, source, AIM)
+            x = solve_iteratively(step, source, RESIDUAL_AIM)
         except RuntimeError as error:
             raise OracleError(f"the linear system is singular: {error}") from None
         return _checked(x, x - step @ x - source)

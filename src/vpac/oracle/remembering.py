@@ -29,13 +29,13 @@ from vpac.oracle.moments import check_gamma, check_horizon
 from vpac.oracle.policies import check_price
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-EQUAL = 1e-9
+SAME_NODE = 1e-9
 """Returns that differ by less are the same node."""
 MOST_ENUMERATED = 12_000_000
 """Processes that need more are put on a grid."""
 MOST_ON_GRID = 40_000_000
 """More are refused: they would take gigabytes."""
-POINTS = 401
+GRID_POINTS = 401
 """Points of that grid in each layer."""
 BOUND_TOLERANCE, MOST_SPLITS = 1e-9, 500
 """The search of the reference ends when the bound is this near, relatively, or after so many dynamic programs."""
@@ -124,7 +124,7 @@ def best_remembering(
     layers = _unroll(mdp, gamma, steps, grid)
     exact = grid is None and layers is not None
     if layers is None:
-        layers = _unroll(mdp, gamma, steps, POINTS)
+        layers = _unroll(mdp, gamma, steps, GRID_POINTS)
         assert layers is not None
     reference, bound = _search(layers, mdp.start[layers[0].state], psi)
     actions = _solve(layers, psi, reference)[1]
@@ -187,7 +187,7 @@ def _sums(place: IntArray, numbers: FloatArray, size: int) -> FloatArray:
 def _rounded(values: FloatArray, grid: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The grid points below and above each value, [N, 2], their shares, which keep the mean, and the variance that they add."""
     first, last = float(values.min()), float(values.max())
-    width = max(last - first, EQUAL) / (grid - 1)
+    width = max(last - first, SAME_NODE) / (grid - 1)
     place = np.clip((values - first) / width, 0.0, grid - 1)
     below = np.clip(np.floor(place), 0, grid - 2)
     share = np.stack([below + 1.0 - place, place - below], axis=-1)
@@ -199,7 +199,7 @@ def _merged(state: IntArray, value: FloatArray, n_states: int) -> tuple[IntArray
     if not len(state):
         return state, value, state
     first = value.min()
-    unit = max(EQUAL, (value.max() - first) * n_states / 2**61)
+    unit = max(SAME_NODE, (value.max() - first) * n_states / 2**61)
     place = np.rint((value - first) / unit).astype(np.int64)
     _, where, child = np.unique(state * (int(place.max()) + 1) + place, return_index=True, return_inverse=True)
     return state[where], value[where], child
@@ -257,7 +257,7 @@ def _search(layers: list[_Layer], start: FloatArray, psi: float) -> tuple[float,
         c = float(np.clip(middle + slope / (2.0 * psi), a, b))
         return at_a + slope * (c - a) - psi * (c - middle) ** 2, c, a, b, at_a, at_b
 
-    if psi == 0.0 or high - low < EQUAL:
+    if psi == 0.0 or high - low < SAME_NODE:
         convex(middle)
         return reference, best
     pieces = [bounded(low, high, convex(low), convex(high))]

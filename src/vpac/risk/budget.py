@@ -63,12 +63,12 @@ from vpac.risk.intervals import Interval
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-METHODS = {
+LIMIT_METHODS = {
     "keep-mean": "Hall, of the paired differences G − share · baseline", "min-mean": "Hall",
     "max-std": "Hall or rare events", "max-variance": "Hall or rare events", "min-cvar": "Hall",
     "max-ruin": "Clopper–Pearson, for every distribution",
 }  # fmt: skip
-KINDS = tuple(METHODS)
+LIMIT_KINDS = tuple(LIMIT_METHODS)
 ONE_OF_TWO = "a budget is max_variance or max_std: give one of them"
 NO_BASELINE = "--keep-mean needs a policy to compare with: --baseline RUN"
 Holding = Literal["holds", "does not hold", "undecided"]
@@ -88,14 +88,14 @@ class Limit:
     """A limit of the return."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `LIMIT_KINDS`."""
     value: float
     """The limit itself."""
     at: float = 0.0
     """For min-cvar the share of worst episodes; for max-ruin the threshold c."""
 
     def __post_init__(self) -> None:
-        one_of(self.kind, KINDS, "limit")
+        one_of(self.kind, LIMIT_KINDS, "limit")
         if not (np.isfinite(self.value) and np.isfinite(self.at)):
             raise UserError(f"--{self.kind} must be finite, got {self.value:g}")
         if self.kind in ("max-std", "max-variance") and self.value < 0.0:
@@ -148,7 +148,7 @@ class Limit:
         verdict: Holding = "holds" if well else "does not hold" if ill else "undecided"  # unknown ends decide nothing
         return {
             "limit": asdict(self), "words": self.words, "measured": asdict(found), "verdict": verdict,
-            "episodes": len(sample), "method": METHODS[self.kind],
+            "episodes": len(sample), "method": LIMIT_METHODS[self.kind],
         }  # fmt: skip
 
     def _measured(self, sample: ReturnSample, level: float, baseline: ReturnSample | None) -> tuple[Interval, float]:
@@ -461,7 +461,7 @@ class Budget:
         return psi * self.std >= 0.9 * self.largest
 
 
-WORDS = {
+LIMIT_WORDS = {
     "std": ("max_std", 1), "variance": ("max_variance", 1), "keep-mean": ("keep_mean", 1), "cvar": ("min_cvar", 2),
     "ruin": ("max_ruin", 2),
 }  # fmt: skip
@@ -483,7 +483,7 @@ def as_budget(value: Any) -> Budget | None:
     try:
         for text in value.split(","):
             word, *given = text.strip().split(":")
-            (name, count), numbers = WORDS[word], [float(number) for number in given]
+            (name, count), numbers = LIMIT_WORDS[word], [float(number) for number in given]
             if len(numbers) not in (count, count + 1) or name in found:
                 raise ValueError
             limit, wait = numbers[:count], numbers[count:]

@@ -11,10 +11,10 @@ from typing import Any
 from vpac.errors import Newer, UserError
 from vpac.files import CHECKSUM, LARGEST_TEXT, check_seal, parse, read_input, sealed, write_text
 from vpac.risk.budget import Limit
-from vpac.risk.sample import COLUMNS, ReturnSample
+from vpac.risk.sample import SAMPLE_COLUMNS, ReturnSample
 
-FORMAT = 1
-PARTS: dict[str, Any] = {
+CERTIFICATE_FORMAT = 1
+CERTIFICATE_PARTS: dict[str, Any] = {
     "format": int, "about": dict, "policy": dict, "environment": dict, "measurement": dict, "episodes": dict, "metrics": dict,
     "below": list, "worst": list, "sources": dict | None, "baseline": dict | None, "limits": list, "stress": dict | None,
     "monitor": list, "notes": list,
@@ -66,7 +66,7 @@ class PolicyCertificate:
     def load(cls, path: str | Path) -> PolicyCertificate:
         """Read it and verify its checksum."""
         path = Path(path)
-        data = read_sealed(path, "a certificate", FORMAT, PARTS)
+        data = read_sealed(path, "a certificate", CERTIFICATE_FORMAT, CERTIFICATE_PARTS)
         found = cls(data)
         try:
             len(found.sample), found.name, found.limits
@@ -98,10 +98,10 @@ def read_sealed(path: Path, what: str, newest: int, parts: Mapping[str, Any]) ->
 
 def episodes_of(sample: ReturnSample) -> dict[str, list[Any]]:
     """The episodes of a sample as plain data."""
-    return {name: getattr(sample, field).tolist() for name, field in COLUMNS.items()}
+    return {name: getattr(sample, field).tolist() for name, field in SAMPLE_COLUMNS.items()}
 
 
 def sample_of(episodes: Mapping[str, Any], measurement: Mapping[str, Any]) -> ReturnSample:
     """A sample from its episodes and their measurement."""
-    columns = {field: episodes[name] for name, field in COLUMNS.items()}
+    columns = {field: episodes[name] for name, field in SAMPLE_COLUMNS.items()}
     return ReturnSample(**columns, gamma=float(measurement["gamma"]), about=measurement, kind=measurement["kind"])

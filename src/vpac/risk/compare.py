@@ -181,9 +181,9 @@ def _counts(indices: IntArray, n: int) -> FloatArray:
 
 
 Verdict = Literal["A", "B", "neither", "undecided"]
-RESAMPLES = 200
+DOMINANCE_RESAMPLES = 200
 """Resamples that test whether a dominance is more than chance."""
-SURE = 0.9
+SURE_SHARE = 0.9
 """The share of resamples that must agree with a dominance before it is reported."""
 
 
@@ -238,7 +238,7 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
     ratio = _ratio(x, y, level)
     won = share_of_wins_interval(x, y, level=level)
     rng = np.random.default_rng(seed)
-    orders = np.zeros((RESAMPLES, 4), bool)
+    orders = np.zeros((DOMINANCE_RESAMPLES, 4), bool)
     for row in orders:
         row[:] = _dominance(rng.choice(x, len(x)), rng.choice(y, len(y)))
     found, shares = _dominance(x, y), orders.mean(axis=0).tolist()
@@ -249,11 +249,11 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
 
 
 def _verdict(dominates: tuple[bool, bool], share: tuple[float, float]) -> Verdict:
-    if dominates[0] and share[0] >= SURE:
+    if dominates[0] and share[0] >= SURE_SHARE:
         return "A"
-    if dominates[1] and share[1] >= SURE:
+    if dominates[1] and share[1] >= SURE_SHARE:
         return "B"
-    return "neither" if not any(dominates) and sum(share) <= 1.0 - SURE else "undecided"
+    return "neither" if not any(dominates) and sum(share) <= 1.0 - SURE_SHARE else "undecided"
 
 
 def _dominance(x: FloatArray, y: FloatArray) -> tuple[bool, bool, bool, bool]:

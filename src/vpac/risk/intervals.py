@@ -48,9 +48,9 @@ from vpac.risk import metrics
 from vpac.typing import FloatArray, IntArray
 
 Method = Literal["percentile", "bca"]
-METHODS = ("percentile", "bca")
+BOOTSTRAP_METHODS = ("percentile", "bca")
 Seed = int | np.random.SeedSequence | np.random.Generator
-FEWEST = 5.0
+LEAST_TAIL = 5.0
 """A CVaR of fewer observations in its tail has unknown ends."""
 CHUNK = 200_000
 """Numbers that are resampled at once: few enough for the cache."""
@@ -153,7 +153,7 @@ def bootstrap_by_index(
     method: Method,
 ) -> Interval:  # fmt: skip
     """A bootstrap interval for a function of which observations are in the sample: of indices [..., n] for each size n."""
-    one_of(method, METHODS, "bootstrap method")
+    one_of(method, BOOTSTRAP_METHODS, "bootstrap method")
     if not sizes or resamples < 1:
         raise UserError(f"expected a sample and at least one resample, got {len(sizes)} samples, {resamples} resamples")
     estimate = float(statistic(*(np.arange(n) for n in sizes)))
@@ -419,7 +419,7 @@ def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95
     """
     x = one_sample(sample)
     estimate = float(metrics.cvar(x, alpha))
-    if alpha * len(x) < FEWEST:
+    if alpha * len(x) < LEAST_TAIL:
         return Interval(estimate, np.nan, np.nan)
     edge = float(metrics.value_at_risk(x, alpha))
     return skewed_interval(estimate, -np.maximum(edge - x, 0.0) / alpha, level=level)

@@ -16,7 +16,7 @@ from vpac import checks
 from vpac.errors import UserError
 from vpac.typing import FloatArray
 
-ROUNDING = 1e-9
+RANK_ROUNDING = 1e-9
 """How far a share of the sample may exceed a whole number of observations and still count as that number."""
 
 
@@ -108,7 +108,7 @@ def _checked(sample: ArrayLike) -> FloatArray:
 
 
 def _quantile(x: FloatArray, share: float) -> FloatArray:
-    rank = int(np.ceil(share * x.shape[-1] - ROUNDING))
+    rank = int(np.ceil(share * x.shape[-1] - RANK_ROUNDING))
     return _weighted_in_order(x, np.arange(1, x.shape[-1] + 1) == max(rank, 1))
 
 

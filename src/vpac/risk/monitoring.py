@@ -46,12 +46,12 @@ STAKES = np.array([0.9, 0.5, 0.25, 0.125, 0.0625, 0.03125])
 """λ: shares of the capital that are lost if Z is 0."""
 POWERS = np.array([0.9, 0.75, 0.5, 0.25])
 """κ."""
-WIDTH = max(len(STAKES), 2 * len(POWERS))
-FIRST = 0.2
+BET_WIDTH = max(len(STAKES), 2 * len(POWERS))
+REFERENCE_SHARE = 0.2
 """The share of the certificate's returns that determines a, b and c."""
 PROMISED = 0.2
 """The share of a test's α that covers a wrong m₀."""
-LARGEST = 1e300
+LARGEST_CAPITAL = 1e300
 """Capital is clipped to this."""
 SHIFTS = {
     "mean lower by ½ standard deviation": (-0.5, 1.0),
@@ -137,7 +137,7 @@ class Monitor:
         """The first alarm of each test."""
         self._pool, self._seen = sorted(x.tolist()), list[float]()
         self._rng = np.random.default_rng(seed)
-        self._capital = np.zeros((len(self.thresholds), WIDTH))
+        self._capital = np.zeros((len(self.thresholds), BET_WIDTH))
 
     @property
     def episodes(self) -> int:
@@ -183,7 +183,7 @@ class Monitor:
 
     def _bets(self, y: Any, rank: Any) -> FloatArray:
         """Factor of the capital for each bet, [..., tests, bets]; 0 for bets that a test does not have."""
-        made = np.zeros((*np.shape(y), len(self.thresholds), WIDTH))
+        made = np.zeros((*np.shape(y), len(self.thresholds), BET_WIDTH))
         for number, promise in enumerate(self.promises):
             z = promise.numbers(y)[..., None] / promise.most
             made[..., number, : len(STAKES)] = 1.0 + STAKES * (z - 1.0)
@@ -287,11 +287,11 @@ def _staked(capital: FloatArray, bets: FloatArray, k: int) -> FloatArray:
     """The capitals after episode k, at which a new gambler starts; the bets of a test get equal shares."""
     used = np.count_nonzero(bets, axis=-1, keepdims=True)
     share = (1.0 / _slow(k) - 1.0 / _slow(k + 1)) / np.maximum(used, 1)
-    return np.asarray(np.minimum((capital + share) * bets, LARGEST))
+    return np.asarray(np.minimum((capital + share) * bets, LARGEST_CAPITAL))
 
 
 def _promise(x: FloatArray, test: str, error: float) -> Promise:
-    first = x[: max(int(FIRST * len(x)), 2)]
+    first = x[: max(int(REFERENCE_SHARE * len(x)), 2)]
     low, high, centre = float(first.min()), float(first.max()), float(first.mean())
     if not high > low:  # no variation: every other return counts as far off
         low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))

@@ -31,7 +31,7 @@ from vpac.risk import intervals, metrics
 from vpac.risk.intervals import Interval, one_sample
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-FEW = 10.0
+FEW_EFFECTIVE = 10.0
 """With a smaller N the interval of the variance is unreliable."""
 HEAVY, ALONE = 15.0, 0.3
 """So it is with a larger kurtosis, if a single episode has more than this share of it."""
@@ -52,7 +52,7 @@ def carriers(sample: ArrayLike) -> tuple[float, float]:
 def tail_note(sample: ArrayLike) -> str | None:
     """A note about a sample whose variance depends on too few observations; None if there is nothing to say."""
     (number, top), n = carriers(sample), len(one_sample(sample))
-    if number < FEW:
+    if number < FEW_EFFECTIVE:
         why = f"the variance rests on about {max(number, 1.0):.0f} of {n} episodes"
     elif number * HEAVY < n and top > ALONE:
         why = f"one of {n} episodes carries {100 * top:.0f} % of the error of the variance"
@@ -64,20 +64,20 @@ def tail_note(sample: ArrayLike) -> str | None:
     )
 
 
-FORMAT, OLDER = 2, (1,)
+SAMPLE_FORMAT, OLDER_SAMPLES = 2, (1,)
 """Format 2: the numbers have a checksum."""
-COLUMNS = {
+SAMPLE_COLUMNS = {
     "return": "discounted_returns", "undiscounted": "undiscounted_returns", "length": "lengths", "terminated": "terminated",
 }  # fmt: skip
 ENDINGS = (".parquet", ".json")
-KEY = "vpac.sample"
+METADATA_KEY = "vpac.sample"
 
 
 def _digest(sample: ReturnSample) -> str:
     """Checksum of a sample."""
     head = json.dumps([sample.gamma, sample.kind, dict(sample.about)], sort_keys=True)
     found = hashlib.sha256(head.encode())
-    for column in COLUMNS.values():
+    for column in SAMPLE_COLUMNS.values():
         found.update(np.ascontiguousarray(getattr(sample, column)).tobytes())
     return found.hexdigest()
 
@@ -86,11 +86,11 @@ def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     import polars as pl
 
     try:
-        head = parse(pl.read_parquet_metadata(io.BytesIO(content))[KEY])
+        head = parse(pl.read_parquet_metadata(io.BytesIO(content))[METADATA_KEY])
         frame = pl.read_parquet(io.BytesIO(content))
     except pl.exceptions.PanicException as error:  # not an Exception
         raise ValueError(error) from None
-    return head, {name: frame[name].to_numpy() for name in COLUMNS}
+    return head, {name: frame[name].to_numpy() for name in SAMPLE_COLUMNS}
 
 
 Kind = Literal["discounted", "undiscounted"]
@@ -104,7 +104,7 @@ SKEWED: dict[str, Callable[..., Interval]] = {
     "semivariance": intervals.semivariance_interval, "sharpe": intervals.sharpe_interval,
     "gini_deviation": intervals.gini_interval,
 }  # fmt: skip
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class ReturnSample:
 
     def __post_init__(self) -> None:
         one_of(self.kind, ("discounted", "undiscounted"), "kind of return")
-        for name, kind in zip(COLUMNS.values(), (np.float64, np.float64, np.int64, bool), strict=True):
+        for name, kind in zip(SAMPLE_COLUMNS.values(), (np.float64, np.float64, np.int64, bool), strict=True):
             column = np.array(getattr(self, name), kind)
             if column.ndim != 1 or len(column) != np.size(self.lengths) or not len(column):
                 raise UserError(f"expected one number of at least one episode each, {name} has shape {column.shape}")
@@ -156,7 +156,7 @@ class ReturnSample:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReturnSample):
             return NotImplemented
-        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in COLUMNS.values())
+        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in SAMPLE_COLUMNS.values())
         return same and (self.gamma, self.kind, dict(self.about)) == (other.gamma, other.kind, dict(other.about))
 
     __hash__ = None  # type: ignore[assignment]
@@ -274,7 +274,7 @@ class ReturnSample:
                 return SKEWED[metric](x, level=level)
 
     def rows(
-        self, level: float = 0.95, alphas: Sequence[float] = (0.05,), quantiles: Sequence[float] = QUANTILES
+        self, level: float = 0.95, alphas: Sequence[float] = (0.05,), quantiles: Sequence[float] = SHOWN_QUANTILES
     ) -> list[Row]:
         """Every metric with its interval; VaR and CVaR for each of `alphas`."""
         plain = {
@@ -305,13 +305,13 @@ class ReturnSample:
     def save(self, path: str | Path) -> Path:
         """Write every episode to a .parquet or .json file, atomically."""
         path = Path(path)
-        columns = {name: getattr(self, field) for name, field in COLUMNS.items()}
-        head: dict[str, Any] = {"format": FORMAT, "gamma": self.gamma, "kind": self.kind, "about": dict(self.about)}
+        columns = {name: getattr(self, field) for name, field in SAMPLE_COLUMNS.items()}
+        head: Any = {"format": SAMPLE_FORMAT, "gamma": self.gamma, "kind": self.kind, "about": dict(self.about)}
         head["sha256"] = _digest(self)
         if one_of(path.suffix, ENDINGS, "ending of a file of returns") == ".json":
             data = head | {name: column.tolist() for name, column in columns.items()}
             return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-        metadata = {KEY: json.dumps(head, allow_nan=False)}  # in ASCII: the name of a folder may not be UTF-8
+        metadata = {METADATA_KEY: json.dumps(head, allow_nan=False)}  # in ASCII: the name of a folder may not be UTF-8
         return write_bytes(path, as_parquet(columns, metadata=metadata))
 
     @classmethod
@@ -322,11 +322,13 @@ class ReturnSample:
         content = read_input(path)
         try:
             head, columns = (parse(content),) * 2 if path.suffix == ".json" else _from_parquet(content)
-            if head["format"] not in (FORMAT, *OLDER):
-                raise UserError(f"it is in format {head['format']!r:.40}: this version reads formats up to {FORMAT}")
-            fields = {field: columns[name] for name, field in COLUMNS.items()}
+            if head["format"] not in (SAMPLE_FORMAT, *OLDER_SAMPLES):
+                raise UserError(
+                    f"it is in format {head['format']!r:.40}: this version reads formats up to {SAMPLE_FORMAT}"
+                )
+            fields = {field: columns[name] for name, field in SAMPLE_COLUMNS.items()}
             found = cls(**fields, gamma=float(head["gamma"]), about=dict(head["about"]), kind=head["kind"])
-            if ("sha256" in head or head["format"] == FORMAT) and head.get("sha256") != _digest(found):
+            if ("sha256" in head or head["format"] == SAMPLE_FORMAT) and head.get("sha256") != _digest(found):
                 raise UserError("it is not what was written: its checksum differs")
             return found
         except UserError as error:

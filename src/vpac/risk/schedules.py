@@ -133,7 +133,7 @@ class RobbinsMonro(Schedule):
         return np.asarray(self.start / (1.0 + episode / max(self.shift, 1e-12)) ** self.power, np.float64)
 
 
-KINDS: dict[str, type[Schedule]] = {kind.word: kind for kind in (Constant, Linear, WarmUp, Exponential, RobbinsMonro)}
+BY_WORD: dict[str, type[Schedule]] = {kind.word: kind for kind in (Constant, Linear, WarmUp, Exponential, RobbinsMonro)}
 
 
 def as_schedule(value: Any, name: str = "schedule") -> Schedule:
@@ -142,9 +142,9 @@ def as_schedule(value: Any, name: str = "schedule") -> Schedule:
         return value
     if isinstance(value, str):
         word, *numbers = value.split(":")
-        if not numbers and word not in KINDS:
+        if not numbers and word not in BY_WORD:
             word, numbers = "constant", [value]
-        kind = KINDS[one_of(word, KINDS, f"schedule for {name}")]
+        kind = BY_WORD[one_of(word, BY_WORD, f"schedule for {name}")]
         try:
             return kind(*(float(number) for number in numbers))
         except UserError as error:

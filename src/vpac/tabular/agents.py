@@ -27,7 +27,7 @@ from vpac.risk.schedules import Constant, as_schedule
 from vpac.saved import TABULAR_FORMAT, SavedAgent, frozen, reading, revived, write_agent
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import History, Rates, Weights, Workspace
-from vpac.tabular.budget import EVERY, LEAST, WINDOW, BudgetController, with_budget
+from vpac.tabular.budget import LEAST_RETURNS, LOOK_EVERY, LOOK_RETURNS, BudgetController, with_budget
 from vpac.tabular.environment import open_environment
 from vpac.tabular.kernel.generator import generator
 from vpac.tabular.options import OffPolicyOptions, Options
@@ -210,18 +210,18 @@ class Learner:
             if self.settings.by_return:
                 self._work = self._work._replace(influence=self._influence())
             looks = self._controller is not None or self.settings.by_return
-            self._learn_block(self._up_to_multiple(EVERY if looks else None, last))
-            if self._controller is not None and self.episodes % EVERY == 0:
-                self._controller.update([target for _, target in self._past[-WINDOW:]])
+            self._learn_block(self._up_to_multiple(LOOK_EVERY if looks else None, last))
+            if self._controller is not None and self.episodes % LOOK_EVERY == 0:
+                self._controller.update([target for _, target in self._past[-LOOK_RETURNS:]])
 
     def _influence(self) -> FloatArray:
         """The influence function at the distribution of the last returns, as a table; zero while there are too few returns.
 
         Beyond the smallest and the largest return it continues for one range of the returns, and then is constant.
         """
-        last = np.concatenate([np.zeros(0), *(target for _, target in self._past[-WINDOW - EVERY :])])
-        sample = last[: len(last) - self.episodes % EVERY][-WINDOW:]  # the same wherever learning was interrupted
-        if len(sample) < LEAST:
+        last = np.concatenate([np.zeros(0), *(target for _, target in self._past[-LOOK_RETURNS - LOOK_EVERY :])])
+        sample = last[: len(last) - self.episodes % LOOK_EVERY][-LOOK_RETURNS:]  # wherever learning was interrupted
+        if len(sample) < LEAST_RETURNS:
             return np.zeros((2, 1))
         low, high = sample.min(), sample.max()
         knots = np.unique(np.append(sample, np.linspace(2.0 * low - high, 2.0 * high - low, KNOTS)))

@@ -62,7 +62,7 @@ class Settings(NamedTuple):
 
 GOOD, BAD_REWARD, BAD_VALUE, BAD_SPREAD, BAD_ACTOR, ENDLESS = 0, 1, 2, 3, 4, 5
 """Outcomes of a step: no error, the first quantity that is not finite, or an episode that does not end."""
-LARGEST = 1e150
+LARGEST_NUMBER = 1e150
 """Estimates and updates beyond this count as infinite, so that weights and their squares stay finite."""
 
 

@@ -19,13 +19,13 @@ from vpac.typing import FloatArray
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-EVERY = 20
+LOOK_EVERY = 20
 """Episodes between two measurements, which are at multiples of it, so that a pause in learning changes nothing."""
-WINDOW = 200
+LOOK_RETURNS = 200
 """Returns in a measured variance."""
-LEAST = 20
+LEAST_RETURNS = 20
 """The smallest sample that is measured."""
-MOST_TRANSITIONS = 20_000
+MOST_EXACT_TRANSITIONS = 20_000
 """MDPs with more transitions are not evaluated exactly."""
 
 
@@ -44,7 +44,7 @@ def with_budget(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 
 def is_exact(learner: Learner) -> bool:
     """Whether its policies are evaluated exactly."""
-    return learner.environment.mdp is not None and len(learner.environment.mdp.row) <= MOST_TRANSITIONS
+    return learner.environment.mdp is not None and len(learner.environment.mdp.row) <= MOST_EXACT_TRANSITIONS
 
 
 def exact_now(learner: Learner) -> tuple[float, float]:
@@ -83,14 +83,14 @@ class BudgetController:
         return 1.0 / (1.0 + self.state.psi * self.budget.std)
 
     def update(self, recent: Sequence[FloatArray]) -> None:
-        """Measure the variance and adjust ψ; `recent` are the last pieces of the learning curve, `WINDOW` returns or more."""
+        """Measure the variance and adjust ψ; `recent` are the last pieces of the learning curve, `LOOK_RETURNS` or more."""
         episodes = self.learner.episodes
         if is_exact(self.learner):
             variance, error, share = exact_now(self.learner)[1], 0.0, 1.0
         else:
-            sample = np.concatenate(recent)[-WINDOW:]
-            share = min(1.0, EVERY / max(len(sample), 1))
-            variance, error = measured(sample, LEAST)
+            sample = np.concatenate(recent)[-LOOK_RETURNS:]
+            share = min(1.0, LOOK_EVERY / max(len(sample), 1))
+            variance, error = measured(sample, LEAST_RETURNS)
         if episodes >= self.budget.wait:
             self.state = self.budget.step(self.state, variance, share)
         self.rows.append((float(episodes), self.state.psi, variance, error))

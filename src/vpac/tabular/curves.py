@@ -113,7 +113,7 @@ def _work(learner: Learner) -> Workspace:
 MOST_LANES = 64
 """Policies in a batch: enough for vector instructions, few enough for the caches."""
 SETTLED = 1e-15
-ROUNDING = 1e-12
+VARIANCE_ROUNDING = 1e-12
 """A variance below this share of the second moment is a rounding error and counts as zero."""
 
 
@@ -153,7 +153,7 @@ def exact_moments(
     value, moment = exact_state_moments(mdp, policies, gamma, horizon)
     mean, second = (value * mdp.start).sum(axis=-1), (moment * mdp.start).sum(axis=-1)
     variance = second - mean**2
-    return mean, np.where(variance > ROUNDING * second, variance, 0.0)
+    return mean, np.where(variance > VARIANCE_ROUNDING * second, variance, 0.0)
 
 
 def exact_state_moments(

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from vpac.checks import LONGEST_EPISODE
 from vpac.envs.check import check_before_use
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, make_env, spec_of
@@ -148,10 +149,8 @@ def _move_in_square(square: FloatArray, position: FloatArray, action: int, rng: 
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
 """Wrappers that do not change an environment's behaviour."""
-REMEMBERED, POINTS = 30, 31
+REMEMBERED, MEMORY_POINTS = 30, 31
 """Most steps with memory of the return, and points of the grid of returns."""
-LONGEST = 1_000_000
-"""Longer episodes, in an environment without a limit, count as endless."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ def _remembering(env: Any, options: Options) -> Any:
                 f"{made} does not say which returns are possible, so that no grid can be laid: wrap it by hand, "
                 "RememberReturn with gamma=… bins=… low=… high=… horizon=…"
             ) from None
-        bins, high = (POINTS, high) if high > low else (2, low + 1.0)  # no reward before the end
+        bins, high = (MEMORY_POINTS, high) if high > low else (2, low + 1.0)  # no reward before the end
         given |= {"bins": bins, "low": low, "high": high, "horizon": horizon}
     if isinstance(env, gymnasium.Env):
         return RememberReturn(made, **given)
@@ -299,4 +298,4 @@ def _finite(mdp: FiniteMDP, name: str, limit: int | None) -> Environment:
 
 
 def _limits(limit: int | None) -> dict[str, Any]:
-    return {"limit": limit or LONGEST, "limited": limit is not None}
+    return {"limit": limit or LONGEST_EPISODE, "limited": limit is not None}

@@ -18,7 +18,7 @@ from vpac.typing import BoolArray, FloatArray, IntArray
 MIXER = 0x9E3779B97F4A7C15
 """2⁶⁴ divided by the golden ratio: multiplying by it scatters consecutive numbers (Knuth)."""
 HALF = np.uint64(32)
-MOST = 10_000_000
+MOST_FEATURES = 10_000_000
 """Larger numbers of features are rejected: three tables of them would take gigabytes."""
 NO_BOUND = float(np.finfo(np.float32).max)
 """A bound this large counts as no bound."""
@@ -59,10 +59,10 @@ def tile_coder(low: FloatArray, high: FloatArray, tilings: int = 10, tiles: int 
         raise UserError(f"tile coding needs at least one tiling and one tile, got {tilings} tilings of {tiles} tiles")
     count = np.full(len(low), tiles + 1, np.int64)
     every = tilings * (tiles + 1) ** len(low)
-    if size is None and every > MOST:
+    if size is None and every > MOST_FEATURES:
         raise UserError(
-            f"{tilings} tilings of {tiles + 1} tiles along each of {len(low)} coordinates are more than {MOST:,} features: "
-            "pass hash_size=…, or fewer tiles"
+            f"{tilings} tilings of {tiles + 1} tiles along each of {len(low)} coordinates are more than {MOST_FEATURES:,} "
+            "features: pass hash_size=…, or fewer tiles"
         )
     if size is not None and size < tilings:
         raise UserError(f"cannot hash {tilings} tilings into {size} features: expected at least {tilings}")

@@ -30,7 +30,7 @@ from vpac.tabular.arrays import (
 from vpac.tabular.environment import World, as_table, move, observe, reset
 from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.exponential import LANES
-from vpac.tabular.kernel.generator import WORDS, RngState, pick
+from vpac.tabular.kernel.generator import STATE_WORDS, RngState, pick
 from vpac.tabular.kernel.memory import borrow, give_back, on_stack, table_in
 from vpac.tabular.kernel.softmax import fill_policy, greedy_action, policy_at
 from vpac.tabular.update import (
@@ -67,14 +67,14 @@ def train(
     memory = borrow(rows, world.n_actions)
     policies = table_in(memory, rows, world.n_actions)
     if world.finite:
-        own, small = on_stack(rng, WORDS), in_registers(work)
+        own, small = on_stack(rng, STATE_WORDS), in_registers(work)
         if settings.on_policy and world.n_actions == LANES:
             four, fixed, of_four = as_table(world, LANES), as_on_policy(settings), table_in(memory, rows, LANES)
             result = _train(four, fixed, weights, ascent, rates, own, small, history, rollout_rng, target, of_four)
         else:
             table = as_table(world, world.n_actions)
             result = _train(table, settings, weights, ascent, rates, own, small, history, rollout_rng, target, policies)
-        for index in range(WORDS):
+        for index in range(STATE_WORDS):
             rng[index] = own[index]
     else:
         result = _train(world, settings, weights, ascent, rates, rng, work, history, rollout_rng, target, policies)

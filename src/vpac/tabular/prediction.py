@@ -132,8 +132,8 @@ def _move(estimate: FloatArray, trace: FloatArray, lam: float, state: int, actio
         estimate[state, action] += amount
 
 
-ROUNDING = 1e-9
-"""A variance below −ROUNDING times the largest second moment counts as negative; above it may be rounding."""
+MOMENT_ROUNDING = 1e-9
+"""A variance below −MOMENT_ROUNDING times the largest second moment counts as negative; above it may be rounding."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class Prediction:
                 walk_on(world, direct, indirect, target, table, *lambdas, *rates, walk, rng)
                 rows.append((float(until), *_measured(walk, truth)))
             done = until
-        return dict(zip(COLUMNS, np.array(rows).T, strict=True))
+        return dict(zip(PREDICTION_COLUMNS, np.array(rows).T, strict=True))
 
     def limits(
         self, mdp: FiniteMDP, policy: ArrayLike, seed: int = 0, behaviour: ArrayLike | None = None,
@@ -280,7 +280,7 @@ def _streams(seed: int) -> list[np.random.SeedSequence]:
     return np.random.SeedSequence(seed).spawn(2)
 
 
-COLUMNS = (
+PREDICTION_COLUMNS = (
     "steps", "value_error", "direct_error", "indirect_error", "direct_bias", "indirect_bias", "direct_negative",
     "indirect_negative",
 )  # fmt: skip
@@ -295,5 +295,5 @@ def _measured(walk: Walk, truth: Truth) -> tuple[float, ...]:
         truth.rms(walk.value - truth.action_value),
         *(truth.rms(error) for error in errors),
         *(float((truth.shares * error)[truth.shares > 0.0].sum()) for error in errors),
-        *(float(truth.shares[variance < -ROUNDING * largest].sum()) for variance in found),
+        *(float(truth.shares[variance < -MOMENT_ROUNDING * largest].sum()) for variance in found),
     )

@@ -36,7 +36,7 @@ from vpac.tabular.arrays import (
     EPSILON_GREEDY,
     EXPECTED,
     GOOD,
-    LARGEST,
+    LARGEST_NUMBER,
     PUBLISHED,
     STATE,
     TABLE,
@@ -237,13 +237,13 @@ def learn_step(
     q, s = value(w, t.state, t.action), value(z, t.state, t.action)
     delta, delta_bar = td_errors(settings, w, z, q, s, t)  # line 10, + line 11 | D 13, 14 | 3: 12, 13
     q_after, s_after = q + n_active * alpha_w * delta, s + n_active * alpha_z * delta_bar
-    good = abs(q_after) + abs(s_after) < LARGEST
+    good = abs(q_after) + abs(s_after) < LARGEST_NUMBER
     if n_active > 1:  # large terms of a sum may cancel
-        good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST
+        good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST_NUMBER
     if not good:
         if not math.isfinite(t.reward):
             return BAD_REWARD, trace
-        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST else BAD_VALUE), trace
+        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST_NUMBER else BAD_VALUE), trace
     delta_v = 0.0
     if settings.baseline and settings.form != PUBLISHED:  # δ^V ← R + γ V̂(S') − V̂(S), of the corrected form
         bootstrap = 0.0 if t.terminated else settings.gamma * mean_value(w, t.next_state, t.next_policy)
@@ -314,7 +314,7 @@ def move_actor(
             s_mean = mean_value(weights.z, state, policy)
     weight = actor_weight(settings, trace, sizes.psi, q, v, s, s_mean)
     amount = sizes.alpha_theta * settings.score * weight
-    if not abs(amount) < LARGEST:
+    if not abs(amount) < LARGEST_NUMBER:
         return BAD_ACTOR
     add_score(ascent, state, policy, action, amount)
     return GOOD
@@ -438,9 +438,9 @@ def learn_from_episode(
         buffer.value_error[step] = rest - value(weights.w, state, action)
         buffer.moment_error[step] = rest_square - value(weights.z, state, action)
         rho_next = buffer.rho[step]
-        if not abs(sizes.alpha_w * buffer.value_error[step]) + abs(rest) < LARGEST:
+        if not abs(sizes.alpha_w * buffer.value_error[step]) + abs(rest) < LARGEST_NUMBER:
             return BAD_VALUE, step
-        if not abs(sizes.alpha_z * buffer.moment_error[step]) + abs(rest_square) < LARGEST:
+        if not abs(sizes.alpha_z * buffer.moment_error[step]) + abs(rest_square) < LARGEST_NUMBER:
             return BAD_SPREAD, step
     for step in range(steps):
         state, action = buffer.active[step], buffer.action[step]
@@ -511,13 +511,13 @@ def learn_from_return(
         state, policy = buffer.active[step], buffer.policy[step]
         base = mean_value(weights.z, state, policy) if settings.baseline else 0.0
         amount = -sizes.alpha_theta * settings.score * sizes.psi * (influence - base)
-        if not abs(amount) < LARGEST:
+        if not abs(amount) < LARGEST_NUMBER:
             return BAD_ACTOR, step
         add_score(ascent, state, policy, buffer.action[step], amount)
     for step in range(steps):
         state, action = buffer.active[step], buffer.action[step]
         error = sizes.alpha_z * (influence - value(weights.z, state, action))
-        if not abs(error) < LARGEST:
+        if not abs(error) < LARGEST_NUMBER:
             return BAD_SPREAD, step
         for index in range(len(state)):
             weights.z[state[index], action] += error

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vpac.lab.experiments.theorems import FORMULAS, WORLDS, TrialWorld
+from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS, TrialWorld
 from vpac.lab.kinds.theorems import (
     Verdict,
     cosine,
@@ -15,7 +15,7 @@ from vpac.lab.kinds.theorems import (
 )
 from vpac.oracle import evaluate_off_policy, softmax, uniform
 
-SMALL = [world for world in WORLDS if world.env not in ("vpac/FourRooms-v0", "vpac/PuddleWorld-v0")]
+SMALL = [world for world in TRIAL_WORLDS if world.env not in ("vpac/FourRooms-v0", "vpac/PuddleWorld-v0")]
 
 
 def verdicts(world):
@@ -37,7 +37,7 @@ def test_identities_and_corrections_hold_and_published_gradients_do_not(world):
 
 
 def test_every_world_has_a_seed_of_its_own():
-    assert [seed_of(world).spawn_key for world in WORLDS] == [(number,) for number in range(len(WORLDS))]
+    assert [seed_of(world).spawn_key for world in TRIAL_WORLDS] == [(number,) for number in range(len(TRIAL_WORLDS))]
 
 
 def test_the_same_seed_gives_the_same_verdicts():

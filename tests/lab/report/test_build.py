@@ -18,7 +18,7 @@ from vpac.lab.report.build import build, document_of
 from vpac.lab.report.chart import Reference
 from vpac.lab.report.explorer import stored_learner
 from vpac.lab.report.figures import _merged
-from vpac.lab.report.geometry import NAMES, styles
+from vpac.lab.report.geometry import SERIES_STYLES, styles
 from vpac.lab.report.judge import anchor, claims_as_markdown, score, verdict, winner
 from vpac.lab.report.results import read_results
 from vpac.lab.store.records import note_key, studies
@@ -196,7 +196,7 @@ def test_a_figure_that_was_spoilt_is_drawn_again(little_store):
 
 def test_every_series_of_a_figure_has_a_look_of_its_own():
     found = styles(["AC", "VPAC ψ = 0.001", "VPAC ψ = 0.005", "VAAC", "x", "y"])
-    numbers = [NAMES.get(look, look) for look in found.values()]
+    numbers = [SERIES_STYLES.get(look, look) for look in found.values()]
     assert len(set(numbers)) == len(numbers)
 
 

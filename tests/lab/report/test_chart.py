@@ -31,7 +31,7 @@ from vpac.lab.report.geometry import (
     DARK,
     LIGHT,
     MARKERS,
-    NAMES,
+    SERIES_STYLES,
     along,
     arrow_strokes,
     covered,
@@ -131,7 +131,7 @@ def test_no_two_series_look_alike_without_colour():
     looks = [look(number) for number in range(len(LIGHT))]
     assert len({(seen.marker, str(seen.line)) for seen in looks}) == len(LIGHT) == len(DARK) == len(MARKERS)
     assert len({seen.symbol for seen in looks}) == len({seen.dash for seen in looks}) == len(LIGHT)
-    assert len({NAMES[name] for name in ("AC", "VPAC", "VAAC", "VAAC_TD")}) == 4
+    assert len({SERIES_STYLES[name] for name in ("AC", "VPAC", "VAAC", "VAAC_TD")}) == 4
 
 
 def luminance(colour):

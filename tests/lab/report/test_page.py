@@ -40,7 +40,7 @@ def test_the_file_is_written_whole_and_below_its_limit_and_the_same_for_the_same
     assert path == tmp_path / "report" / "index.html"
     assert path.read_text(encoding="utf-8") == page
     assert path.stat().st_size < 8_000_000
-    monkeypatch.setattr(pages, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(pages, "MOST_PAGE_BYTES", 1_000_000)
     with pytest.raises(UserError, match=r"the page has \d\.\d MB, at most 1 are allowed; largest: four-rooms"):
         write_page(demo.document(), tmp_path / "other", paint)
     assert not (tmp_path / "other").exists()

@@ -36,7 +36,7 @@ def runs_with(contents):
 def test_mean_and_deviation_do_not_depend_on_how_many_are_read_at_a_time(monkeypatch, at_a_time):
     contents, values = tables(7)
     asked = []
-    monkeypatch.setattr(results, "TABLES", at_a_time)
+    monkeypatch.setattr(results, "TABLES_AT_ONCE", at_a_time)
     monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
     found = moments_over_runs(runs_with(contents), 10)
     assert max(asked) <= at_a_time
@@ -51,7 +51,7 @@ def test_large_tables_are_read_one_by_one(monkeypatch):
     contents, _ = tables(4)
     asked = []
     monkeypatch.setattr(results, "columns_of", lambda some: (asked.append(len(some)), columns_of(some))[1])
-    moments_over_runs(runs_with(contents), results.NUMBERS)
+    moments_over_runs(runs_with(contents), results.NUMBERS_AT_ONCE)
     assert asked == [1, 1, 1, 1]
 
 
@@ -88,7 +88,7 @@ def test_columns_that_not_all_runs_have_are_left_out(monkeypatch):
         as_parquet({"x": [1.0, 2.0], "z": [0.0, 0.0], "y": [3.0, 5.0]}),
     )
     assert set(columns_of([old, new])) == set(columns_of([new, old])) == {"x", "y"}
-    monkeypatch.setattr(results, "TABLES", 1)
+    monkeypatch.setattr(results, "TABLES_AT_ONCE", 1)
     found = moments_over_runs(runs_with([old, new, old]), 4)
     assert set(found) == {"x", "y"}
     np.testing.assert_allclose(found["y"][0], [5.0 / 3.0, 11.0 / 3.0])

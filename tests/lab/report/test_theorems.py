@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from vpac.cli.output import as_rich
-from vpac.lab.experiments.theorems import FORMULAS, WORLDS
+from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS
 from vpac.lab.kinds.theorems import Verdict
 from vpac.lab.report import theorems
 from vpac.lab.report.theorems import Theorems
@@ -18,7 +18,7 @@ from vpac.lab.report.theorems import Theorems
 
 def made_up():
     """Verdicts with the pattern of the real ones: published gradients off by 1/2, the rest right."""
-    for world in WORLDS:
+    for world in TRIAL_WORLDS:
         for formula in FORMULAS:
             wrong = formula.key not in ("theorem-1", "theorem-3")
             yield Verdict(
@@ -95,8 +95,8 @@ def test_the_documented_table_is_the_one_that_is_computed():
     from vpac.lab.kinds.theorems import try_world
 
     page = (Path(__file__).parents[3] / "docs" / "corrections.md").read_text(encoding="utf-8")
-    seeds = np.random.SeedSequence(SEED).spawn(len(WORLDS))
-    for world, seed in zip(WORLDS, seeds, strict=True):
+    seeds = np.random.SeedSequence(SEED).spawn(len(TRIAL_WORLDS))
+    for world, seed in zip(TRIAL_WORLDS, seeds, strict=True):
         if world.name in ("catch-up", "frozen lake", "random, quiet"):
             found = {v.formula: v for v in try_world(world, seed) if v.form == "published"}
             row = next(line for line in page.splitlines() if line.startswith(f"| {world.name} |"))

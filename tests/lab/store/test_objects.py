@@ -95,7 +95,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(where, bucket, tmp_path, monkeyp
             scratch.keep()
         return RESULT
 
-    monkeypatch.setitem(task.KINDS, "counting", "counting.perform")
+    monkeypatch.setitem(task.TASK_KINDS, "counting", "counting.perform")
     monkeypatch.setitem(sys.modules, "vpac.lab.kinds.counting", SimpleNamespace(perform=count))
     address = tmp_path if where == "folder" else bucket
     assert carry_out(Store(address), RUN).status == "failed"

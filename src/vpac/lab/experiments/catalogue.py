@@ -28,7 +28,7 @@ THEOREMS = Experiment(
     name="theorems", title="The theorems on trial",
     about="Every published gradient and every corrected one against the derivative itself, by exact linear algebra.",
     kind="theorems", runs=1,
-    arms=tuple(Arm(label=world.name, settings={"world": world.name}) for world in theorems.WORLDS),
+    arms=tuple(Arm(label=world.name, settings={"world": world.name}) for world in theorems.TRIAL_WORLDS),
     figures=(Figure(kind="bars", title="Relative error of each formula in each world"),),
 )  # fmt: skip
 FRONTIER = Experiment(
@@ -65,7 +65,7 @@ def chosen(names: tuple[str, ...]) -> list[Experiment]:
     return list(found.values())
 
 
-LARGEST = 1_000_000
+LARGEST_STUDY_BYTES = 1_000_000
 """Bytes; no study needs more."""
 MOST_ARMS = 10_000
 
@@ -73,7 +73,7 @@ MOST_ARMS = 10_000
 def read_toml(path: Path, hint: str = "") -> dict[str, Any]:
     """A TOML file; `hint` is added where there is none."""
     try:
-        found = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+        found = tomllib.loads(read_bytes(path, LARGEST_STUDY_BYTES).decode("utf-8"))
         _check_integers(found)
         return found
     except OSError as error:

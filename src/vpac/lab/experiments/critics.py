@@ -10,7 +10,7 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim, claims
 
-WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
+CRITIC_WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
     "four rooms":
         ("vpac/FourRooms-v0", {}, {"gamma": 0.99, "greed": 0.9, "max_episode_steps": 500, "steps": 300_000}, 0.5),
     "catch-up": ("vpac/CatchUp-v0", {}, {"gamma": 0.95, "greed": 0.5, "max_episode_steps": 200, "steps": 100_000}, 0.0),
@@ -19,20 +19,20 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
         ("random-process", {"seed": 2, "ends": False}, {"gamma": 0.9, "greed": 0.5, "steps": 100_000}, 0.3),
 }  # fmt: skip
 """Environment, its arguments, settings, and how greedy the behaviour policy is off-policy."""
-SMALL: dict[str, Any] = {"alpha_w": 0.05, "alpha_z": 0.05}
+EQUAL: dict[str, Any] = {"alpha_w": 0.05, "alpha_z": 0.05}
 CASES: dict[str, dict[str, Any]] = {
-    "equal small steps": SMALL, "large steps": {"alpha_w": 0.5, "alpha_z": 0.5},
+    "equal small steps": EQUAL, "large steps": {"alpha_w": 0.5, "alpha_z": 0.5},
     "slow variance": {"alpha_w": 0.1, "alpha_z": 0.01}, "slow value": {"alpha_w": 0.01, "alpha_z": 0.1},
-    "value with traces, λ = 0.9": {**SMALL, "lambda_w": 0.9},
-    "all with traces, λ = 0.9": {**SMALL, "lambda_w": 0.9, "lambda_z": 0.9}, "noisy value, 0.1": {**SMALL, "value_noise": 0.1},
-    "noisy value, 1": {**SMALL, "value_noise": 1.0}, "off-policy, importance": {**SMALL, "critics": "importance"},
-    "off-policy, clipped": {**SMALL, "critics": "clipped"}, "off-policy, expected": {**SMALL, "critics": "expected"},
+    "value with traces, λ = 0.9": {**EQUAL, "lambda_w": 0.9},
+    "all with traces, λ = 0.9": {**EQUAL, "lambda_w": 0.9, "lambda_z": 0.9}, "noisy value, 0.1": {**EQUAL, "value_noise": 0.1},
+    "noisy value, 1": {**EQUAL, "value_noise": 1.0}, "off-policy, importance": {**EQUAL, "critics": "importance"},
+    "off-policy, clipped": {**EQUAL, "critics": "clipped"}, "off-policy, expected": {**EQUAL, "critics": "expected"},
 }  # fmt: skip
 """What is done to the estimators; noise is in units of the return's standard deviation."""
 
 
 def _arm(world: str, case: str) -> Arm:
-    env, arguments, common, behaviour = WORLDS[world]
+    env, arguments, common, behaviour = CRITIC_WORLDS[world]
     off_policy = {"behaviour_greed": behaviour} if case.startswith("off-policy") else {}
     return Arm(
         label=f"{world}, {case}", env=env, env_settings=arguments, settings={**common, **off_policy, **CASES[case]},
@@ -55,7 +55,7 @@ PREMISE = Experiment(
     about="Policy evaluation of a policy that stays as it is: error of σ̂ and of M̂ − Q̂², relative to the exact variance, "
     "root mean square over visited pairs, at the end of the run (geometric mean of the last five measurements). Below 1 the "
     "direct critic is better. In the cases of a noisy value Q̂ is held at the exact value plus noise.",
-    kind="prediction", runs=20, arms=tuple(_arm(world, case) for world in WORLDS for case in CASES),
+    kind="prediction", runs=20, arms=tuple(_arm(world, case) for world in CRITIC_WORLDS for case in CASES),
     figures=(
         Figure(
             kind="effect", title="Which critic of the variance errs less", shows=("ratio",), x="case", lines="world",

@@ -13,7 +13,7 @@ ABOUT = (
     "frontiers: by the area that the points dominate, and by U = mean − ψ · variance at every ψ of the grid, with the "
     "learner's own price chosen freely. "
 )
-AS_PAPER, BASELINE, CORRECTED = "published, as in the paper", "published, with a baseline", "corrected"
+AS_PAPER, BASELINE, CORRECTED_LABEL = "published, as in the paper", "published, with a baseline", "corrected"
 
 
 def _sweep(
@@ -43,15 +43,15 @@ def _sweep(
     return of.model_copy(update=changes)
 
 
-ON_POLICY: dict[str, dict[str, Any]] = {
-    BASELINE: {"baseline": True}, CORRECTED: dict(corrected.ON_POLICY), AS_PAPER: {},
+ON_POLICY_ARMS: dict[str, dict[str, Any]] = {
+    BASELINE: {"baseline": True}, CORRECTED_LABEL: dict(corrected.ON_POLICY), AS_PAPER: {},
 }  # fmt: skip
 """The first is what the others are compared with: the corrected form differs from it in the form alone."""
-OFF_POLICY: dict[str, dict[str, Any]] = {
+OFF_POLICY_ARMS: dict[str, dict[str, Any]] = {
     f"{BASELINE}, expected critics": {"baseline": True, "critics": "expected", "ratios": "clipped"},
-    CORRECTED: dict(corrected.OFF_POLICY), AS_PAPER: {},
+    CORRECTED_LABEL: dict(corrected.OFF_POLICY), AS_PAPER: {},
 }  # fmt: skip
-EVEN: dict[str, dict[str, Any]] = {"published": {"form": "published"}, CORRECTED: {"form": "corrected"}}
+EVEN_FORMS: dict[str, dict[str, Any]] = {"published": {"form": "published"}, CORRECTED_LABEL: {"form": "corrected"}}
 ORACLE: dict[str, Points] = {
     "four rooms": (
         (0.0, 45.8526, 125.882), (0.001, 45.8523, 122.403), (0.002, 45.8477, 119.621), (0.005, 45.8247, 112.04),
@@ -78,30 +78,30 @@ ORACLE: dict[str, Points] = {
 """ψ, mean and variance of the best stationary policy that the oracle finds (`vpac.oracle.frontier`, one restart)."""
 FORMS = (
     _sweep(
-        four_rooms.PERFORMANCE, "four-rooms", ON_POLICY, (0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05),
+        four_rooms.PERFORMANCE, "four-rooms", ON_POLICY_ARMS, (0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05),
         ORACLE["four rooms"], runs=50, about=four_rooms.LIMIT,
     ),
     _sweep(
         puddle_world.DISCRETE, "puddle-world",
-        {form: puddle_world.STEPS | given for form, given in OFF_POLICY.items()},
+        {form: puddle_world.ALPHAS | given for form, given in OFF_POLICY_ARMS.items()},
         (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05), ORACLE["puddle world"], runs=50, every=2500,
         about="Off-policy, with the settings of Table 3; the greedy policy is measured, exactly.",
     ),
     _sweep(
         puddle_world.CONTINUOUS, "continuous-puddle-world",
-        {form: puddle_world.FAST | given for form, given in OFF_POLICY.items()}, (0.0, 0.001, 0.002, 0.005, 0.01, 0.02), (),
-        runs=10, usual_runs=None, every=4000, about="There is no oracle; policies are measured by 800 rollouts.",
+        {form: puddle_world.FAST | given for form, given in OFF_POLICY_ARMS.items()}, (0.0, 0.001, 0.002, 0.005, 0.01, 0.02),
+        (), runs=10, usual_runs=None, every=4000, about="There is no oracle; policies are measured by 800 rollouts.",
     ),
     _sweep(
-        forms.CATCH_UP, "catch-up", EVEN, (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0), ORACLE["catch-up"], every=60_000,
+        forms.CATCH_UP, "catch-up", EVEN_FORMS, (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0), ORACLE["catch-up"], every=60_000,
         about="Luck comes before the choice.",
     ),
     _sweep(
-        forms.RISKY_SHORTCUT, "risky-shortcut", EVEN, (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), ORACLE["risky shortcut"],
+        forms.RISKY_SHORTCUT, "risky-shortcut", EVEN_FORMS, (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), ORACLE["risky shortcut"],
         every=20_000, about="A choice between a risky way and a safe one.",
     ),
     _sweep(
-        forms.CLIFF_WALKING, "cliff-walking", EVEN, (0.0, 0.002, 0.005, 0.01, 0.02, 0.05), ORACLE["slippery cliff"],
+        forms.CLIFF_WALKING, "cliff-walking", EVEN_FORMS, (0.0, 0.002, 0.005, 0.01, 0.02, 0.05), ORACLE["slippery cliff"],
         every=6_000, about="By the oracle there is nothing to buy: a price should do no harm.",
     ),
 )  # fmt: skip
@@ -133,7 +133,7 @@ DECIDED = (
 PRINTED: dict[str, Any] = {"alpha_w": 0.005, "alpha_z": 0.05}
 """Algorithm 2 as printed gives the value critic the step size α_z and the second moment α_w; the table lists them by name."""
 PAPER_VAAC: dict[float, dict[str, float]] = {0.0: {"mean": 32, "variance": 473}, 0.01: {"mean": 34, "variance": 325}}
-VAAC = Experiment(
+VAAC_STUDY = Experiment(
     name="evidence/vaac", title="Four rooms: why VAAC learns faster here than in the paper",
     about="VAAC with and without its price: the step sizes as Table 2 names them, and as Algorithm 2 prints them, which gives "
     "the value critic the tenth (α_z = 0.005); with the step limit of the others, and with one so high that it hardly matters. "
@@ -159,4 +159,4 @@ VAAC = Experiment(
     **(four_rooms.ROOMS | {"episodes": 6000, "every": 500}),
 )  # fmt: skip
 
-EXPERIMENTS = (*FORMS, *DECIDED, VAAC)
+EXPERIMENTS = (*FORMS, *DECIDED, VAAC_STUDY)

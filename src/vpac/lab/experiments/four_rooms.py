@@ -7,13 +7,13 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Experiment, Figure, claims, curves
 
-PUBLISHED: dict[str, Any] = {
+PUBLISHED_FORM: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform",
     "start_critics": "uniform", "gamma": 0.99, "temperature": 1.0, "alpha_theta": 0.01, "alpha_w": 0.5, "alpha_z": 0.5,
 }  # fmt: skip
 """Table 2's step sizes; policy and critics start uniform in (0, 1); the score without its factor 1/temperature."""
 ROOMS: dict[str, Any] = {
-    "env": "vpac/FourRooms-v0", "settings": PUBLISHED, "episodes": 1000, "every": 50, "policy": "greedy", "horizon": 300,
+    "env": "vpac/FourRooms-v0", "settings": PUBLISHED_FORM, "episodes": 1000, "every": 50, "policy": "greedy", "horizon": 300,
 }  # fmt: skip
 LIMIT = (
     "Training episodes stop after 500 steps for every algorithm (the paper lets VAAC and VAAC_TD run on); a stop is not an "
@@ -50,13 +50,13 @@ PERFORMANCE = Experiment(
     **ROOMS,
 )  # fmt: skip
 
-PRICES = ((0.0, 43.0, 253.0), (0.01, 42.5, 77.0), (0.03, 43.0, 62.0), (0.05, 19.0, 536.0))
+PUBLISHED_PRICES = ((0.0, 43.0, 253.0), (0.01, 42.5, 77.0), (0.03, 43.0, 62.0), (0.05, 19.0, 536.0))
 """ψ, and the paper's mean and variance."""
 PSI_CURVES = Experiment(
     name="four-rooms/psi-curves", title="Four rooms: the price of variance",
     about=f"VPAC along learning for four prices ψ. {LIMIT}", paper="Figure 3", algorithm="vpac", runs=100,
     arms=tuple(
-        Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper={"mean": m, "variance": v}) for psi, m, v in PRICES
+        Arm(label=f"ψ = {psi:g}", settings={"psi": psi}, paper={"mean": m, "variance": v}) for psi, m, v in PUBLISHED_PRICES
     ),
     figures=curves("Learning curves of VPAC for four prices of variance", GREEDY),
     claims=claims(
@@ -172,8 +172,8 @@ TEMPERATURE_EFFECT = Experiment(
     figures=_effect("Effect of the temperature", "temperature", log_x=True), **ROOMS,
 )  # fmt: skip
 
-SHARES = ((1.0, "1:1"), (0.2, "1:5"), (0.1, "1:10"))
-STEPS = tuple(product((0.5, 0.25, 0.1), SHARES, SHARES))
+STEP_SIZE_SHARES = ((1.0, "1:1"), (0.2, "1:5"), (0.1, "1:10"))
+STEP_GRID = tuple(product((0.5, 0.25, 0.1), STEP_SIZE_SHARES, STEP_SIZE_SHARES))
 """Step size of the value, and the two ratios."""
 
 
@@ -192,11 +192,11 @@ STEP_SIZES = Experiment(
     about=f"Final mean, variance and Sharpe ratio for three step sizes of the value and three ratios to each of the others. "
     f"{LIMIT}",
     paper="Appendix E, step-size sensitivity", runs=50,
-    arms=tuple(_step_arm(*who, *steps) for who in BOTH for steps in STEPS),
+    arms=tuple(_step_arm(*who, *steps) for who in BOTH for steps in STEP_GRID),
     figures=tuple(
         Figure(
             kind="effect", title=f"{who[0]}: effect of the ratios of step sizes", shows=("mean", "variance", "sharpe"),
-            x="α_z : α_w", lines="α_θ : α_z", panels="α_w", arms=tuple(_step_arm(*who, *steps).label for steps in STEPS),
+            x="α_z : α_w", lines="α_θ : α_z", panels="α_w", arms=tuple(_step_arm(*who, *steps).label for steps in STEP_GRID),
         )
         for who in BOTH
     ),

@@ -21,7 +21,7 @@ PRICE = 0.25
 """Share of PPO's mean that a lower variance may cost; the paper's own prices are 12 to 17 %."""
 PRICES = 0.005, 0.015, 0.05
 """Along which the noisy cheetah is measured."""
-FIGURES = (
+TRAINING_FIGURES = (
     Figure(
         kind="curves",
         title="Scores and returns of training episodes",
@@ -108,7 +108,7 @@ def _claims_of_ours() -> tuple[Claim, ...]:
 def _common(name: str, env: str) -> dict[str, Any]:
     return {
         "name": f"mujoco/{name}", "kind": "deep", "env": env, "episodes": 512, "on_demand": True,
-        "fixed_start": {"reset_noise_scale": 0.0}, "figures": FIGURES,
+        "fixed_start": {"reset_noise_scale": 0.0}, "figures": TRAINING_FIGURES,
     }  # fmt: skip
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 from vpac.lab.experiments.spec import Arm, Experiment, Figure, claims, curves
 
-CLIPPED: dict[str, Any] = {
+CLIPPED_SETTINGS: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform", "start_critics": "zero",
     "gamma": 0.99, "behaviour": "uniform", "critics": "clipped",
 }  # fmt: skip
 """As published: ρ = min(1, π/b) in critics and actor, a uniform behaviour policy, a score without 1/temperature."""
 PUDDLE: dict[str, Any] = {
-    "env": "vpac/PuddleWorld-v0", "settings": {**CLIPPED, "temperature": 100.0}, "episodes": 2500, "every": 20,
+    "env": "vpac/PuddleWorld-v0", "settings": {**CLIPPED_SETTINGS, "temperature": 100.0}, "episodes": 2500, "every": 20,
     "policy": "greedy", "horizon": 500,
 }  # fmt: skip
-STEPS: dict[str, Any] = {"alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25}
-AC = Arm(label="AC", algorithm="off-policy-ac", settings=STEPS, paper={"mean": 44, "variance": 225})
+ALPHAS: dict[str, Any] = {"alpha_theta": 0.05, "alpha_w": 0.5, "alpha_z": 0.25}
+AC = Arm(label="AC", algorithm="off-policy-ac", settings=ALPHAS, paper={"mean": 44, "variance": 225})
 VPAC = Arm(
-    label="VPAC", algorithm="off-policy-vpac", settings={"psi": 0.002, **STEPS}, paper={"mean": 44, "variance": 180}
+    label="VPAC", algorithm="off-policy-vpac", settings={"psi": 0.002, **ALPHAS}, paper={"mean": 44, "variance": 180}
 )
 VAAC = Arm(
     label="VAAC", algorithm="off-policy-vaac",
@@ -59,7 +59,7 @@ CONTINUOUS = Experiment(
     about="Linear learners over 10 tilings of 5 × 5 tiles hashed into 1024 features, with the settings of Table 4 divided by "
     "10. Policies are measured by 800 rollouts, as in the paper. The puddle is where the point is before the move.",
     paper="Figure 6 (b)", env="vpac/ContinuousPuddleWorld-v0",
-    settings={**CLIPPED, "temperature": 50.0, "max_episode_steps": 5000}, episodes=4000, every=100, policy="softmax",
+    settings={**CLIPPED_SETTINGS, "temperature": 50.0, "max_episode_steps": 5000}, episodes=4000, every=100, policy="softmax",
     evaluate="rollouts", runs=50, usual_runs=10,
     arms=(
         Arm(label="AC", algorithm="off-policy-ac", settings=FAST, paper={"mean": 17.5, "variance": 635}),

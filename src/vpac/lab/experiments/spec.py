@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=1, le=10**13)]
 Episodes = Annotated[int, Field(ge=1, le=10**9)]
 
 
-COLUMNS: dict[str, tuple[str, ...]] = {
+CURVE_COLUMNS: dict[str, tuple[str, ...]] = {
     "training": ("return", "length", "mean", "variance"),
     "prediction": ("value_error", "direct_error", "indirect_error", "direct_bias", "indirect_bias", "direct_negative",
                    "indirect_negative"),
@@ -32,13 +32,13 @@ COLUMNS: dict[str, tuple[str, ...]] = {
              "measured_variance", "kl", "entropy", "clip_fraction", "value_loss", "spread_loss", "reward_scale"),
 }  # fmt: skip
 """What each kind of run measures along the way …"""
-FINAL: dict[str, tuple[str, ...]] = COLUMNS | {
+FINAL: dict[str, tuple[str, ...]] = CURVE_COLUMNS | {
     "training": ("mean", "variance", "sharpe", "within", "risky"), "prediction": ("direct", "indirect", "ratio"),
     "deep": ("mean", "variance", "sharpe", "cvar", "discounted_mean", "discounted_variance", "discounted_sharpe",
              "discounted_cvar", "fixed_mean", "fixed_variance", "fixed_discounted_variance", "length"),
 }  # fmt: skip
 """… and at the end."""
-MAPS = ("trajectory", "variance", "mean variance", "visits")
+MAP_QUANTITIES = ("trajectory", "variance", "mean variance", "visits")
 
 
 def _known(word: str, words: tuple[str, ...], what: str) -> None:
@@ -234,9 +234,9 @@ class Experiment(Data):
 
     def _check_figure(self, figure: Figure) -> None:
         """What a figure shows is measured, and what it varies is said of every arm in it."""
-        known = COLUMNS[self.kind] if figure.kind in ("curves", "errors") else FINAL[self.kind]
+        known = CURVE_COLUMNS[self.kind] if figure.kind in ("curves", "errors") else FINAL[self.kind]
         for shown in figure.shows:
-            _known(shown, MAPS if figure.kind == "maps" else known, "thing to show")
+            _known(shown, MAP_QUANTITIES if figure.kind == "maps" else known, "thing to show")
         if figure.kind == "frontiers" and not (figure.lines and figure.x):
             raise ValueError("frontiers need `x`, the price, and `lines`")
         if figure.kind not in ("effect", "frontiers"):

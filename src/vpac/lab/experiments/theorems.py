@@ -37,7 +37,7 @@ class Formula:
     """The paper's claim in a sentence."""
 
 
-WORLDS = (
+TRIAL_WORLDS = (
     TrialWorld("four rooms", "vpac/FourRooms-v0", 0.99),
     TrialWorld("puddle world", "vpac/PuddleWorld-v0", 0.99),
     TrialWorld("risky shortcut", "vpac/RiskyShortcut-v0", 0.95),

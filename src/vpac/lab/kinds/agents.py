@@ -16,12 +16,12 @@ from vpac.envs.observations import arranged
 from vpac.envs.remember import RememberReturn, memory_of
 from vpac.errors import Newer, UserError, suggestion
 from vpac.evaluation.actors import as_seen, check_fits, restored
-from vpac.files import read_bytes, write_bytes
+from vpac.files import RECORD, read_bytes, write_bytes
 from vpac.lab.kinds.task import learner_of, task_recipe
 from vpac.lab.store.records import TRAIN, Damaged, Folder, trainings
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import METRICS, Record, Result, Store, fingerprint, packed
-from vpac.saved import AGENT, RECORD, WEIGHTS, SavedAgent, reading
+from vpac.lab.store.store import METRICS_FILE, Record, Result, Store, fingerprint, packed
+from vpac.saved import AGENT, WEIGHTS, SavedAgent, reading
 
 if TYPE_CHECKING:
     from vpac.deep.policy import NumpyPolicy
@@ -172,7 +172,7 @@ def short_name(folder: Path) -> str:
 def record_training(folder: Path, run: Run, result: Result, about: Mapping[str, Any]) -> None:
     """Write the files of a stored run beside the saved agent; the record, with checksums of all, is written last."""
     files = packed(run, result, about, _files(folder))
-    for name in (METRICS, RECORD):
+    for name in (METRICS_FILE, RECORD):
         write_bytes(folder / name, files[name])
 
 
@@ -202,7 +202,7 @@ def remove_training(folder: Path, keep: int = 0) -> None:
 
 
 def _remove_agent(folder: Path) -> None:
-    for name in (RECORD, METRICS, *FILES):
+    for name in (RECORD, METRICS_FILE, *FILES):
         (folder / name).unlink(missing_ok=True)
 
 

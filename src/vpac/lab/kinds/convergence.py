@@ -33,7 +33,7 @@ from vpac.tabular import Learner
 from vpac.tabular.prediction import Prediction, log_spaced
 from vpac.typing import FloatArray
 
-COLUMNS = (
+CONVERGENCE_COLUMNS = (
     "episodes", "value_error", "variance_error", "direction_norm", "gradient_norm", "mean", "variance", "objective",
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ class Convergence:
         for until in log_spaced(self.episodes, self.points):
             learner.learn(until - learner.episodes)
             rows.append((float(until), *self._compared(mdp, learner)))
-        return dict(zip(COLUMNS, np.array(rows).T, strict=True))
+        return dict(zip(CONVERGENCE_COLUMNS, np.array(rows).T, strict=True))
 
     def _compared(self, mdp: FiniteMDP, learner: Learner) -> tuple[float, ...]:
         """The columns after `episodes`."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FIXED_EPISODES = 100
 """Episodes of the paper's evaluation, all from the same start, so that only the policy's own noise remains."""
-ROWS = 1000
+CURVE_ROWS = 1000
 """Stored rows of the curve of a long run."""
 PLAYERS = 64
 """Environments in which evaluation episodes are played."""
@@ -129,9 +129,9 @@ def _agent(task: dict[str, Any], seed: int, folder: Path) -> tuple[PPO, tuple[st
 
 
 def curve(agent: PPO) -> dict[str, FloatArray]:
-    """The metrics of the iterations, at most `ROWS` of them."""
+    """The metrics of the iterations, at most `CURVE_ROWS` of them."""
     rows = agent.history
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(CURVE_ROWS, len(rows))).round().astype(int))
     return {name: np.array([rows[i].get(name, np.nan) for i in chosen]) for name in rows[-1]}
 
 

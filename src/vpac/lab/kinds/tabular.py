@@ -26,7 +26,7 @@ from vpac.tabular import Diverged, Learner, learn_many
 from vpac.tabular.curves import Curve, Snapshots, exact_state_moments, paths
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-WATCHED = 200
+WATCHED_EPISODES = 200
 """Episodes that are played where the share cannot be computed."""
 
 
@@ -55,7 +55,7 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
         taken = state_visits(mdp, policy, horizon)
         return float(taken[risky].sum() / taken.sum()) if risky.any() else None
     low, high = ContinuousPuddleWorld().puddle
-    walks = paths(learner, kind, WATCHED, horizon, np.random.SeedSequence([learner.seed, 2]))
+    walks = paths(learner, kind, WATCHED_EPISODES, horizon, np.random.SeedSequence([learner.seed, 2]))
     positions = np.concatenate([walk[:-1] for walk in walks])
     return float(((positions >= low) & (positions <= high)).all(axis=1).mean())
 
@@ -134,7 +134,7 @@ def play_episodes(learner: Learner, run: Run) -> dict[str, Any]:
     return {"returns": returns, "squares": squares}
 
 
-MOST_RUNS = 100_000
+MOST_TRAINED = 100_000
 
 
 def late_returns(learner: Learner) -> tuple[float, float]:
@@ -181,7 +181,7 @@ def train(
     Runs that diverge are left out; if all do, that is an error.
     """
     whole(episodes, "episodes", 1, MOST_EPISODES)
-    whole(runs, "runs", 1, MOST_RUNS)
+    whole(runs, "runs", 1, MOST_TRAINED)
     one_of(policy, ("greedy", "softmax"), "policy")
     whole(seed, "seed")
     seeds = [int(s.generate_state(1)[0]) for s in np.random.SeedSequence(seed).spawn(runs)]

@@ -23,18 +23,18 @@ from vpac.tabular.options import StepSizeOrder
 if TYPE_CHECKING:
     from vpac.tabular.agents import Learner
 
-KINDS = {
+TASK_KINDS = {
     "training": "tabular.perform", "deep": "deep.perform", "prediction": "convergence.predict",
     "convergence": "convergence.perform", "frontier": "frontier.perform", "theorems": "theorems.perform",
 }  # fmt: skip
 """Kinds of tasks, and the module and function of each."""
-WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
+CACHED_WORLDS: dict[str, tuple[FiniteMDP, int | None]] = {}
 """Cache of finite MDPs in this process."""
 
 
 def perform(run: Run, scratch: Scratch) -> Result:
     """Run a task; a long run writes checkpoints to `scratch`, and continues from those that it finds there."""
-    module, _, function = KINDS[run.task["kind"]].partition(".")
+    module, _, function = TASK_KINDS[run.task["kind"]].partition(".")
     with skip_checks():
         result: Result = getattr(importlib.import_module(f"vpac.lab.kinds.{module}"), function)(run, scratch)
     return result
@@ -80,13 +80,13 @@ def _functional(env: str) -> bool:
 def world_of(task: dict[str, Any]) -> tuple[Any, int | None]:
     """A task's environment and its step limit; environments with a transition table become finite MDPs."""
     key = canonical([task["env"], task.get("env_settings", {}), task.get("wrappers", [])])
-    if key not in WORLDS:
+    if key not in CACHED_WORLDS:
         env = task_recipe(task).make()
         limit = env.spec.max_episode_steps if env.spec else None
         if task.get("wrappers") or not (isinstance(env.unwrapped, FiniteMDPEnv) or hasattr(env.unwrapped, "P")):
             return env, limit
-        WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
-    return WORLDS[key]
+        CACHED_WORLDS[key] = FiniteMDP.from_gymnasium(env), limit
+    return CACHED_WORLDS[key]
 
 
 def process_of(task: dict[str, Any]) -> FiniteMDP:

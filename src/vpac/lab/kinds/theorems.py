@@ -12,7 +12,7 @@ import numpy as np
 from vpac import oracle
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import make_env
-from vpac.lab.experiments.theorems import SEED, WORLDS, TrialWorld
+from vpac.lab.experiments.theorems import SEED, TRIAL_WORLDS, TrialWorld
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import Result
@@ -24,12 +24,12 @@ HOLDS = 1e-8
 """A formula holds if its relative error is below this."""
 LARGEST_RADIUS = 0.995
 """Off-policy, targets are moved towards the behaviour policy until γ² E_b[ρ²] has a spectral radius below this."""
-FORMS: tuple[tuple[Form, str], ...] = (("published", "published"), ("exact", "corrected"))
+GRADIENT_FORMS: tuple[tuple[Form, str], ...] = (("published", "published"), ("exact", "corrected"))
 
 
 def perform(run: Run, _: Scratch) -> Result:
     """Compare every formula of the paper with the derivative itself, in one environment."""
-    world = next(world for world in WORLDS if world.name == run.task["settings"]["world"])
+    world = next(world for world in TRIAL_WORLDS if world.name == run.task["settings"]["world"])
     rows = [
         (verdict.world, verdict.formula, verdict.form, policy, error, cosine)
         for verdict in try_world(world, seed_of(world))
@@ -64,7 +64,7 @@ class Verdict:
 
 def seed_of(world: TrialWorld) -> np.random.SeedSequence:
     """Of the policies that are tried in a world."""
-    return np.random.SeedSequence(SEED).spawn(len(WORLDS))[WORLDS.index(world)]
+    return np.random.SeedSequence(SEED).spawn(len(TRIAL_WORLDS))[TRIAL_WORLDS.index(world)]
 
 
 def try_world(world: TrialWorld, seed: np.random.SeedSequence) -> list[Verdict]:
@@ -114,13 +114,13 @@ def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Compar
     indirect = _importance_variance(mdp, oracle.softmax(near), behaviour, gamma)
     yield "theorem-3", "published", off_policy.action_variance, indirect
     truth = _of_variance(partial(complex_step_gradient, mdp, near, gamma, behaviour=behaviour))
-    for form, name in FORMS:
+    for form, name in GRADIENT_FORMS:
         value = _of_variance(partial(oracle.gradient, mdp, near, gamma, form=form, behaviour=behaviour))
         yield "theorem-4", name, value, truth
 
     truth = _of_variance(partial(complex_step_gradient, mdp, theta, gamma, variance_of="action"))
     state_truth = _of_variance(partial(complex_step_gradient, mdp, theta, gamma, variance_of="state"))
-    for form, name in FORMS:
+    for form, name in GRADIENT_FORMS:
         yield "theorem-2", name, _of_variance(partial(oracle.gradient, mdp, theta, gamma, form=form)), truth
         vaac = _of_variance(
             partial(oracle.gradient, mdp, theta, gamma, form=form, variance_of="state", algorithm="vaac")
@@ -150,7 +150,7 @@ def _compare_state_critics(
         shares = oracle.stationary_distribution(mdp, oracle.softmax(theta))
         settled = mdp.with_start(shares / shares.sum())
         truth = (1.0 - gamma) * _of_variance(partial(complex_step_gradient, settled, theta, gamma, variance_of="state"))
-    for form, name in FORMS:
+    for form, name in GRADIENT_FORMS:
         value = _of_variance(partial(oracle.state_critic_gradient, mdp, theta, gamma, form=form, weighting=weighting))
         yield "ppo", name, value, truth
 

@@ -32,7 +32,7 @@ REPRODUCTION = (
 )
 SUMMARIES: dict[str, Callable[[Results], Shown]] = {"theorems": Theorems.of, "frontier": ExactFrontier}
 """What is shown of special kinds of studies; the others are a `StudySummary`."""
-STUDIES = ("Studies", "Mean and variance of the return of what was learned.")
+STUDIES_SECTION = ("Studies", "Mean and variance of the return of what was learned.")
 
 
 def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[Path, Document]:
@@ -91,7 +91,7 @@ def document_of(
             )
     failures |= {note: Failure(note, words) for note, words in damaged_notes(store).items()}
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
-    title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES
+    title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES_SECTION
     return Document(
         title=title,
         subtitle=subtitle,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Cell = str | float | int | bool | None
 """The content of a table cell; None leaves it empty."""
 Style = int | str | None
-"""The style of a series: a number, or a name in `style.NAMES` such as "VPAC"; None takes its position in the panel."""
+"""The style of a series: a number, or one of `geometry.SERIES_STYLES` such as "VPAC"; None: its position in the panel."""
 
 
 class Shown(Protocol):
@@ -329,12 +329,12 @@ class Grid:
                 yield {"row": down, "column": right, "trajectory": path.label, "step": step}
 
 
-SIGNS = {(-1, 0): "↑", (1, 0): "↓", (0, -1): "←", (0, 1): "→",
+ARROWS = {(-1, 0): "↑", (1, 0): "↓", (0, -1): "←", (0, 1): "→",
          (-1, 1): "↗", (1, 1): "↘", (1, -1): "↙", (-1, -1): "↖", (0, 0): "·"}  # fmt: skip
 
 
 def _move(arrow: Arrow) -> str:
-    sign = SIGNS[int(np.sign(arrow.down)), int(np.sign(arrow.right))]
+    sign = ARROWS[int(np.sign(arrow.down)), int(np.sign(arrow.right))]
     return sign if arrow.weight >= 1.0 else f"{sign} {arrow.weight:.2g}"
 
 

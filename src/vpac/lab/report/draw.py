@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from vpac.envs.picture import INK, WALL
 from vpac.errors import one_of
 from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Points, Reference, Trajectory
-from vpac.lab.report.geometry import INK, MUTED, Look, look
+from vpac.lab.report.geometry import MUTED, Look, look
 
-KINDS = ("pdf", "png", "csv")
+FILE_KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
 """Points of a curve in the page's static figure: no screen shows more."""
 MILLIONS = 1e5
@@ -73,7 +74,7 @@ def save(chart: Chart, *paths: Path) -> list[Path]:
     return list(paths)
 
 
-def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
+def write(chart: Chart, folder: Path, kinds: tuple[str, ...] = FILE_KINDS) -> list[Path]:
     """Draw the chart into files named after it."""
     return save(chart, *(Path(folder) / f"{chart.name}.{kind}" for kind in kinds))
 
@@ -121,7 +122,7 @@ class Drawings:
         """Digests of the chart together with the code that draws it, and of its files."""
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
             content = repr(chart).encode() + _code()
-        files = [self.folder / f"{chart.name}.{kind}" for kind in (*KINDS, "svg")]
+        files = [self.folder / f"{chart.name}.{kind}" for kind in (*FILE_KINDS, "svg")]
         return [hashlib.sha256(content).hexdigest(), *map(_digest, files)]
 
 
@@ -392,7 +393,7 @@ def _text_size(axis: Any, name: str, style: dict[str, Any]) -> tuple[float, floa
     return box.width, box.height
 
 
-WALL, FLOOR = "#3b4252", "#f4f5f7"
+FLOOR_OF_MAPS = "#f4f5f7"
 STROKES: dict[str, Any] = {
     "hatching": {"linewidth": 0.7, "alpha": 0.75}, "border": {"linewidth": 2.0},
     "outline": {"linewidth": 1.2, "linestyle": (0, (3, 1.5))}, "arrows": {"linewidth": 1.1, "solid_capstyle": "round"},
@@ -405,7 +406,7 @@ def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float
     rows, columns = grid.walls.shape
     low, high = limits
     edges = (np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5)
-    axis.set_facecolor(FLOOR)
+    axis.set_facecolor(FLOOR_OF_MAPS)
     if len(grid.finite()):
         top = high if high > low else low + 1.0
         values = np.ma.masked_invalid(grid.values)

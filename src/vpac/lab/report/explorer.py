@@ -139,7 +139,7 @@ class ExactFrontier:
         return explore(process_of(task), self.found, float(task["settings"]["gamma"]), about)
 
 
-ROWS = {
+QUANTITY_ROWS = {
     "mean": "mean return",
     "total_variance": "variance of the return",
     "state_variance": "… of which given the start state, E[Var(G|S0)]",
@@ -149,7 +149,7 @@ ROWS = {
     "goal_probability": "probability of reaching the goal",
     "steps": "expected number of steps",
 }
-MAPS = (
+STATE_MAPS = (
     ("value", "value  V(s)", "viridis"),
     ("variance", "variance  Var(G|s)", "magma"),
     ("visitation", "visitation  Σ γᵏ P(Sₖ = s)", "cividis"),
@@ -176,12 +176,12 @@ class Solution:
         found = {name: getattr(moments, name) for name in plain}
         found |= {f"{name}_variance": moments.variance_of(name) for name in ("state", "action")}
         found["steps"] = moments.visits[~moments.mdp.terminal].sum()
-        return {name: float(found[name]) for name in ROWS}
+        return {name: float(found[name]) for name in QUANTITY_ROWS}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; unknown numbers are None."""
         moments = self.moments
-        by_state = {name: getattr(moments, name).tolist() for name, _, _ in MAPS}
+        by_state = {name: getattr(moments, name).tolist() for name, _, _ in STATE_MAPS}
         return {
             "env": self.env, "policy": self.policy, "gamma": moments.gamma, "horizon": moments.horizon,
             "states": moments.mdp.n_states, "actions": moments.mdp.n_actions,
@@ -190,7 +190,7 @@ class Solution:
 
     def tables(self) -> list[Table]:
         """The moments."""
-        rows = [(ROWS[name], f"{value:.6g}") for name, value in self._numbers().items()]
+        rows = [(QUANTITY_ROWS[name], f"{value:.6g}") for name, value in self._numbers().items()]
         return [Table.of(("", ""), rows, f"{self.env}, {self._setting}")]
 
     def charts(self) -> list[Chart]:
@@ -204,7 +204,7 @@ class Solution:
         marked = {name: layout.letters == letter for letter, name in REGIONS.items()}
         regions = [Region(name, cells) for name, cells in marked.items() if cells.any()]
         panels = []
-        for name, title, colours in MAPS:
+        for name, title, colours in STATE_MAPS:
             values = layout.fill(np.where(mdp.terminal, np.nan, getattr(moments, name)))
             arrows = policy_arrows(mdp, moments.policy) if name == "value" else []
             panels.append(Grid(dark, values, "", title, regions, goal, start, arrows, colours=colours))
@@ -219,9 +219,9 @@ def _only(cells: Any) -> tuple[int, int] | None:
     return (int(cells[0][0]), int(cells[0][1])) if len(cells) == 1 else None
 
 
-EPISODES = 10_000
+VISIT_EPISODES = 10_000
 """Episodes over which visits are counted, as in the paper."""
-DRAWN, LONGEST = 5, 1000
+DRAWN_PATHS, DRAWN_STEPS = 5, 1000
 """Trajectories drawn in the continuous puddle world, the shortest ones, and steps drawn of each."""
 SQUARES = 20
 """Rows and columns of the grid that it is drawn on."""
@@ -259,7 +259,7 @@ def map_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[list[
         horizon = results.study.experiment.horizon or learner.environment.limit
         table = _stored_policy(records[0], policy)
         goal, arrows = _only(layout.position[mdp.goal][:1]), policy_arrows(mdp, table)
-        episodes = paths(learner, policy, EPISODES, horizon, np.random.SeedSequence([learner.seed, 3]))
+        episodes = paths(learner, policy, VISIT_EPISODES, horizon, np.random.SeedSequence([learner.seed, 3]))
         for shown in figure.shows:
             values: FloatArray | None = None
             walked: list[Trajectory] = []
@@ -304,7 +304,7 @@ def plane_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[lis
         behind = [points for points in episodes if points[0].max() < low] or episodes
         walked = [
             Trajectory(f"episode {number + 1}", (n * np.stack([1.0 - y, x], axis=1) - 0.5).round(3).tolist(), number)
-            for number, (x, y) in enumerate(points[:LONGEST].T for points in sorted(behind, key=len)[:DRAWN])
+            for number, (x, y) in enumerate(points[:DRAWN_STEPS].T for points in sorted(behind, key=len)[:DRAWN_PATHS])
         ]
         title = f"{arm.label}: {results.final(arm.label, 'risky').mean():.1%} of steps in the puddle"
         panels.append(Grid(np.zeros((n, n), bool), title=title, regions=[puddle], goal=goal, trajectories=walked))

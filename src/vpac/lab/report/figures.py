@@ -20,7 +20,7 @@ from vpac.risk.compare import share_of_wins
 from vpac.risk.metrics import interquartile_mean
 
 T = TypeVar("T")
-FEW = 5
+FEW_ARMS = 5
 """Up to this many arms are named in a note."""
 DEEP_POINTS = 60
 """Points of a curve of the PPO family: each is an average over a hundred episodes, and the page has to stay small."""
@@ -108,10 +108,10 @@ def chart_of(results: Results, number: int) -> Chart | None:
     arms = results.some(figure.arms)
     if not arms:
         return None
-    panels, notes = KINDS[figure.kind](results, figure, arms)
+    panels, notes = FIGURE_KINDS[figure.kind](results, figure, arms)
     missing = [arm.label for arm in results.study.experiment.arms if not results.records[arm.label]]
     if missing:
-        named = ", ".join(missing) if len(missing) <= FEW else f"{len(missing)} arms"
+        named = ", ".join(missing) if len(missing) <= FEW_ARMS else f"{len(missing)} arms"
         notes = [*notes, f"Not shown, because they have no finished run: {named}."]
     size = results.size_note()
     columns = len(figure.shows) if figure.shows and len(panels) > len(figure.shows) else None
@@ -266,7 +266,7 @@ def best(results: Results, figure: Figure, arms: list[Arm]) -> Panels:
     return [Points(series, "variance", "mean", "")], notes
 
 
-KINDS: dict[str, Callable[[Results, Figure, list[Arm]], Panels]] = {
+FIGURE_KINDS: dict[str, Callable[[Results, Figure, list[Arm]], Panels]] = {
     "curves": curves, "effect": effect, "maps": map_panels, "paths": plane_panels, "bars": bars, "boxes": boxes,
     "errors": errors, "best": best, "frontiers": frontier_panels,
 }  # fmt: skip

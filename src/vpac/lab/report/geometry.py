@@ -19,12 +19,12 @@ from vpac.errors import one_of
 from vpac.lab.report.chart import Arrow, Axes, Chart, Grid, Lines, Points, Spots
 from vpac.typing import BoolArray, FloatArray
 
-INK, MUTED = "#1c2230", "#7a8290"
+MUTED = "#7a8290"
 LIGHT = ("#1f5f99", "#c1440e", "#1b7f5c", "#7b4fa3", "#8f6a00", "#b03a7a", "#4a5160", "#117a9a")
 """Colours of series on white."""
 DARK = ("#6fb1f0", "#ff9466", "#4fc79a", "#c09bea", "#e3bd4b", "#f08cc0", "#b9c0cc", "#63cbe8")
 """The same series on a dark background."""
-NAMES = {
+SERIES_STYLES = {
     "AC": 6, "VPAC": 0, "VAAC": 1, "VAAC_TD": 3, "corrected": 0, "published": 1, "oracle": 2, "exact": 2, "paper": 4,
 }  # fmt: skip
 """Series that have the same style in every figure."""
@@ -56,7 +56,7 @@ class Look:
 def look(style: int | str | None, position: int = 0) -> Look:
     """The style with a number or a name; without either, that of the series' position in its panel."""
     if isinstance(style, str):
-        style = NAMES[one_of(style, NAMES, "style of a series")]
+        style = SERIES_STYLES[one_of(style, SERIES_STYLES, "style of a series")]
     number = (position if style is None else style) % len(LIGHT)
     (marker, symbol), (line, dash) = MARKERS[number], DASHES[number]
     return Look(number, marker, symbol, line, dash)
@@ -74,7 +74,7 @@ Stroke = list[tuple[float, float]]
 """A line through points."""
 BRIGHT = 0.6
 """Cells from here up on their colour scale are bright: what is drawn on them is dark."""
-SAME = 0.012
+SAME_SPOT = 0.012
 """Points that are closer than this share of the panel cover one another."""
 
 
@@ -166,9 +166,9 @@ def legend(chart: Chart) -> list[tuple[str, Look, bool, int]]:
 def styles(labels: Iterable[str]) -> dict[str, int | str]:
     """A style for each label: algorithms have the same one in every figure, the others take free ones in order."""
     names = list(dict.fromkeys(labels))
-    taken = {NAMES[name] for name in names if name in NAMES}
+    taken = {SERIES_STYLES[name] for name in names if name in SERIES_STYLES}
     free = iter([place for place in range(len(LIGHT)) if place not in taken] + list(range(len(LIGHT), 99)))
-    return {name: name if name in NAMES else next(free) for name in names}
+    return {name: name if name in SERIES_STYLES else next(free) for name in names}
 
 
 def positions(panel: Points, number: int) -> list[float]:
@@ -191,7 +191,7 @@ def covered(panel: Points) -> list[list[int]]:
     earlier = np.empty((0, 2))
     found = []
     for series in points:
-        found.append((np.abs(series[:, None] - earlier) < SAME * size).all(axis=2).sum(axis=1).tolist())
+        found.append((np.abs(series[:, None] - earlier) < SAME_SPOT * size).all(axis=2).sum(axis=1).tolist())
         earlier = np.concatenate([earlier, series])
     return found
 

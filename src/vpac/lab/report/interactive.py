@@ -198,7 +198,7 @@ def _add_references(panel: Lines | Points, layout: Figure) -> None:
         )  # fmt: skip
 
 
-INK = {"bare": "var(--ink)", "bright": "#1c2230", "deep": "#ffffff", "dark": "#ffffff"}
+INK_ON = {"bare": "var(--ink)", "bright": "#1c2230", "deep": "#ffffff", "dark": "#ffffff"}
 """The colour to draw with on each kind of background."""
 STROKES = {"hatching": (1, "solid"), "border": (3.5, "solid"), "outline": (1.8, "5px,3px"), "arrows": (1.6, "solid")}
 """Width and dashes of marks upon a map."""
@@ -213,7 +213,7 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     for kind, ground, x, y in shapes.strokes(grid, *limits):
         width, dash = STROKES[kind]
         data.append({"type": "scatter", "mode": "lines", "x": numbers(x), "y": numbers(y), "hoverinfo": "skip",
-                     "showlegend": False, "line": {"color": INK[ground], "width": width, "dash": dash}})  # fmt: skip
+                     "showlegend": False, "line": {"color": INK_ON[ground], "width": width, "dash": dash}})  # fmt: skip
     for position, path in enumerate(grid.trajectories):
         data += _path(path.label, [(x, y) for y, x in path.points], path.style, position)
     layout = _base_layout()

@@ -16,7 +16,7 @@ from vpac.typing import FloatArray
 
 ENOUGH = 5
 """Runs of each arm that a verdict needs."""
-ROUNDING = 1e-9
+SCORE_ROUNDING = 1e-9
 """A score below this is zero: the rest is rounding."""
 SCORES: dict[str, Callable[..., Interval]] = {
     "ratio": ratio_of_means, "difference": difference_of_means, "value": mean_interval,
@@ -24,7 +24,7 @@ SCORES: dict[str, Callable[..., Interval]] = {
 """Fieller's, Welch's and Student's intervals; between equal arms of five runs they decide in at most 5 % of cases."""
 PAPER_SCALE = 0.01
 """The preset "paper" multiplies rewards by it, so its prices are per such a unit."""
-NAMES = {
+QUANTITY_NAMES = {
     "mean": "mean return", "variance": "variance of the return", "sharpe": "Sharpe ratio",
     "within": "variance from a given start cell", "risky": "share of steps in risky cells",
     "fixed_mean": "mean score from one fixed start", "fixed_variance": "variance of the score from one fixed start",
@@ -47,7 +47,7 @@ def judge(results: Results) -> list[ClaimRow]:
 def score(claim: Claim, samples: list[FloatArray]) -> Interval:
     """The claim's score, a function of averages over runs, and its 95 % interval, cut at 0 for what cannot be less."""
     found = SCORES[claim.by](*samples)
-    ends = (0.0 if abs(end) < ROUNDING else end for end in (found.estimate, found.low, found.high))
+    ends = (0.0 if abs(end) < SCORE_ROUNDING else end for end in (found.estimate, found.low, found.high))
     cut = claim.by != "difference" and never_negative(claim.quantity)
     return not_negative(Interval(*ends)) if cut else Interval(*ends)
 
@@ -98,7 +98,7 @@ def _row(results: Results, claim: Claim) -> ClaimRow:
     ends = ("above", claim.above), ("below", claim.below)
     bounds = [f"{word} {bound:g}" for word, bound in ends if bound is not None]
     expected = " and ".join(bounds).replace("-", "−")
-    how = f"{NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
+    how = f"{QUANTITY_NAMES.get(claim.quantity, claim.quantity)}: {compared}, expected {expected}"
     row = ClaimRow(
         f"{experiment.title} ({claim.where})", claim.text, claim.paper, None, "undecided", f"{how}. No runs yet.",
         results.study.command, anchor(experiment.name), GROUPS[claim.of],

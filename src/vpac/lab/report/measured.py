@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from vpac.evaluation.sources import PARTS, Sources
+from vpac.evaluation.sources import VARIANCE_PARTS, Sources
 from vpac.evaluation.stressing import arm_name
 from vpac.files import jsonable, write_text
 from vpac.lab.report.chart import Cell, Chart, Line, Lines, Points, Reference, Section, Spots, Table, shown
 from vpac.lab.report.draw import figure_style, static_svg
-from vpac.lab.report.page import SIGNS, content_policy, template
+from vpac.lab.report.page import VERDICT_SIGNS, content_policy, template
 from vpac.risk.certificate import PolicyCertificate, sample_of
 from vpac.risk.compare import Comparison, compare_samples
 from vpac.risk.intervals import Interval, uniform_probability_below
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray
 
-POINTS = 400
+CURVE_POINTS = 400
 """Points of a curve."""
 
 
@@ -86,7 +86,7 @@ class Evaluation:
         """Where the variance comes from: share, part and, where it is known, the exact part."""
         rows: list[tuple[Cell, ...]] = []
         for name, found in self.sources.items():
-            for part in PARTS:
+            for part in VARIANCE_PARTS:
                 share, exact = found.shares[part], None if found.exact is None else f"{getattr(found.exact, part):.5g}"
                 ends = f"{_percent(share.low)} … {_percent(share.high)}"
                 rows.append((name, part, _percent(share.estimate), ends, interval_text(found.parts[part]), exact))
@@ -125,7 +125,7 @@ class Evaluation:
     def charts(self) -> list[Chart]:
         """The density of the returns, and the share of episodes that end at or below any return."""
         low, high = _ends_of_axis(self.samples)
-        grid = np.linspace(low, high, POINTS)
+        grid = np.linspace(low, high, CURVE_POINTS)
         densities, shares, means = [], [], []
         for position, (name, sample) in enumerate(self.samples.items()):
             label = f"{name}: {_mean_and_std(sample)}"
@@ -207,10 +207,10 @@ def _density(x: FloatArray, low: float, high: float) -> tuple[FloatArray, FloatA
     spread = min(float(x.std()), float(np.subtract(*np.quantile(x, [0.75, 0.25]))) / 1.34) or float(x.std())
     width = max(0.9 * spread * len(x) ** -0.2, (high - low) / 100.0)
     if np.ptp(x) <= 2.0 * width:
-        grid = np.linspace(x.mean() - 4.0 * width, x.mean() + 4.0 * width, POINTS)
+        grid = np.linspace(x.mean() - 4.0 * width, x.mean() + 4.0 * width, CURVE_POINTS)
         return grid, norm.pdf(grid, x.mean(), width)
     ends = float(x.min()), float(x.max())
-    grid = np.linspace(max(low, ends[0]), min(high, ends[1]), POINTS)
+    grid = np.linspace(max(low, ends[0]), min(high, ends[1]), CURVE_POINTS)
     kde = gaussian_kde(x, width / float(x.std(ddof=1)))
     density = sum(kde(points) for points in (grid, 2.0 * ends[0] - grid, 2.0 * ends[1] - grid))
     return np.concatenate([grid[:1], grid, grid[-1:]]), np.concatenate([[0.0], density, [0.0]])
@@ -256,7 +256,7 @@ watch = vpac.monitor("certificate.json")
 for total in returns_of_your_episodes:
     if alarm := watch.update(total):
         print(alarm)"""
-WIDEST = 40
+MOST_CHART_ARMS = 40
 """Arms in a chart; the rest is in the table."""
 
 
@@ -288,14 +288,14 @@ class CertificateSummary:
         return [self._evaluation(False).charts()[0], self._below_chart()]
 
     def table(self, part: str) -> Table:
-        """A part of the certificate, one of `TABLES`."""
-        return TABLES[part](self.data)
+        """A part of the certificate, one of `CERTIFICATE_TABLES`."""
+        return CERTIFICATE_TABLES[part](self.data)
 
     def _below_chart(self) -> Chart:
         """P(G < c) with the band that holds for all c."""
         sample, how = self.certificate.sample, self.data["measurement"]
         room = 0.05 * float(np.ptp(sample.returns)) or 1.0
-        grid = np.linspace(sample.minimum - room, sample.maximum + room, POINTS)
+        grid = np.linspace(sample.minimum - room, sample.maximum + room, CURVE_POINTS)
         share, low, high = 100.0 * uniform_probability_below(sample.returns, grid, level=how["level"])
         named = [one["threshold"] for one in self.data["below"] if one["named"]]
         marks = [Reference(threshold, _minus(f"c = {threshold:g}"), "x") for threshold in named]
@@ -420,7 +420,7 @@ def _sources(data: Mapping[str, Any]) -> Table:
     rows = [
         (part, _percents(found["shares"][part]), _estimate(found["parts"][part]),
          None if found["exact"] is None else shown(found["exact"][part], 5))
-        for part in PARTS
+        for part in VARIANCE_PARTS
     ]  # fmt: skip
     return Table.of(("source", "share", "variance", "exact"), rows, f"measured from {found['starts']} starts")
 
@@ -440,7 +440,7 @@ def _identity(data: Mapping[str, Any]) -> Table:
     return Table.of(("part", "what", "value"), rows, "policy, environment, versions")
 
 
-TABLES: dict[str, Callable[[Mapping[str, Any]], Table]] = {
+CERTIFICATE_TABLES: dict[str, Callable[[Mapping[str, Any]], Table]] = {
     "limits": _limits, "metrics": _metrics, "below": _below, "worst": _worst, "baseline": _baseline, "sources": _sources,
     "monitor": _delays, "identity": _identity,
 }  # fmt: skip
@@ -458,7 +458,7 @@ def write_certificate(certificate: PolicyCertificate, folder: Path) -> list[Path
     lead = f"{how['episodes']:,} episodes in {where}: mean {mean}, standard deviation {std}"
     text = template("certificate.html.j2", static_svg).render(
         title=f"Certificate of {certificate.name}", policy=content_policy(), lead=lead, limits=data["limits"],
-        notes=data["notes"], signs=SIGNS, measured=_of_limit,
+        notes=data["notes"], signs=VERDICT_SIGNS, measured=_of_limit,
         made=str(data["about"].get("time", "")), checksum=certificate.checksum, level=_level(data),
         sections=summary.sections(),
     )  # fmt: skip
@@ -490,7 +490,7 @@ class StressSummary:
 
     def charts(self) -> list[Chart]:
         """The change of the mean in every arm, the worst first."""
-        arms = [arm for arm in self.data["arms"] if arm["against_control"]][:WIDEST]
+        arms = [arm for arm in self.data["arms"] if arm["against_control"]][:MOST_CHART_ARMS]
         found = [_known(arm["against_control"]["difference_of_means"]) for arm in arms]
         spots = Spots.of("change of the mean", [arm_name(arm["change"]) for arm in arms], found)
         control = [Reference(0.0, "control")]

@@ -29,24 +29,24 @@ Paint = Callable[[Chart], str]
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tools.js", "figures.js", "explorer.js")
 """Scripts that run when the page has been read, after Plotly; theme.js runs before it is painted."""
-MOST_BYTES = 15_000_000
-MOST_ROWS = 120
+MOST_PAGE_BYTES = 15_000_000
+MOST_TABLE_ROWS = 120
 """Longer tables are thinned on the page; the CSV file has more rows."""
 SAVED_ROWS, LIVE_POINTS = 1000, 300
 """Rows of a CSV file on the page, and points of an interactive curve: no screen shows more."""
 UNQUOTED = " ,.:;+-_/()=*!'"
 """Characters that data URLs keep as they are."""
-SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
+VERDICT_SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 
 
 def write_page(document: Document, folder: Path, paint: Paint = static_svg) -> Path:
     """Write `index.html` into the folder; `paint` draws the static figures, for print and without scripts."""
     text = render(document, paint)
     size = len(text.encode("utf-8", "replace"))
-    if size > MOST_BYTES:
+    if size > MOST_PAGE_BYTES:
         sizes = {c.name: len(_picture(paint(c)) + _csv(_saved(c)) + as_json(live(c))) for c in _charts(document)}
         largest = ", ".join(f"{name} {sizes[name] / 1e6:.1f} MB" for name in sorted(sizes, key=lambda n: -sizes[n])[:3])
-        allowed = f"at most {MOST_BYTES / 1e6:g} are allowed"
+        allowed = f"at most {MOST_PAGE_BYTES / 1e6:g} are allowed"
         raise UserError(f"the page has {size / 1e6:.1f} MB, {allowed}; largest: {largest}")
     return write_text(Path(folder) / "index.html", text)
 
@@ -63,7 +63,7 @@ def render(document: Document, paint: Paint = static_svg) -> str:
     for claim in document.claims:
         groups.setdefault(claim.group, []).append(claim)
     text: str = template("index.html.j2", paint).render(
-        page=document, title=document.title, groups=groups, signs=SIGNS, policy=content_policy([theme, plotly, ours]),
+        page=document, title=document.title, groups=groups, signs=VERDICT_SIGNS, policy=content_policy([theme, plotly, ours]),
         anchors={section.name for section in document.sections},
         scripts={name: Markup(text) for name, text in (("theme", theme), ("plotly", plotly), ("ours", ours))},
     )  # fmt: skip
@@ -156,7 +156,7 @@ def _saved(chart: Chart) -> Table:
 
 def _cells(table: Table) -> dict[str, Any]:
     """Columns and cells as text, each with whether it is aligned right: columns of numbers are."""
-    rows = table.thinned(MOST_ROWS).rows
+    rows = table.thinned(MOST_TABLE_ROWS).rows
     kinds = list(zip(*table.rows, strict=True)) if table.rows else [("",)] * len(table.columns)
     right = [all(isinstance(cell, int | float) or cell is None for cell in column) for column in kinds]
     shown_rows = [list(zip(map(shown, row), right, strict=True)) for row in rows]

@@ -14,15 +14,15 @@ from vpac.lab.experiments.spec import Arm
 from vpac.lab.report.chart import Failure, Line, Style
 from vpac.lab.store.records import Damaged, Study
 from vpac.lab.store.run import Run
-from vpac.lab.store.store import METRICS, Record, Store, columns_of
+from vpac.lab.store.store import METRICS_FILE, Record, Store, columns_of
 from vpac.risk.intervals import Interval, mean_interval, not_negative, student_quantile
 from vpac.typing import FloatArray
 
-STEP = 500
+PROGRESS_EVERY = 500
 """Runs between two updates of the progress bar."""
 LISTED = 20
 """Failures of a study that are shown one by one."""
-TABLES, NUMBERS = 1000, 2_000_000
+TABLES_AT_ONCE, NUMBERS_AT_ONCE = 1000, 2_000_000
 """How many tables, and numbers in them, are in memory at a time."""
 LABELS = {
     "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
@@ -150,7 +150,7 @@ class Results:
 
 def steps_of(study: Study) -> int:
     """How often reading the study's runs updates the progress bar."""
-    return sum(map(len, study.runs.values())) // STEP
+    return sum(map(len, study.runs.values())) // PROGRESS_EVERY
 
 
 def read_results(
@@ -165,7 +165,7 @@ def read_results(
         found = records[label] = []
         for name in names:
             count += 1
-            if count % STEP == 0:
+            if count % PROGRESS_EVERY == 0:
                 step()
             if name not in known and (record := _read(store, name, study.command)) is not None:
                 known[name] = record
@@ -215,9 +215,9 @@ def moments_over_runs(records: Sequence[Record], numbers: int) -> dict[str, Mome
     Tables are read in pieces, whose moments are merged (Chan, Golub and LeVeque 1983).
     """
     found: dict[str, Moments] = {}
-    step = max(1, min(TABLES, NUMBERS // max(numbers, 1)))
+    step = max(1, min(TABLES_AT_ONCE, NUMBERS_AT_ONCE // max(numbers, 1)))
     for before in range(0, len(records), step):
-        contents = [record.file(METRICS) for record in records[before : before + step]]
+        contents = [record.file(METRICS_FILE) for record in records[before : before + step]]
         count, merged = len(contents), {}
         for name, values in columns_of(contents).items():
             mean = values.mean(axis=0)

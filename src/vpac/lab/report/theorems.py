@@ -11,7 +11,7 @@ import numpy as np
 
 from vpac._version import __version__
 from vpac.files import read_bytes, write_text
-from vpac.lab.experiments.theorems import FORMULAS, SEED, WORLDS, Formula
+from vpac.lab.experiments.theorems import FORMULAS, SEED, TRIAL_WORLDS, Formula
 from vpac.lab.kinds.theorems import HOLDS, Verdict
 from vpac.lab.report.chart import Chart, Panel, Points, Reference, Spots, Table
 from vpac.lab.report.draw import write
@@ -55,7 +55,7 @@ class Theorems:
         tables = []
         for formula in FORMULAS:
             cells = {form: {v.world: _cell(v) for v in self._of(formula, form)} for form in ("published", "corrected")}
-            rows = [(world.name, *(cells[form].get(world.name, "–") for form in cells)) for world in WORLDS]
+            rows = [(world.name, *(cells[form].get(world.name, "–") for form in cells)) for world in TRIAL_WORLDS]
             tables.append(Table.of(("world", *cells), rows, f"{formula.title}: {self.summary(formula)}"))
         return tables
 

@@ -29,14 +29,14 @@ from vpac.risk.frontier import FrontierPoint, TradeOff, aversion_of, hypervolume
 from vpac.risk.intervals import Interval
 from vpac.typing import FloatArray
 
-REACH = 0.5
+BAR_REACH = 0.5
 """The axes make room for bars up to this share of the points' range, on each side; longer bars end in an arrow."""
 FARTHEST = 3.0
 """Points whose mean is more than this many risk-neutral standard deviations lower are not drawn: the others would be hard to
 tell apart beside them."""
 MEAN = "mean return"
 STYLES: tuple[int | str, ...] = ("VPAC", "VAAC", 3)
-LOST: tuple[int | str, ...] = (6, 5, 5)
+DOMINATED_STYLES: tuple[int | str, ...] = (6, 5, 5)
 """Styles of curves, and of their dominated points."""
 
 
@@ -188,7 +188,7 @@ def frontier_panel(curves: dict[str, TradeOff], exact: Exact | None = None, titl
             chosen = [p for p, away in points if bool(away) == gone and p.mean.estimate >= floor]
             words = name if not gone else "dominated" if number == 0 else f"{name}, dominated"
             if chosen:
-                style = LOST[number] if gone else STYLES[number]
+                style = DOMINATED_STYLES[number] if gone else STYLES[number]
                 series.append(spots_of(words, chosen, style, _price(name), joined=not gone))
     for words, at, style in (("knee", first.knee, 4), ("best Sharpe ratio", first.best_sharpe, 7)):
         if at is not None and first.points[at].mean.estimate >= floor:
@@ -205,8 +205,8 @@ def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: st
         below, above = ([value for spots in series for value in getattr(spots, end) or ()] for end in (low, high))
         first, last = float(values.min()), float(values.max())
         spread = last - first or max(0.1 * abs(first), 1e-9)
-        left = max(min(first, *below), first - REACH * spread) - 0.1 * spread
-        right = min(max(last, *above), last + REACH * spread) + 0.1 * spread
+        left = max(min(first, *below), first - BAR_REACH * spread) - 0.1 * spread
+        right = min(max(last, *above), last + BAR_REACH * spread) + 0.1 * spread
         ranges.append((left, right))
     return Points(series, x_label, y_label, title, x_range=ranges[0], y_range=ranges[1])
 
@@ -235,7 +235,7 @@ def _closed(x: Interval) -> Interval:
     return x if known else Interval(x.estimate, x.estimate, x.estimate)
 
 
-RESAMPLES = 2000
+SCORE_RESAMPLES = 2000
 LEAST_RUNS = 5
 
 
@@ -307,7 +307,7 @@ class Score:
 
 
 def scores(
-    forms: Mapping[str, Swept], oracle: FloatArray, seed: int = 0, resamples: int = RESAMPLES
+    forms: Mapping[str, Swept], oracle: FloatArray, seed: int = 0, resamples: int = SCORE_RESAMPLES
 ) -> dict[str, Score]:
     """Judge forms against the oracle's points [J, (ψ, mean, variance)]; without any, against all points of all forms.
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from vpac.lab.kinds.tabular import Training
     from vpac.risk.budget import BudgetReport
 
-POINTS = 100
+AVERAGED_POINTS = 100
 """Points of the curve of returns, each an average over as many episodes."""
-SHOWN = {
+LAST_NUMBERS = {
     "score_mean": "mean score of recent episodes", "score_variance": "variance of their scores",
     "return_mean": "mean of their discounted returns", "start_value": "the value critic predicts at the start",
     "return_variance": "variance of their discounted returns", "start_variance": "the spread critic predicts at the start",
@@ -65,7 +65,7 @@ class TrainingSummary:
         """The learning curve, and mean and variance of the measured policy, with 95 % intervals over runs."""
         training, first = self.training, self.training.learners[0]
         returns = np.stack([learner.returns for learner in training.learners])
-        width = max(1, returns.shape[1] // POINTS)
+        width = max(1, returns.shape[1] // AVERAGED_POINTS)
         smooth = returns[:, : returns.shape[1] // width * width].reshape(len(returns), -1, width).mean(axis=-1)
         episodes = (np.arange(smooth.shape[1]) + 1) * width
         panels: list[Panel] = [Lines([band(episodes, smooth, "return")], "episodes", "return", "return of episodes")]
@@ -138,14 +138,14 @@ class DeepTrainingSummary:
         return {
             "algorithm": type(agent).__name__, "env": agent.environments.name, "timesteps": agent.timesteps,
             "episodes": agent.episodes, "seed": agent.seed, "options": agent.options.as_dict(),
-            **{name: jsonable(last[name]) for name in SHOWN if name in last},
+            **{name: jsonable(last[name]) for name in LAST_NUMBERS if name in last},
             **({} if self.budget is None else {"budget": self.budget.as_dict()}),
         }  # fmt: skip
 
     def tables(self) -> list[Table]:
         """The last iteration's numbers."""
         agent, last = self.agent, self.agent.history[-1]
-        rows = [(words, f"{last[name]:.5g}") for name, words in SHOWN.items() if name in last]
+        rows = [(words, f"{last[name]:.5g}") for name, words in LAST_NUMBERS.items() if name in last]
         title = f"{type(agent).__name__} on {agent.environments.name}: {agent.timesteps:,} steps"
         return [Table.of(("at the end of training", ""), rows, title)]
 

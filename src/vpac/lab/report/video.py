@@ -20,7 +20,7 @@ from vpac.evaluation.actors import Actor
 from vpac.evaluation.play import seeds_from, walk
 from vpac.files import write_atomically, write_bytes
 
-LONGEST = 10_000
+LONGEST_VIDEO = 10_000
 """Steps after which an episode that has no end of its own is left."""
 HEADLESS = {"egl": ("EGL", "libegl1 libgl1 libegl-mesa0"), "osmesa": ("OSMesa", "libosmesa6")}
 """Ways in which MuJoCo draws without a display: the library each needs and Debian's packages of it."""
@@ -38,7 +38,7 @@ class Shot(NamedTuple):
     score: float
     """Sum of rewards so far."""
     ended: str
-    """"terminated", "truncated", "left" after `LONGEST` steps, or empty while it goes on."""
+    """"terminated", "truncated", "left" after `LONGEST_VIDEO` steps, or empty while it goes on."""
 
 
 def make_watched(recipe: EnvRecipe) -> gymnasium.Env[Any, Any]:
@@ -96,7 +96,7 @@ def shots(
         score = 0.0
         for number, step in enumerate(walk(env, observation, actor.action, name_of(env)), 1):
             score += step.reward
-            ended = step.ended or ("left" if number >= LONGEST else "")
+            ended = step.ended or ("left" if number >= LONGEST_VIDEO else "")
             picture = _picture(env) if ended or number % every == 0 else None
             yield Shot(picture, episode, number, step.reward, score, ended)
             if ended:
@@ -123,9 +123,9 @@ def _picture(env: gymnasium.Env[Any, Any]) -> Any:
 FASTEST = {".gif": 100.0 / 3.0, ".mp4": 60.0}
 """Pictures per second that viewers of each kind of file can show."""
 SLOWEST = 1.0
-WIDEST = {".gif": 400, ".mp4": 1280}
+LONGER_SIDE = {".gif": 400, ".mp4": 1280}
 """Pixels of the longer side; larger pictures are made smaller."""
-SMALLEST = 240
+SHORTER_SIDE = 240
 """Pixels of the shorter side of a picture that words are still readable on; smaller pictures are enlarged."""
 BAND = 18
 """Pixels of the line of numbers above the picture."""
@@ -183,7 +183,7 @@ def _frame(moment: Shot, kind: str) -> Any:
 
     picture = Image.fromarray(moment.picture)
     width, height = picture.size
-    factor = min(WIDEST[kind] / max(width, height), max(1.0, math.ceil(SMALLEST / min(width, height))))
+    factor = min(LONGER_SIDE[kind] / max(width, height), max(1.0, math.ceil(SHORTER_SIDE / min(width, height))))
     width, height = (max(2, round(side * factor) // 2 * 2) for side in (width, height))
     if picture.size != (width, height):
         how = Image.Resampling.NEAREST if factor > 1.0 else Image.Resampling.BOX

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 from vpac.errors import UserError
-from vpac.files import LARGEST, make_folder
+from vpac.files import LARGEST_READ, make_folder
 
 T = TypeVar("T")
-RECORD, PART = "run.json", ".part"
-"""The file that describes a run's folder, and the suffix of folders that are not complete yet."""
+PART = ".part"
+"""The suffix of folders that are not complete yet."""
 PERMANENT = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENAMETOOLONG,
 }  # fmt: skip
@@ -87,7 +87,7 @@ class Backend(Protocol):
     def prepare(self, reading: bool = False) -> None:
         """Raise a `UserError` if it cannot be used, or only read."""
 
-    def read(self, key: str, most: int = LARGEST) -> bytes:
+    def read(self, key: str, most: int = LARGEST_READ) -> bytes:
         """The content under a key. Raises `FileNotFoundError`, `Unreadable` after retries, or EFBIG if it has more than
         `most` bytes, before they are read."""
 

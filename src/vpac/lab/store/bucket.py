@@ -26,13 +26,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from vpac.errors import UserError, one_of
-from vpac.files import LARGEST, Unwritable
-from vpac.lab.store.backend import RECORD, Scratch, Unreadable
+from vpac.files import LARGEST_READ, RECORD, Unwritable
+from vpac.lab.store.backend import Scratch, Unreadable
 from vpac.saved import AGENT
 
 RETRIES, RETRY_TIMEOUT = 5, timedelta(seconds=90)
 """How often, and for how long, the client retries a request that was lost or refused by a busy server."""
-KEY = "AWS_ACCESS_KEY_ID"
+ACCESS_KEY = "AWS_ACCESS_KEY_ID"
 ENDPOINT = r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?"
 
 
@@ -77,11 +77,11 @@ class BucketBackend:
             self.files("studies")
         except OSError as error:
             words = str(error.strerror).removeprefix(f"cannot read {self.address}: ")
-            if KEY not in os.environ:
-                words += f". Credentials come from the environment, and it has no {KEY}: see docs/cluster.md"
+            if ACCESS_KEY not in os.environ:
+                words += f". Credentials come from the environment, and it has no {ACCESS_KEY}: see docs/cluster.md"
             raise UserError(f"cannot {'read' if reading else 'use'} {self.address}: {words}") from None
 
-    def read(self, key: str, most: int = LARGEST) -> bytes:
+    def read(self, key: str, most: int = LARGEST_READ) -> bytes:
         """Get; the client itself retries. The stream is counted, because the server may report a wrong size."""
         with self._errors():
             found, content = self._store.get(key), bytearray()

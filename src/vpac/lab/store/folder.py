@@ -13,7 +13,8 @@ from pathlib import Path
 
 from vpac.errors import UserError
 from vpac.files import (
-    LARGEST,
+    LARGEST_READ,
+    RECORD,
     cannot_write,
     make_folder,
     read_bytes,
@@ -23,7 +24,7 @@ from vpac.files import (
     write_bytes,
     write_new,
 )
-from vpac.lab.store.backend import PART, RECORD, Scratch, Unreadable, retry
+from vpac.lab.store.backend import PART, Scratch, Unreadable, retry
 from vpac.lab.store.run import HASH, is_run_name
 from vpac.portable import BINARY, CLOEXEC, FOLDERS_OPEN, NOFOLLOW, lock_byte, unlock_byte
 
@@ -71,7 +72,7 @@ class FolderBackend:
         if not reading:
             make_folder(self.root)
 
-    def read(self, key: str, most: int = LARGEST) -> bytes:
+    def read(self, key: str, most: int = LARGEST_READ) -> bytes:
         """A file's content, with retries: network file systems fail now and then."""
         return retry(lambda: read_bytes(self._path(key), most, links=False), f"{self.address}/{key}")
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from vpac.errors import Newer, UserError
-from vpac.files import LARGEST, check_seal, parse, read_bytes
+from vpac.files import LARGEST_READ, RECORD, check_seal, parse, read_bytes
 from vpac.lab.experiments.spec import Experiment
-from vpac.lab.store.backend import RECORD, Backend, Unreadable, retry
-from vpac.lab.store.run import FORMAT, Run
+from vpac.lab.store.backend import Backend, Unreadable, retry
+from vpac.lab.store.run import RUN_FORMAT, Run
 
 if TYPE_CHECKING:
     from vpac.lab.store.store import Store
@@ -112,7 +112,7 @@ class Folder:
     def __init__(self, folder: Path) -> None:
         self.folder, self.address = folder, os.fspath(folder)
 
-    def read(self, key: str, most: int = LARGEST) -> bytes:
+    def read(self, key: str, most: int = LARGEST_READ) -> bytes:
         """A file's content, with retries."""
         return retry(lambda: read_bytes(self.folder / key, most), f"{self.address}/{key}")
 
@@ -137,9 +137,9 @@ def read_record(backend: Backend | Folder, name: str) -> tuple[dict[str, Any], R
     key = key_of(name, RECORD)
     path = f"{backend.address}/{key}"
     record = read_sealed(backend, key)
-    check_version(path, record.get("format"), FORMAT)
-    if record.get("format") != FORMAT:
-        raise Damaged(f"{path} has format {record.get('format')!r:.40}; this version of vpac reads format {FORMAT}")
+    check_version(path, record.get("format"), RUN_FORMAT)
+    if record.get("format") != RUN_FORMAT:
+        raise Damaged(f"{path} has format {record.get('format')!r:.40}; this version of vpac reads format {RUN_FORMAT}")
     try:
         RunRecord.model_validate(record)
     except ValidationError:

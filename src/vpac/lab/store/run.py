@@ -14,7 +14,7 @@ import numpy as np
 
 from vpac.lab.experiments.spec import Arm, Experiment
 
-FORMAT = 1
+RUN_FORMAT = 1
 """Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
 LEARNER = 9
 """Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
@@ -49,7 +49,7 @@ class Run:
     @property
     def content(self) -> dict[str, Any]:
         """Everything that decides the result."""
-        return {"format": FORMAT, "task": self.task, "number": self.number, "seed": self.seed}
+        return {"format": RUN_FORMAT, "task": self.task, "number": self.number, "seed": self.seed}
 
     @property
     def hash(self) -> str:

@@ -28,16 +28,16 @@ from typing import Any, Self
 import numpy as np
 
 from vpac.errors import Newer, UserError
-from vpac.files import LARGEST, as_parquet, sealed
+from vpac.files import LARGEST_READ, RECORD, as_parquet, sealed
 from vpac.interruption import stop_if_asked
-from vpac.lab.store.backend import RECORD, Backend, Scratch, Unreadable, backend_at
+from vpac.lab.store.backend import Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
 from vpac.lab.store.records import FAILED, RUNS, Damaged, Folder, key_of, read_failure, read_record
 from vpac.lab.store.run import Run
 from vpac.typing import FloatArray
 
-METRICS, POLICY = "metrics.parquet", "policy.safetensors"
-DAMAGED, CHECKPOINTS = "damaged", "checkpoints"
+METRICS_FILE, POLICY = "metrics.parquet", "policy.safetensors"
+DAMAGED, STORE_CHECKPOINTS = "damaged", "checkpoints"
 IDENTITY = ".identity"
 MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
@@ -114,7 +114,7 @@ def packed(
 ) -> dict[str, bytes]:
     """The files of a run, as bytes: what was measured, the policy or a whole agent, and the record of them."""
     learned = {POLICY: as_safetensors(result.policy)} if agent is None else agent
-    files = {METRICS: as_parquet(result.metrics, compression="zstd"), **learned}
+    files = {METRICS_FILE: as_parquet(result.metrics, compression="zstd"), **learned}
     record = {**run.content, "name": run.name, "final": result.final, "about": dict(about)}
     record["files"] = {name: fingerprint(content) for name, content in files.items()}
     return files | {RECORD: sealed(record, indent=1, allow_nan=False).encode()}
@@ -140,13 +140,13 @@ class Record:
         """A finished run; all its bytes are checked."""
         record, run = read_record(backend, name)
         found = cls(run, record["final"], record["about"], record["files"], backend, name)
-        for file in dict.fromkeys(((METRICS, POLICY) if name == run.name else ()) + tuple(found.files)):
+        for file in dict.fromkeys(((METRICS_FILE, POLICY) if name == run.name else ()) + tuple(found.files)):
             found.file(file)
         return found
 
     def metrics(self) -> Any:
         """What was measured, as a Polars data frame."""
-        return frame_of(self.file(METRICS))
+        return frame_of(self.file(METRICS_FILE))
 
     def policy(self) -> dict[str, FloatArray]:
         """What was learned."""
@@ -265,7 +265,7 @@ class Store:
 
     def scratch(self, run: Run) -> Scratch:
         """A run's folder for checkpoints."""
-        return self.backend.scratch(f"{CHECKPOINTS}/{run.name}")
+        return self.backend.scratch(f"{STORE_CHECKPOINTS}/{run.name}")
 
     def tidy(self) -> None:
         """Remove what killed processes left."""
@@ -275,7 +275,7 @@ class Store:
 def _size(expected: Any) -> int:
     """Bytes of a file by its fingerprint, which may be forged; more need not be read."""
     size = expected.get("bytes") if isinstance(expected, dict) else None
-    return size if type(size) is int and 0 <= size < LARGEST else LARGEST
+    return size if type(size) is int and 0 <= size < LARGEST_READ else LARGEST_READ
 
 
 def fingerprint(content: bytes) -> dict[str, Any]:

@@ -39,7 +39,7 @@ BATCH_SECONDS, BATCH_RUNS = 0.25, 64
 """Expected seconds, and number, of runs in one task: short runs are synced to disk together."""
 MAX_BROKEN = 10
 """Workers that may die between two outcomes before they begin a run."""
-GRACE = 30.0
+CHECKPOINT_GRACE = 30.0
 """Seconds for a worker to reach its next checkpoint; schedulers that send SIGTERM wait about as long."""
 
 
@@ -194,7 +194,7 @@ class Processes:
         try:
             for worker in workers:
                 worker.terminate()
-            until = time.monotonic() + GRACE
+            until = time.monotonic() + CHECKPOINT_GRACE
             for worker in workers:
                 worker.join(max(0.0, until - time.monotonic()))
         finally:

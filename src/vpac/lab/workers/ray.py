@@ -25,7 +25,7 @@ from vpac.lab.store.store import Store
 from vpac.lab.workers.pool import TaskLoop
 from vpac.lab.workers.worker import Outcome, carry_out
 
-USUAL: dict[str, int] = {"CPU": 1, "memory": 512 * 2**20}
+RUN_RESOURCES: dict[str, int] = {"CPU": 1, "memory": 512 * 2**20}
 """Resources of a run; a worker that trains a tabular learner takes about 350 MB on one thread."""
 RESOURCES: dict[str, dict[str, int]] = {"deep": {"CPU": 2, "memory": 2**30}}
 """Resources of other kinds of runs. In the PPO family the policy learns beside a critic, and EnvPool's environments are
@@ -38,7 +38,7 @@ REFRESH = 5.0
 """Seconds between two looks at the cluster's size."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for a machine to answer."""
-GRACE = 10.0
+CANCEL_GRACE = 10.0
 """Seconds to wait for cancelled tasks to end."""
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Where this variable is 0, Ray's processes listen on 127.0.0.1; the name is of the systems on which that is the default."""
@@ -110,7 +110,7 @@ class OnRay:
     def _largest(self) -> dict[str, float]:
         """Of each resource, the most that one machine has."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in USUAL}
+        return {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in RUN_RESOURCES}
 
     def _room(self) -> int:
         if self.jobs is not None:
@@ -150,13 +150,13 @@ class OnRay:
         for ref in refs:
             self._ray.cancel(ref, force=True)
         if refs:
-            self._ray.wait(refs, num_returns=len(refs), timeout=GRACE)
+            self._ray.wait(refs, num_returns=len(refs), timeout=CANCEL_GRACE)
         return bool(refs)
 
 
 def resources(run: Run, largest: dict[str, float]) -> dict[str, int]:
     """What Ray reserves for a run: what its kind uses, but not more than the largest machine has."""
-    wanted = RESOURCES.get(str(run.task.get("kind")), USUAL)
+    wanted = RESOURCES.get(str(run.task.get("kind")), RUN_RESOURCES)
     return {name: min(amount, int(largest.get(name, 0)) or amount) for name, amount in wanted.items()}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vpac.lab.workers.worker import Outcome
     from vpac.tabular.agents import Learner
 
-FEWEST = 5
+FEWEST_RUNS = 5
 """Fewest runs of an arm of the PPO family under a scale: fewer decide nothing."""
 MOST_RUNS = 1_000_000
 POLL = 0.2
@@ -62,7 +62,7 @@ def plan(experiment: Experiment, *, full: bool = False, runs: int | None = None,
         raise UserError(f"scale must be above 0 and at most 1, got {scale!r}")
     usual = experiment.runs if full or experiment.usual_runs is None else experiment.usual_runs
     if experiment.kind == "deep":
-        usual = min(usual, max(FEWEST, round(experiment.runs * scale)))
+        usual = min(usual, max(FEWEST_RUNS, round(experiment.runs * scale)))
     once = experiment.kind in ("theorems", "frontier")
     count = 1 if once else runs or usual
     return Plan(experiment, {arm.label: list(runs_of(experiment, arm, count, scale)) for arm in experiment.arms}, scale)

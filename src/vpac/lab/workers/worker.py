@@ -213,13 +213,13 @@ def about(run: Run, seconds: float) -> dict[str, Any]:
     return {"seconds": seconds, "time": datetime.now(UTC).isoformat(timespec="seconds"), **made_with}
 
 
-NAMED = ("gymnasium", "numba", "numpy", "polars", "scipy")
+NAMED_PACKAGES = ("gymnasium", "numba", "numpy", "polars", "scipy")
 
 
 @cache
 def provenance(deep: bool = False) -> dict[str, Any]:
     """Versions, machine and commit of this process; for the PPO family also those of JAX, which is not imported."""
-    named = (*NAMED, "jax", "jaxlib") if deep and importlib.util.find_spec("jax") else NAMED
+    named = (*NAMED_PACKAGES, "jax", "jaxlib") if deep and importlib.util.find_spec("jax") else NAMED_PACKAGES
     return {
         "versions": {
             "vpac": __version__, "python": platform.python_version(),

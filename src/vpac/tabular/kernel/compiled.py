@@ -27,7 +27,7 @@ from vpac.risk.measures import volatility
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-OPTIONS: dict[str, Any] = {
+JIT_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"contract", "arcp", "nsz"},
@@ -50,20 +50,20 @@ FOLDER = cache_folder()
 
 def inlined(function: Function) -> Function:
     """Compile as part of its callers."""
-    result: Function = njit(forceinline=True, **OPTIONS)(function)
+    result: Function = njit(forceinline=True, **JIT_OPTIONS)(function)
     return result
 
 
 def shared(function: Function) -> Function:
     """Compile once for all callers: for long functions that are rarely called."""
-    result: Function = njit(**OPTIONS)(function)
+    result: Function = njit(**JIT_OPTIONS)(function)
     return result
 
 
 def compiled(function: Function) -> Function:
     """Compile at the first call, and cache the result on disk; calls release the GIL."""
     config: Any = numba.config
-    result: Any = njit(**OPTIONS)(function)
+    result: Any = njit(**JIT_OPTIONS)(function)
     elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(FOLDER)
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)

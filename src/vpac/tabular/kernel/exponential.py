@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 LANES = 4
 """Numbers in an AVX2 vector; LLVM splits it where registers are smaller."""
-LEAST = -700.0
+LEAST_ARGUMENT = -700.0
 """exp of smaller arguments is zero, negligible beside the largest term of a softmax, one."""
 ROUNDER = 1.5 * 2.0**52
 """Added to a number below 2⁵¹, it leaves the nearest integer in the lowest bits."""
@@ -29,7 +29,7 @@ LOG2_HIGH, LOG2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 DEGREE = 13
 DOUBLE = ir.DoubleType()
 VECTOR = ir.VectorType(DOUBLE, LANES)
-INTEGERS = ir.VectorType(ir.IntType(64), LANES)
+INTEGER_VECTOR = ir.VectorType(ir.IntType(64), LANES)
 
 
 def _exponential(builder: ir.IRBuilder, x: Any) -> Any:
@@ -55,7 +55,7 @@ def _exponential(builder: ir.IRBuilder, x: Any) -> Any:
         total = multiply_add(total, r, number(1.0 / math.factorial(power)))
     exponent = builder.shl(builder.bitcast(shifted, integer), constant(integer, 52))
     result = builder.bitcast(builder.add(builder.bitcast(total, integer), exponent), x.type)
-    return builder.select(builder.fcmp_ordered("<", x, number(LEAST)), number(0.0), result)
+    return builder.select(builder.fcmp_ordered("<", x, number(LEAST_ARGUMENT)), number(0.0), result)
 
 
 def _pointer(context: Any, builder: ir.IRBuilder, kind: Any, array: Any, index: Any, to: Any) -> Any:
@@ -138,7 +138,7 @@ def _add_score_of_four(context: Any, theta: Any, first: Any, policy: Any, action
         target = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], VECTOR)
         source = _pointer(context, builder, signature.args[2], arguments[2], arguments[1], VECTOR)
         chosen = builder.sub(arguments[3], arguments[1])
-        lanes = ir.Constant(INTEGERS, list(range(LANES)))
+        lanes = ir.Constant(INTEGER_VECTOR, list(range(LANES)))
         mine = builder.icmp_signed("==", _repeated(builder, chosen), lanes)
         ones = builder.select(mine, ir.Constant(VECTOR, [1.0] * LANES), ir.Constant(VECTOR, [0.0] * LANES))
         score = builder.fsub(ones, builder.load(source, align=8))

@@ -15,12 +15,12 @@ from vpac.tabular.kernel.compiled import inlined
 from vpac.typing import FloatArray
 
 RngState = NDArray[np.uint64]
-WORDS = 4
+STATE_WORDS = 4
 
 
 def generator(seed: np.random.SeedSequence) -> RngState:
     """The four words of a stream."""
-    rng: RngState = np.asarray(seed.generate_state(WORDS, np.uint64), np.uint64)
+    rng: RngState = np.asarray(seed.generate_state(STATE_WORDS, np.uint64), np.uint64)
     return rng
 
 

@@ -19,7 +19,7 @@ from vpac.tabular.kernel.compiled import inlined
 
 _calloc: Any = types.ExternalFunction("calloc", types.voidptr(types.uint64, types.uint64))
 _free: Any = types.ExternalFunction("free", types.void(types.voidptr))
-TABLE = types.Array(types.float64, 2, "C")
+TABLE_TYPE = types.Array(types.float64, 2, "C")
 BYTES = 8
 
 
@@ -40,7 +40,7 @@ def _table_in(context: Any, memory: Any, rows: Any, columns: Any) -> Any:
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         pointer, rows, columns = arguments
-        array = context.make_array(TABLE)(context, builder)
+        array = context.make_array(TABLE_TYPE)(context, builder)
         item = context.get_constant(types.intp, BYTES)
         strides = (builder.mul(columns, item), item)
         data = builder.bitcast(pointer, array.data.type)
@@ -48,7 +48,7 @@ def _table_in(context: Any, memory: Any, rows: Any, columns: Any) -> Any:
         populate_array(array, data=data, meminfo=None, **layout)  # type: ignore[no-untyped-call]
         return array._getvalue()
 
-    return TABLE(memory, types.intp, types.intp), code
+    return TABLE_TYPE(memory, types.intp, types.intp), code
 
 
 table_in: Any = intrinsic(_table_in)
