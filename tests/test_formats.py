@@ -14,7 +14,7 @@ from vpac.cli import main
 from vpac.errors import Newer, UserError
 from vpac.evaluation.actors import load_agent
 from vpac.files import sealed
-from vpac.lab.kinds.agents import find_agents
+from vpac.lab.kinds.saved_agents import find_agents
 from vpac.lab.store.records import index, read_study, studies
 from vpac.lab.store.store import Store
 from vpac.risk.sample import ReturnSample

@@ -31,10 +31,8 @@ the mean error of V, and a conditioned policy shows U."""
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
-    "agents",
     "budget",
     "check",
-    "compiled",
     "frontier",
     "options",
     "sources",

@@ -13,7 +13,7 @@ from tiny import little
 from vpac import UserError, saved
 from vpac.cli import main
 from vpac.evaluation import load_agent
-from vpac.lab.kinds.agents import find_agents
+from vpac.lab.kinds.saved_agents import find_agents
 from vpac.lab.store.records import index
 from vpac.lab.store.run import Run, runs_of
 from vpac.lab.store.store import Result, Store, arrays_of

@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_read(capsys, tmp_path, monkeypatch):
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
-    monkeypatch.setattr("vpac.lab.kinds.agents.find_trained", refused)
+    monkeypatch.setattr("vpac.lab.kinds.saved_agents.find_trained", refused)
     code, _, error = run(capsys, "evaluate", tmp_path)
     assert (code, error) == (2, f"vpac: cannot open {tmp_path}: Permission denied\n")
 

@@ -20,7 +20,7 @@ from vpac.envs import RememberReturn, spec_of  # noqa: E402
 from vpac.envs.make import EnvOverrides  # noqa: E402
 from vpac.errors import UserError  # noqa: E402
 from vpac.evaluation import evaluate, load_agent  # noqa: E402
-from vpac.lab.kinds.agents import find_agents  # noqa: E402
+from vpac.lab.kinds.saved_agents import find_agents  # noqa: E402
 from vpac.risk.schedules import Constant  # noqa: E402
 
 

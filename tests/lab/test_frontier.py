@@ -10,8 +10,8 @@ from vpac import UserError
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.lab import frontier
 from vpac.lab.frontier import FrontierSpec, PriceChoice, trace_frontier
-from vpac.lab.kinds.agents import find_agents
 from vpac.lab.kinds.frontier import Measurement, frontier_point, measurement
+from vpac.lab.kinds.saved_agents import find_agents
 from vpac.lab.kinds.task import perform
 from vpac.lab.report.trade_off import TracedFrontier
 from vpac.lab.store.backend import Scratch

@@ -26,7 +26,7 @@ from vpac.errors import UserError
 from vpac.evaluation.actors import load_agent
 from vpac.files import sealed
 from vpac.lab.experiments.catalogue import read_experiment
-from vpac.lab.kinds.agents import find_agents
+from vpac.lab.kinds.saved_agents import find_agents
 from vpac.lab.report.build import build
 from vpac.lab.store.records import Damaged, damaged_notes, index, read_study
 from vpac.lab.store.store import Store

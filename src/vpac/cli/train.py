@@ -246,7 +246,7 @@ Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
 
 def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train all runs and write them."""
-    from vpac.lab.kinds.agents import check_unused, record_training, remove_training
+    from vpac.lab.kinds.saved_agents import check_unused, record_training, remove_training
     from vpac.lab.kinds.tabular import train
     from vpac.lab.report.training import TrainingSummary
     from vpac.lab.workers.worker import about
@@ -273,6 +273,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.play import held_budget
     from vpac.lab.kinds.agents import check_unused, record_training
+    from vpac.lab.kinds.saved_agents import check_unused, record_training
     from vpac.lab.kinds.deep import learn, resumed, trained
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary

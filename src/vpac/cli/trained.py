@@ -21,7 +21,7 @@ from vpac.files import make_folder
 
 if TYPE_CHECKING:
     from vpac.evaluation.importance import OfflineEstimate
-    from vpac.lab.kinds.agents import Trained
+    from vpac.lab.kinds.saved_agents import Trained
 
 Price = Annotated[float | None, tyro.conf.arg(metavar="PSI")]
 StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of the stored runs.")]
@@ -63,7 +63,7 @@ class Policy:
         cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, **how: Callable[[Any], Any]
     ) -> Policy:
         """The only policy under this name; `how` may be `make`, which makes the environment of its recipe."""
-        from vpac.lab.kinds.agents import find_trained
+        from vpac.lab.kinds.saved_agents import find_trained
 
         found = find_trained(run, store)
         if len(found) > 1 and verb != "watch":  # watch shows the first
@@ -167,7 +167,7 @@ class Export(PolicyVerb):
     def run(self) -> int:
         """Load and write."""
         from vpac.deep.policy import NOTE, load_policy
-        from vpac.lab.kinds.agents import find_trained
+        from vpac.lab.kinds.saved_agents import find_trained
 
         where = [one.where for one in find_trained(self.run_, self.store)]
         if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
@@ -327,14 +327,14 @@ class Evaluate(Verb):
 
     def _folder_name(self) -> str:
         """A folder named after all runs, so that a comparison does not overwrite the measurement of one of them."""
-        from vpac.lab.kinds.agents import short_name
+        from vpac.lab.kinds.saved_agents import short_name
 
         names = [file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
         return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
 
     def _agents(self) -> dict[str, tuple[Any, Any]]:
         """Each agent, or its policy at each ψ, with its environment, by a name that is also that of a file."""
-        from vpac.lab.kinds.agents import find_agents
+        from vpac.lab.kinds.saved_agents import find_agents
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:

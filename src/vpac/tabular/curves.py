@@ -20,8 +20,8 @@ from vpac.oracle.policies import greedy, softmax
 from vpac.tabular.agents import Learner
 from vpac.tabular.arrays import Workspace
 from vpac.tabular.environment import World
-from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import generator
+from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.loop import FixedPolicy, play, play_path
 from vpac.typing import FloatArray, IntArray
 

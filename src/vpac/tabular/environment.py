@@ -23,8 +23,8 @@ from vpac.envs.remember import RememberReturn, memory_of, return_range
 from vpac.envs.worlds import ContinuousPuddleWorld, FiniteMDPEnv
 from vpac.errors import UserError
 from vpac.tabular.features import Tiles, fill_tiles, squash, tile_coder, unbounded
-from vpac.tabular.kernel.compiled import compiled, inlined, shared
 from vpac.tabular.kernel.generator import RngState, normal, uniform
+from vpac.tabular.kernel.jit import compiled, inlined, shared
 from vpac.tabular.options import Options
 from vpac.typing import BoolArray, FloatArray, IntArray
 

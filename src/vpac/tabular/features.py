@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vpac.errors import UserError
-from vpac.tabular.kernel.compiled import shared
+from vpac.tabular.kernel.jit import shared
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 MIXER = 0x9E3779B97F4A7C15

@@ -9,8 +9,8 @@ import numpy as np
 from vpac.envs.check import checked_step
 from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
 from vpac.tabular.environment import Environment
-from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import RngState
+from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.kernel.softmax import fill_policy
 from vpac.tabular.update import (
     Choice,

@@ -28,9 +28,9 @@ from vpac.tabular.arrays import (
     Workspace,
 )
 from vpac.tabular.environment import World, as_table, move, observe, reset
-from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.exponential import LANES
 from vpac.tabular.kernel.generator import STATE_WORDS, RngState, pick
+from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.kernel.memory import borrow, give_back, on_stack, table_in
 from vpac.tabular.kernel.softmax import fill_policy, greedy_action, policy_at
 from vpac.tabular.update import (

@@ -34,8 +34,8 @@ from vpac.risk.schedules import Schedule, as_schedule
 from vpac.tabular import arrays as codes
 from vpac.tabular.arrays import EXPECTED, Settings
 from vpac.tabular.environment import World, compile_mdp, move, observe, reset
-from vpac.tabular.kernel.compiled import compiled, inlined
 from vpac.tabular.kernel.generator import RngState, generator, pick
+from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.options import OffPolicyOptions
 from vpac.tabular.update import Choice, Transition, ratios, td_errors
 from vpac.typing import FloatArray, IntArray

@@ -47,8 +47,8 @@ from vpac.tabular.arrays import (
     Weights,
     Workspace,
 )
-from vpac.tabular.kernel.compiled import inlined, shared
 from vpac.tabular.kernel.generator import RngState, pick, uniform
+from vpac.tabular.kernel.jit import inlined, shared
 from vpac.tabular.kernel.softmax import add_score, greedy_action, mean_value, value
 from vpac.typing import FloatArray, IntArray
 

@@ -6,8 +6,8 @@ from simulate import assert_mean
 from vpac.envs import ContinuousPuddleWorld, FourRooms
 from vpac.tabular.environment import compile_mdp, compile_puddle, move, reset
 from vpac.tabular.features import tile_coder
-from vpac.tabular.kernel.compiled import compiled
 from vpac.tabular.kernel.generator import generator, normal, pick, uniform
+from vpac.tabular.kernel.jit import compiled
 
 
 @compiled

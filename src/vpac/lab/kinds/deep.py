@@ -16,7 +16,7 @@ from vpac.errors import UserError
 from vpac.evaluation.play import Played, play_policy
 from vpac.files import hold, jsonable
 from vpac.interruption import stop_if_asked, until_checkpoint
-from vpac.lab.kinds.agents import CHECKPOINTS, check_unused, remove_training
+from vpac.lab.kinds.saved_agents import CHECKPOINTS, check_unused, remove_training
 from vpac.lab.kinds.task import task_recipe, training_run
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import LEARNER, Run, canonical

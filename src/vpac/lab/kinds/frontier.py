@@ -103,7 +103,7 @@ def _priced(task: dict[str, Any], volatility: float | None, of: Callable[[Measur
 def _exact_deep(record: Record) -> Measurement | None:
     """The table of a policy of the PPO family in a finite MDP; None elsewhere."""
     from vpac.deep.options import PPOOptions
-    from vpac.lab.kinds.agents import stored_policy
+    from vpac.lab.kinds.saved_agents import stored_policy
 
     task = record.run.task
     mdp, limit = world_of(task)

@@ -13,7 +13,7 @@ from vpac.envs.maps import EIGHT_MOVES, GridMap
 from vpac.envs.worlds import ContinuousPuddleWorld
 from vpac.files import jsonable
 from vpac.lab.experiments.spec import Arm, Figure
-from vpac.lab.kinds import agents
+from vpac.lab.kinds import saved_agents
 from vpac.lab.kinds.tabular import risky_states
 from vpac.lab.kinds.task import process_of, task_recipe
 from vpac.lab.report.chart import Arrow, Chart, Grid, Panel, Points, Region, Spots, Table, Trajectory
@@ -235,7 +235,7 @@ VALUES = {
 def stored_learner(record: Record) -> Learner:
     """The learner of a stored run, as it was at the end."""
     check_named(record.run)
-    return agents.stored_learner(record, task_recipe(record.run.task))
+    return saved_agents.stored_learner(record, task_recipe(record.run.task))
 
 
 def _stored_policy(record: Record, policy: str) -> FloatArray:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from vpac.tabular.kernel.compiled import inlined
+from vpac.tabular.kernel.jit import inlined
 from vpac.typing import FloatArray
 
 RngState = NDArray[np.uint64]

@@ -15,7 +15,7 @@ from numba.core.cgutils import alloca_once
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from vpac.tabular.kernel.compiled import inlined
+from vpac.tabular.kernel.jit import inlined
 
 _calloc: Any = types.ExternalFunction("calloc", types.voidptr(types.uint64, types.uint64))
 _free: Any = types.ExternalFunction("free", types.void(types.voidptr))

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from vpac.tabular.kernel.compiled import inlined, shared
 from vpac.tabular.kernel.exponential import (
     LANES,
     add_score_of_four,
@@ -15,6 +14,7 @@ from vpac.tabular.kernel.exponential import (
     softmax_of_eight,
     softmax_of_four,
 )
+from vpac.tabular.kernel.jit import inlined, shared
 from vpac.typing import FloatArray, IntArray
 
 

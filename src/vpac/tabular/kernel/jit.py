@@ -27,12 +27,7 @@ from vpac.risk.measures import volatility
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-JIT_OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"contract", "arcp", "nsz"},
-    "_nrt": False,
-}
+JIT_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "arcp", "nsz"}, "_nrt": False}
 """Products and sums may be fused and reciprocals shared; NaN and infinity keep their meaning."""
 
 

@@ -11,11 +11,11 @@ import sys
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
-from vpac.tabular.kernel import compiled
+from vpac.tabular.kernel import jit
 
 SCRIPT = "import little; print(little.total(1000.0), sum(little.total.stats.cache_hits.values()))"
 SOURCE = """
-from vpac.tabular.kernel.compiled import compiled
+from vpac.tabular.kernel.jit import compiled
 
 
 @compiled
@@ -46,7 +46,7 @@ def test_a_disk_that_is_full_costs_only_time(tmp_path, monkeypatch):
 
     (tmp_path / "little.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(compiled, "FOLDER", tmp_path / "cache")
+    monkeypatch.setattr(jit, "FOLDER", tmp_path / "cache")
     monkeypatch.setattr(IndexDataCacheFile, "save", full)
     monkeypatch.delitem(sys.modules, "little", raising=False)
     assert importlib.import_module("little").total(1000.0) == pytest.approx(7.485470860550345)
