@@ -102,17 +102,17 @@ int64_t vpac(int64_t states, const int64_t *restrict indptr, const int64_t *rest
                 q_next = w[there + next];
                 s_next = z[there + next];
             }
-            double q = w[here + action], s = z[here + action], ahead = gamma * rho_next;
-            double delta = paid + ahead * q_next - q;
+            double q = w[here + action], s = z[here + action], discount = gamma * rho_next;
+            double delta = paid + discount * q_next - q;
             w[here + action] = q += alpha_w * delta;
-            z[here + action] = s += alpha_z * (delta * delta + ahead * ahead * s_next - s);
+            z[here + action] = s += alpha_z * (delta * delta + discount * discount * s_next - s);
             double weight = alpha_theta * (i_q * q - price * i_sigma * s), *row = theta + here, *policy = policies + here;
             for (int a = 0; a < ACTIONS; a++) row[a] += weight * ((a == action) - policy[a]);
             softmax(row, policy);
             total += discount * paid;
             discount *= gamma;
-            i_q *= ahead;
-            i_sigma *= ahead * ahead;
+            i_q *= discount;
+            i_sigma *= discount * discount;
 #ifdef OFF_POLICY
             price = 2.0 * psi;
 #endif

@@ -6,7 +6,7 @@
 
 Runs are those of `vpac reproduce mujoco/halfcheetah mujoco/hopper mujoco/walker2d`, one after the other, seed by seed. Each is
 a line of JSON in docs/data/paper.jsonl as soon as it is finished: final numbers in the paper's way (100 episodes from one
-start) and with starts drawn anew (512 episodes), and the learning curve at a hundred places. Checkpoints are kept in
+start) and with starts drawn anew (512 episodes), and the learning curve at a hundred indices. Checkpoints are kept in
 results/paper, so that a stopped run goes on; they can be deleted. Several processes with different tasks can share the file.
 """
 
@@ -51,8 +51,8 @@ def carried_out(run: Run, task: str, arm: str) -> dict[str, Any]:
     begun, scratch = time.monotonic(), Scratch(CHECKPOINTS / run.name)
     found = deep.perform(run, scratch)
     scratch.clear()
-    places = np.unique(np.linspace(0, len(found.metrics["timesteps"]) - 1, POINTS).round().astype(int))
-    curve = {name: [short(x) for x in found.metrics[name][places]] for name in CURVE if name in found.metrics}
+    indices = np.unique(np.linspace(0, len(found.metrics["timesteps"]) - 1, POINTS).round().astype(int))
+    curve = {name: [short(x) for x in found.metrics[name][indices]] for name in CURVE if name in found.metrics}
     final = {name: short(value) for name, value in found.final.items() if value is not None}
     about = {"task": task, "arm": arm, "number": run.number, "run": run.name}
     rest = {"versions": {name: version(name) for name in PACKAGES}, "seconds": round(time.monotonic() - begun)}

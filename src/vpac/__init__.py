@@ -1,8 +1,8 @@
-"""vpac: reinforcement learning that cares how much its results vary."""
+"""Risk-averse reinforcement learning: maximise mean − ψ · variance of the return."""
 
 from typing import TYPE_CHECKING
 
-from vpac import _start as _start  # before what takes its time, learners
+from vpac import _start as _start  # first: the imports after it take long
 from vpac._lazy import lazily
 from vpac._version import __version__
 from vpac.algorithms import ALGORITHMS

@@ -301,7 +301,7 @@ def test_the_version_is_shown(capsys):
         (["train", "vpac-ppo", "CartPole-v1", "--episodes", "9"], "not of vpac-ppo: use --steps N"),
         (["train", "vpac-ppo", "CartPole-v1", "--runs", "9"], "with another --seed and --out"),
         (["train", "vpac", "vpac/CatchUp-v0", "--steps", "9"], "not of vpac: use --episodes N"),
-        (["train", "vpac-ppo", "CartPole-v1", "--resume", "nowhere"], "without --resume it begins anew"),
+        (["train", "vpac-ppo", "CartPole-v1", "--resume", "nowhere"], "without --resume it starts from the beginning"),
         (["solve", "CartPole-v1"], "`vpac train` and `vpac evaluate` need none"),
         (["sweep", "nowhere.toml"], "docs/experiments.md has a study to copy"),
         (["runs", "--store", "nowhere"], "`vpac reproduce` makes one"),

@@ -107,8 +107,8 @@ def elapsed_of(rollout, first):
 def recentred(every, gamma):
     """The rows with V plus the mean of G − V over all of them."""
     deltas = [[delta_of(row, gamma) for row in rows] for rows in every]
-    places = [(i, t) for i, rows in enumerate(every) for t, row in enumerate(rows) if row.valid]
-    bias = np.mean([gae(every[i], deltas[i], t, gamma, 1.0) for i, t in places])
+    valid_rows = [(i, t) for i, rows in enumerate(every) for t, row in enumerate(rows) if row.valid]
+    bias = np.mean([gae(every[i], deltas[i], t, gamma, 1.0) for i, t in valid_rows])
     return [[row._replace(value=row.value + bias, next_value=row.next_value + bias) for row in rows] for rows in every]
 
 

@@ -212,12 +212,12 @@ def test_a_log_with_masks_judges_another_policy(tmp_path, place):
     assert (log.probability <= 1.0).all()
     own = vpac.offline(log, acted, gamma=0.9, methods=("per-decision",)).estimates[0]
     assert own.mean.estimate == pytest.approx(sample.mean)
-    told = vpac.evaluate(asked, make, 600, gamma=0.9, seed=1).interval("mean")
-    assert not told.low < sample.mean < told.high
+    direct = vpac.evaluate(asked, make, 600, gamma=0.9, seed=1).interval("mean")
+    assert not direct.low < sample.mean < direct.high
     found = vpac.offline(log, asked, gamma=0.9, methods=("per-decision", "doubly-robust", "weighted"))
     for one in found.estimates:
-        error = np.hypot(one.mean.high - one.mean.low, told.high - told.low) / (2 * 1.96)
-        assert abs(one.mean.estimate - told.estimate) < 4.0 * error
+        error = np.hypot(one.mean.high - one.mean.low, direct.high - direct.low) / (2 * 1.96)
+        assert abs(one.mean.estimate - direct.estimate) < 4.0 * error
     every = Chances.of(asked, log.observation, log.action, log.mask)
     assert (every.every[~log.mask] == 0.0).all()
     assert every.finite

@@ -25,9 +25,11 @@ class Uniform(gymnasium.Wrapper):
         return *found, info | {"log_prob": -np.log(size)}
 
 
-def collect(env: gymnasium.Env, name: str, told: bool) -> list[tuple[list[float], list[float], list[float]]]:
+def collect(
+    env: gymnasium.Env, name: str, with_probabilities: bool
+) -> list[tuple[list[float], list[float], list[float]]]:
     """Twelve episodes into a data set; returns the observations, actions and rewards of each."""
-    collector = minari.DataCollector(Uniform(env) if told else env, record_infos=told)
+    collector = minari.DataCollector(Uniform(env) if with_probabilities else env, record_infos=with_probabilities)
     collector.action_space.seed(1)
     found = []
     for seed in range(12):
@@ -49,7 +51,7 @@ def collect(env: gymnasium.Env, name: str, told: bool) -> list[tuple[list[float]
 def test_what_minari_writes_is_read(tmp_path, monkeypatch, env, size):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     made = gymnasium.make(env, max_episode_steps=20)
-    written = collect(made, "own/log-v0", told=True)
+    written = collect(made, "own/log-v0", with_probabilities=True)
     log = load_log("minari:own/log-v0")
     assert len(log) == 12
     for column, found in enumerate((log.observation, log.action, log.reward)):
@@ -64,7 +66,7 @@ def test_what_minari_writes_is_read(tmp_path, monkeypatch, env, size):
 @pytest.mark.filterwarnings("ignore")
 def test_data_sets_of_minari_without_probabilities_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    collect(gymnasium.make("vpac/CatchUp-v0"), "own/log-v0", told=False)
+    collect(gymnasium.make("vpac/CatchUp-v0"), "own/log-v0", with_probabilities=False)
     with pytest.raises(vpac.UserError, match="does not say how probable its actions were"):
         load_log("minari:own/log-v0")
     with pytest.raises(vpac.UserError, match="cannot read the data set 'own/other-v0'"):

@@ -83,7 +83,7 @@ def test_it_goes_on_where_it_was_stopped(trained, tmp_path):
     assert len(search(what, None, 6, storage(tmp_path)).trials) == 7
     write_search(again, what, tmp_path)
     assert "the best of 6 trials" in (tmp_path / "best.toml").read_text()
-    with pytest.raises(UserError, match=r"begun with steps = 100000, not 5"):
+    with pytest.raises(UserError, match=r"started with steps = 100000, not 5"):
         search(Search("x", risk_aversion=0.6, steps=5), None, 6, storage(tmp_path))
 
 

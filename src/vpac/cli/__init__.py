@@ -37,8 +37,6 @@ VERB_CLASSES = (
 )  # fmt: skip
 VERBS: dict[str, type] = {kind.name(): kind for kind in VERB_CLASSES}
 """The verbs by name. A new one is a `Verb` in its own module, listed in `VERB_CLASSES`."""
-
-
 NARROWEST = 20
 """Columns; with fewer tyro's help does not terminate."""
 

@@ -272,9 +272,8 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
 def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.play import held_budget
-    from vpac.lab.kinds.agents import check_unused, record_training
-    from vpac.lab.kinds.saved_agents import check_unused, record_training
     from vpac.lab.kinds.deep import learn, resumed, trained
+    from vpac.lab.kinds.saved_agents import check_unused, record_training
     from vpac.lab.report.draw import write
     from vpac.lab.report.training import DeepTrainingSummary
     from vpac.lab.workers.worker import about
@@ -286,7 +285,7 @@ def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[s
     else:
         agent = resumed(kind, env, folder, settings, note)
         if verb.out is not None and verb.out != folder:
-            raise UserError(f"--resume {folder} goes on in that folder: leave out --out {verb.out}")
+            raise UserError(f"--resume {folder} continues in that folder: leave out --out {verb.out}")
         usual = agent.span[1] - agent.span[0]
     trackers = verb.ppo.track.split(",") if verb.ppo.track else []
     length = usual if steps is None else whole(steps, "--steps", 1)

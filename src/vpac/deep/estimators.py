@@ -127,10 +127,8 @@ def traces(
             begun=jnp.ones_like(here.begun),
         )
         keep = running * valid
-        after = jax.tree.map(
-            lambda new, first: jnp.where(keep > 0.0, new, first), after, EpisodeTrace.first(len(delta))
-        )
-        return after, here
+        first = EpisodeTrace.first(len(delta))
+        return jax.tree.map(lambda new, first: jnp.where(keep > 0.0, new, first), after, first), here
 
     last, rows = jax.lax.scan(on, carried, (delta, reward, value, running, valid), unroll=unroll)
     return rows, last

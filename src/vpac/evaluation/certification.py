@@ -1,4 +1,4 @@
-"""`vpac.certify`: measure a policy so that somebody else can check it.
+"""`vpac.certify`: measure a policy so that others can check it.
 
 Every episode has its own seed and is the one that `vpac.evaluate(agent, env, 1, seed=seed)` plays. So the worst ones can be
 repeated and filmed one by one, and a baseline gets the same random numbers.

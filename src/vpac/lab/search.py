@@ -120,7 +120,7 @@ def _same(study: optuna.Study, what: Search) -> None:
     elif before != now:
         differ = next(name for name in now if before.get(name) != now[name])
         begun = f"{differ} = {before.get(differ)!r}, not {now[differ]!r}"
-        raise UserError(f"this study was begun with {begun}: choose another --out")
+        raise UserError(f"this study was started with {begun}: choose another --out")
 
 
 def _trained(what: Search, env: Any, number: int, **settings: Any) -> Any:

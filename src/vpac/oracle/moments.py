@@ -162,7 +162,7 @@ def evaluate(mdp: FiniteMDP, policy: ArrayLike, gamma: float, horizon: int | Non
 
 
 def moments_of(chain: Chain, gamma: float) -> Moments:
-    """The moments of the policy that is the weights of a chain; whoever keeps the chain can solve more with its factors."""
+    """The moments of the policy that is the weights of a chain; a caller that keeps it can solve more with its factors."""
     mdp, policy = chain.mdp, chain.weights
     kept, reward = _defined(mdp, policy, gamma), backup(mdp, mdp.reward)
     value = chain.accumulate(gamma, average(policy, reward, kept), kept)

@@ -322,13 +322,11 @@ class ReturnSample:
         content = read_input(path)
         try:
             head, columns = (parse(content),) * 2 if path.suffix == ".json" else _from_parquet(content)
-            if head["format"] not in (SAMPLE_FORMAT, *OLDER_SAMPLES):
-                raise UserError(
-                    f"it is in format {head['format']!r:.40}: this version reads formats up to {SAMPLE_FORMAT}"
-                )
+            if (version := head["format"]) not in (SAMPLE_FORMAT, *OLDER_SAMPLES):
+                raise UserError(f"it is in format {version!r:.40}: this version reads formats up to {SAMPLE_FORMAT}")
             fields = {field: columns[name] for name, field in SAMPLE_COLUMNS.items()}
             found = cls(**fields, gamma=float(head["gamma"]), about=dict(head["about"]), kind=head["kind"])
-            if ("sha256" in head or head["format"] == SAMPLE_FORMAT) and head.get("sha256") != _digest(found):
+            if ("sha256" in head or version == SAMPLE_FORMAT) and head.get("sha256") != _digest(found):
                 raise UserError("it is not what was written: its checksum differs")
             return found
         except UserError as error:

@@ -58,8 +58,8 @@ CATCH_UP = Experiment(
 CLIFF_WALKING = Experiment(
     name="forms/cliff-walking", title="Slippery cliff walking: a price where there is nothing to trade",
     about="Gymnasium's CliffWalkingSlippery-v1 as a finite process, ψ = 0.02, γ = 0.99, episodes of at most 300 steps. By the "
-    "oracle the risk-neutral policy (mean −46.4, variance 137.6) stays the best one for prices up to 0.05 at least: whoever "
-    "keeps away from the cliff has the better mean, too. A price should do no harm here.",
+    "oracle the risk-neutral policy (mean −46.4, variance 137.6) stays the best one for prices up to 0.05 at least: a "
+    "policy that keeps away from the cliff has the better mean, too. A price should do no harm here.",
     env="CliffWalkingSlippery-v1",
     settings={**EVEN, "gamma": 0.99, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2, "max_episode_steps": 300},
     episodes=6_000, every=200, horizon=300, runs=20, arms=_arms(0.02, 2_000, 2_000),

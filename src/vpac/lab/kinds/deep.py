@@ -184,7 +184,7 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
     agent, damaged = latest_checkpoint(kind, folder / CHECKPOINTS, env) or (None, [])
     if agent is None:
         why = f"can be read: {'; '.join(damaged)}" if damaged else "is there to go on from"
-        raise UserError(f"no checkpoint in {folder / CHECKPOINTS} {why}: without --resume it begins anew")
+        raise UserError(f"no checkpoint in {folder / CHECKPOINTS} {why}: without --resume it starts from the beginning")
     for words in damaged:
         remark(f"passed over a damaged checkpoint: {words}")
     given = {name: value for name, value in settings.items() if name != "preset"}
@@ -193,7 +193,9 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
     pairs |= {"preset": (settings["preset"], agent.preset)} if "preset" in settings else {}
     for name, (theirs, ours) in pairs.items():
         if not _same(theirs, ours):
-            raise UserError(f"{folder} was begun with {name} = {ours} and goes on so: leave out {name} = {theirs}")
+            raise UserError(
+                f"{folder} was started with {name} = {ours} and must continue with it: leave out {name} = {theirs}"
+            )
     return agent
 
 
@@ -245,7 +247,7 @@ def learn(
             words = "vpac: stopping at the next checkpoint; Ctrl-C stops at once"
             _learn(agent, steps, Scratch(folder / CHECKPOINTS), words, display)
         except KeyboardInterrupt:
-            advice = "There is no checkpoint yet: the same command begins anew"
+            advice = "There is no checkpoint yet: the same command starts from the beginning"
             if has_checkpoint(folder / CHECKPOINTS):
                 advice = f"To go on: the same command with --resume {folder}"
             remark(f"stopped after {agent.timesteps:,} steps. {advice}")

@@ -26,8 +26,6 @@ DEEP_POINTS = 60
 """Points of a curve of the PPO family: each is an average over a hundred episodes, and the page has to stay small."""
 DOTS = 200
 """Runs of an arm that are drawn one by one."""
-
-
 TABLES: dict[str, tuple[str, ...]] = {"Final policies, average over runs": ("mean", "variance", "sharpe", "risky")}
 DEEP_TABLES: dict[str, tuple[str, ...]] = {
     "Final policies as the paper measures them: one fixed start state, 100 episodes, undiscounted; average over runs": (

@@ -1,6 +1,6 @@
 """Records of finished runs (`run.json`), notes of failed ones and of studies, and the table of all runs.
 
-Anybody may have written these files: a pydantic model refuses what vpac would not have written, and the error names the file.
+These files are untrusted: a pydantic model refuses what vpac would not have written, and the error names the file.
 """
 
 from __future__ import annotations
