@@ -9,7 +9,7 @@ from tiny import little
 from vpac.errors import UserError
 from vpac.lab.experiments.catalogue import EXPERIMENTS, chosen, read_experiment
 from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_grid
-from vpac.lab.report.figures import KINDS
+from vpac.lab.report.figures import FIGURE_KINDS
 from vpac.lab.workers.study import plan
 
 PAPER = (
@@ -184,5 +184,5 @@ def test_a_bad_size_is_refused(changes):
 
 
 def test_every_kind_of_figure_can_be_drawn_and_says_what_it_draws():
-    assert set(get_args(Figure.model_fields["kind"].annotation)) == set(KINDS)
-    assert all(draw.__doc__ for draw in KINDS.values())
+    assert set(get_args(Figure.model_fields["kind"].annotation)) == set(FIGURE_KINDS)
+    assert all(draw.__doc__ for draw in FIGURE_KINDS.values())

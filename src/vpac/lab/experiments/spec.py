@@ -127,7 +127,7 @@ class Figure(Data):
     """How an experiment is drawn."""
 
     kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best", "frontiers"]
-    """A key of `KINDS` in lab/report/figures.py; the docstring of its function says what it draws."""
+    """A key of `FIGURE_KINDS` in lab/report/figures.py; the docstring of its function says what it draws."""
     title: str
     """Above it."""
     caption: str = ""
