@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_while_it_is_idle_is_replaced_and_none_is_left_b
     workers = [*pool._free, *pool._busy.values()]
     for process in active_children():
         os.kill(process.pid, signal.SIGKILL)
-    while any(worker.active for worker in workers):  # before that a task is lost on the way, which other tests are about
+    while any(worker.active for worker in workers):  # until its death is noticed
         time.sleep(0.01)
     assert carry_out_studies([plan(little(runs=3))], store, pool)["little"].done == 4
     pids = [process.pid for process in active_children()]
