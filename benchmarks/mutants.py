@@ -287,7 +287,6 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
          "batch.mean(batch.advantages(values.delta, gamma, lam))"),
         ("bias-of-idle-steps", "values.delta + batch.valid * (gamma", "values.delta + (gamma"),
         ("bias-behind-the-end", "(gamma * batch.continues - 1.0) * bias", "(gamma - 1.0) * bias"),
-        ("objective-without-price", "(last * psi * luck**2)", "(last * luck**2)"),
     ),
     ("deep/ppo.py", LEARNER): (
         ("traces-not-reset", "self.trace = EpisodeTrace.first(n)", "pass"),
@@ -320,6 +319,11 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("never-recentred", 'o.form == "corrected" and o.weighting == "uniform"', "False"),
         ("start-recentred", 'o.form == "corrected" and o.weighting == "uniform"', 'o.form == "corrected"'),
         ("weights-without-penalty", "return spread.weights, targets", "return values.advantage, targets"),
+    ),
+    ("deep/diagnostics.py", LEARNER): (
+        ("mean-given-psi-not-fitted", "deviation - slope * price", "deviation"),
+        ("line-without-its-two-numbers", "xp.maximum(n - 2, 1)", "xp.maximum(n, 1)"),
+        ("objective-without-price", "mean(psi * (deviation", "mean((deviation"),
     ),
     ("deep/ppo.py", GUARDS): (
         ("drift-felt-in-scaled-units", "float(np.mean(psi)) * scale", "float(np.mean(psi))"),

@@ -102,9 +102,7 @@ def expected_of(pieces, kind, form, weighting, variance_of, target_lam, with_luc
                 advantage=None if front is None else [float(x) for x in front[:, env]],
             )  # fmt: skip
             answers.append(numbers)
-        raw = PSI * piece.scale
-        worth = np.mean([g - raw * (g - v) ** 2 for g, v in ends])
-        found.append((answers, sums, worth))
+        found.append((answers, sums))
         before = [0.9 * x + y for x, y in zip(before, sums, strict=True)]
     return found
 
@@ -120,7 +118,7 @@ def close(found, expected):
 
 
 def compare(pieces, *how):
-    for piece, (values, estimate), (answers, sums, worth) in zip(
+    for piece, (values, estimate), (answers, sums) in zip(
         pieces, found_of(pieces, *how), expected_of(pieces, *how), strict=True
     ):
         rows = {
@@ -135,7 +133,6 @@ def compare(pieces, *how):
         close(np.asarray(estimate.target)[valid], rows["target"][valid])
         close(np.asarray(estimate.luck)[valid], rows["luck"][valid])
         close([float(x) for x in estimate.episodes], sums)
-        close(float(estimate.objective), worth)
         size = rows["advantage"][valid].std()
         close(float(estimate.metrics["penalty_share"]), rows["penalty"][valid].std() / size)
         close(float(estimate.metrics["weight_share"]), rows["weight"][valid].std() / size)

@@ -402,9 +402,12 @@ def iterate(plan: CompiledPlan, state: State, draws: Draws, now: Moment) -> tupl
     elif spread is not None:
         state, more = diagnose(state._replace(trace=spread.trace), rollout, spread)
         metrics |= more
-        price = per_raw * (now.full_psi if o.budget is None else psi)
-        one = metrics["return_mean"] - price * metrics["priced_variance"]
-        metrics["objective"] = one if rollout.prices is None else spread.objective
+        if rollout.prices is None:
+            price = per_raw * (now.full_psi if o.budget is None else psi)
+            metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
+        else:
+            given = so_far.discounted, so_far.priced, per_raw * rollout.prices, rollout.running == 0.0
+            metrics["objective"] = diagnostics.conditioned_objective(*given)
     networks, update = improve(
         plan, state.networks, batch, rollout.actions, log_probs, weights, targets, draws.rows, now.share
     )

@@ -134,6 +134,23 @@ class LuckDriftMonitor:
         return True
 
 
+def conditioned_objective(returns: Any, priced: Any, psi: Any, ended: Any) -> Any:
+    """U of episodes that have a ψ each: the mean of G less that of ψ · Var(G given ψ); NaN with fewer than three.
+
+    The mean of G given ψ is a line, fitted by least squares. `ended` marks the entries that are episodes; `priced` are their
+    returns with the discount of the variance.
+    """
+    xp, n = namespace(ended), ended.sum()
+
+    def mean(x: Any) -> Any:
+        return xp.where(ended, x, 0.0).sum() / xp.maximum(n, 1)
+
+    deviation, price = priced - mean(priced), psi - mean(psi)
+    slope = mean(price * deviation) / xp.maximum(mean(price**2), 1e-30)
+    risk = mean(psi * (deviation - slope * price) ** 2) * n / xp.maximum(n - 2, 1)
+    return xp.where(n > 2, mean(returns) - risk, xp.nan)
+
+
 def windowed(sums: Any, new: Any, size: float) -> Any:
     """`EpisodeSums` including one more rollout; what exceeds the window is dropped, oldest first."""
     xp = namespace(new)

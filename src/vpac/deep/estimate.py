@@ -137,8 +137,6 @@ class SpreadEstimate(NamedTuple):
     """Carried into the next rollout."""
     episodes: EpisodeSums
     """Sums over the episodes that began or ended in the batch."""
-    objective: Array
-    """Mean of G − ψ (G − V(S_0))² over the episodes that ended in the batch, in units of the raw reward; NaN if none did."""
     metrics: dict[str, Array]
 
 
@@ -250,7 +248,7 @@ def estimate_spread(
     predicted, next_predicted = (spread, next_spread) if direct else indirect
     luck_after = rows.luck + rows.discount * values.delta
 
-    episodes, objective = _episode_sums(batch, value, predicted, rows, luck_after, psi, scale)
+    episodes = _episode_sums(batch, value, predicted, rows, luck_after, scale)
     mean, expected = EpisodeSums(*(old + new for old, new in zip(earlier, episodes, strict=True))).means()
     stale = 0.0 if variance_of == "return" else rows.start_value - scale * expected
     luck, share = penalties.luck_and_share(rows, weighting, scale * mean + stale)
@@ -277,15 +275,7 @@ def estimate_spread(
     metrics = _calibration(batch, values, predicted, next_predicted, scale, gamma)
     metrics |= _shares(batch, advantage, psi * penalty, weights, psi * used * (form == "corrected"))
     return SpreadEstimate(
-        weights,
-        target,
-        luck,
-        rows.luck / scale,
-        luck_after / scale,
-        carried.times(1.0 / scale),
-        episodes,
-        objective,
-        metrics,
+        weights, target, luck, rows.luck / scale, luck_after / scale, carried.times(1.0 / scale), episodes, metrics
     )
 
 
@@ -328,15 +318,14 @@ def estimate_measure(
 
 
 def _episode_sums(
-    batch: Batch, value: Array, predicted: Array, rows: EpisodeTrace, luck: Array, psi: Array, scale: Array
-) -> tuple[EpisodeSums, Array]:
-    """Sums over the episodes that began or ended in a batch, and their mean G − ψ (G − V(S_0))²; `luck` is after each step."""
+    batch: Batch, value: Array, predicted: Array, rows: EpisodeTrace, luck: Array, scale: Array
+) -> EpisodeSums:
+    """Sums over the episodes that began or ended in a batch; `luck` is that after each step."""
     first, last = batch.valid * (1.0 - rows.begun), batch.valid * (1.0 - batch.running)
-    sums = EpisodeSums(
+    return EpisodeSums(
         first.sum(), (first * value).sum() / scale, (first * predicted).sum() / scale**2, last.sum(),
         (last * (rows.start_value + luck)).sum() / scale, (last * rows.start_value).sum() / scale,
     )  # fmt: skip
-    return sums, (sums.total - (last * psi * luck**2).sum() / scale) / sums.ended
 
 
 def _shares(batch: Batch, advantage: Array, penalty: Array, weights: Array, luck: Array) -> dict[str, Array]:

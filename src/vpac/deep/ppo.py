@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vpac.checks import MOST_TRAINING_STEPS, whole
+from vpac.deep import diagnostics
 from vpac.deep.collect import RECENT, Collector, Episode, Rollout, episode_metrics
 from vpac.deep.diagnostics import LEARNED, EpisodeWindow, LuckDriftMonitor, NoEpisodeEnded, NotFinite, check_finite
 from vpac.deep.estimate import Batch, EpisodeSums, MeasureEstimate, SpreadEstimate, estimate_update
@@ -434,8 +435,11 @@ class PPO:
         if rollout.prices is None:
             price = self.raw_psi(self.full_psi if self.controller is None else self.psi)
             metrics["objective"] = metrics["return_mean"] - price * metrics["priced_variance"]
-        else:  # every episode has a ψ of its own
-            metrics["objective"] = float(spread.objective)
+        else:
+            ended = np.array(self._ended).reshape(-1, 4)
+            psi_of = self.raw_psi(rollout.prices[rollout.running == 0.0])
+            given = ended[:, 1], ended[:, 3], psi_of, np.ones(len(ended), bool)
+            metrics["objective"] = float(diagnostics.conditioned_objective(*given))
 
     def warn_of_drift(self, psi: float) -> None:
         """Warn of a drift of the luck, once, after the critics had time to learn; ψ is in units of 1/reward."""
@@ -492,7 +496,7 @@ class PPO:
         steady = self.options.conditioned or isinstance(self.options.psi, float)
         return min(1.0, timesteps / rise) if steady and rise else 1.0
 
-    def raw_psi(self, psi: float) -> float:
+    def raw_psi(self, psi: Any) -> Any:
         """ψ per unit of the environment's own reward."""
         raw = self.options.psi_units == "raw" or self.controller is not None
         return psi if raw else psi * self.reward_scale.value**self.options.price_power
