@@ -258,7 +258,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
          "spread_advantage = batch.advantages(error, gamma, lam)"),
         ("luck-critic-ignored", "luck if luck_critic is None else luck_critic(batch.begun)", "luck"),
         ("luck-critic-a-step-late", "luck_critic(batch.begun)", "luck_critic(batch.observations[1:])"),
-        ("luck-critic-learns-from-itself", " luck,\n        rows.luck", " used,\n        rows.luck"),
+        ("luck-critic-learns-from-itself", "weights, target, luck, rows", "weights, target, used, rows"),
         ("variance-of-ignored", 'stale = 0.0 if variance_of == "return" else', "stale ="),
         ("reference-in-raw-units", "weighting, scale * mean + stale", "weighting, mean + stale"),
         ("reference-of-this-rollout", "old + new for old, new", "new for old, new"),
