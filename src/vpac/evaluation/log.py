@@ -99,7 +99,7 @@ class Log:
 
 
 def load_log(source: str | Path) -> Log:
-    """Read and check a log: a .parquet file with the columns above, or `minari:NAME`, a data set of Minari."""
+    """Read and check a log: a .parquet file with the columns of docs/offline.md, or `minari:NAME`, a data set of Minari."""
     name = str(source)
     if name.startswith(MINARI):
         return _from_minari(name.removeprefix(MINARI))

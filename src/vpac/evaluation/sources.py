@@ -307,7 +307,7 @@ def variance_sources(
     level: float = 0.95, progress: bool | Callable[[int, int], object] = False,
     measured: Callable[[str, Callable[..., ReturnSample]], ReturnSample] = lambda name, play: play(),
 ) -> Sources:  # fmt: skip
-    """Estimate the parts; for a tabular agent of vpac in a finite MDP, also compute the exact ones.
+    """Estimate the parts of the variance; for a tabular agent of vpac in a finite MDP, also compute the exact ones.
 
     A start is a seed of `reset`; later randomness comes from a generator that replaces the environment's `np_random` after the
     reset. Randomness from elsewhere cannot be separated from the start if `reset` seeds it; if nothing seeds it, the episode
