@@ -268,7 +268,7 @@ def show(found: dict[Key, dict[str, float]]) -> None:
             placed.setdefault(arm, []).append(ranks[place])
         verdicts.append((task, *_winner(judged)))
     if verdicts:
-        print("\n| task | least loss in U | apart from the others? |\n|---|---|---|")
+        print("\n| task | least loss in U | separate from the others? |\n|---|---|---|")
         for row in verdicts:
             print("| " + " | ".join(row) + " |")
         print("\n| method | mean rank over tasks | rank by task |\n|---|---|---|")
