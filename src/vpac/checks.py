@@ -1,13 +1,15 @@
-"""Checks of numbers from users; compiled code checks nothing itself."""
+"""Checks of numbers and options from users; compiled code checks nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from vpac.errors import UserError
+from vpac.errors import UserError, one_of, suggestion
 from vpac.typing import FloatArray
 
 MOST_EPISODES, MOST_TRAINING_STEPS = 10**9, 10**13
@@ -31,6 +33,67 @@ def real(value: Any, name: str, expected: str, least: float = -np.inf, most: flo
     if not number or not np.isfinite(value) or not least <= value <= most:
         raise UserError(f"{name} must be {expected}, got {value!r}")
     return float(value)
+
+
+class Allowed(NamedTuple):
+    """The range of a numerical option, and its description in messages."""
+
+    low: float
+    high: float
+    words: str
+
+    def read(self, name: str, value: Any, kind: type) -> Any:
+        """A value in the range, as `kind`, int or float; 1e3 is a whole number."""
+        number = real(value, name, self.words, self.low, self.high)
+        if kind is int and number != int(number):
+            raise UserError(f"{name} must be {self.words}, got {value!r}")
+        return int(number) if kind is int else value
+
+
+Share = Annotated[float, Allowed(0.0, 1.0, "a number from 0 to 1")]
+Count = Annotated[int, Allowed(1, 1e9, "a whole number from 1 up")]
+Positive = Annotated[float, Allowed(1e-300, 1e300, "a positive number")]
+NotNegative = Annotated[float, Allowed(0.0, 1e300, "a number that is not negative")]
+Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]
+
+
+@dataclass(frozen=True)
+class CheckedOptions:
+    """Base of the dataclasses of options, whose types check them: words (`Literal`), numbers (`Allowed`), true or false."""
+
+    def __post_init__(self) -> None:
+        options: Any = type(self)
+        for name, (kind, optional) in _types_of(options).items():
+            value = getattr(self, name)
+            if optional and value is None:
+                continue
+            if get_origin(kind) is Literal:
+                one_of(value, get_args(kind), name)
+            elif kind is bool and not isinstance(value, bool | np.bool_):
+                raise UserError(f"{name} must be true or false, got {value!r}")
+            elif get_origin(kind) is Annotated:
+                object.__setattr__(self, name, kind.__metadata__[0].read(name, value, kind.__origin__))
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Self:
+        """Options from keywords; the error for an unknown one names the nearest known one."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = suggestion(name, known) or ": expected " + ", ".join(known)
+                raise UserError(f"unknown setting {name!r}{near}")
+        return cls(**given)
+
+
+@cache
+def _types_of(options: type) -> dict[str, tuple[Any, bool]]:
+    """The type of each option without None, and whether it may be None."""
+    found = {}
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        optional = type(None) in get_args(hint)
+        found[name] = (kinds[0] if optional and len(kinds) == 1 else hint, optional)
+    return found
 
 
 def not_negative(value: Any, name: str) -> float:

@@ -58,7 +58,7 @@ def test_seeds_are_anything_that_can_be_gone_through():
         ({"tilings": None}, "tilings must be"),
         ({"tiles": "many"}, "tiles must be a whole number from 1 up"),
         ({"hash_size": 0}, "hash_size must be a whole number from 1 up"),
-        ({"hash_size": 1e3}, "hash_size must be"),
+        ({"hash_size": 1e3 + 0.5}, "hash_size must be"),
         ({"psi": None}, "psi must be a number or a schedule"),
         ({"form": None}, "unknown form None"),
         ({"form": ["published"]}, "unknown form"),

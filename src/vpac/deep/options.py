@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
+from vpac.checks import CheckedOptions, Count, Finite, NotNegative, Positive, Share, whole
 from vpac.deep.price import PriceRange
-from vpac.errors import UserError, one_of, suggestion
+from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.measures import Measure, measure_of
 from vpac.risk.schedules import Constant, Schedule, as_schedule
 
 
-class Allowed(NamedTuple):
-    """The range of a numerical setting, and its description in messages."""
-
-    low: float
-    high: float
-    words: str
-
-    def check(self, name: str, value: Any, kind: type) -> None:
-        """Raise a `UserError` unless the value is in the range."""
-        if not (_is_number(value) and self.low <= value <= self.high and (kind is float or value == int(value))):
-            raise UserError(f"{name} must be {self.words}, got {value!r}")
-
-
-Share = Annotated[float, Allowed(0.0, 1.0, "a number from 0 to 1")]
-Count = Annotated[int, Allowed(1, 1e9, "a whole number from 1 up")]
-Positive = Annotated[float, Allowed(1e-300, 1e300, "a positive number")]
-NotNegative = Annotated[float, Allowed(0.0, 1e300, "a number that is not negative")]
-Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]
-
-
 @dataclass(frozen=True)
-class PPOOptions:
+class PPOOptions(CheckedOptions):
     """Settings of PPO, VPACPPO and VAACPPO. The defaults are the preset "default"."""
 
     psi: float | str | Schedule = 0.0
@@ -143,16 +123,7 @@ class PPOOptions:
     """Reset all environments in every iteration."""
 
     def __post_init__(self) -> None:
-        for name, (kind, optional) in _kinds().items():
-            value = getattr(self, name)
-            if optional and value is None:
-                continue
-            if get_origin(kind) is Literal:
-                one_of(value, get_args(kind), name)
-            elif kind is bool and not isinstance(value, bool):
-                raise UserError(f"{name} must be true or false, got {value!r}")
-            elif get_origin(kind) is Annotated:
-                kind.__metadata__[0].check(name, value, kind.__origin__)
+        super().__post_init__()
         set_field = object.__setattr__  # the class is frozen
         set_field(self, "hidden", _layers(self.hidden, "hidden"))
         if self.critic_hidden is not None:
@@ -212,13 +183,8 @@ class PPOOptions:
 
     @classmethod
     def read(cls, given: dict[str, Any], preset: str = "default") -> PPOOptions:
-        """Options from keywords on top of a preset; the error for an unknown one names the nearest known one."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = suggestion(name, known) or ": expected " + ", ".join(known)
-                raise UserError(f"unknown setting {name!r}{near}")
-        return cls(**{**PRESETS[one_of(preset, PRESETS, "preset")], **given})
+        """Options from keywords on top of a preset."""
+        return super().read({**PRESETS[one_of(preset, PRESETS, "preset")], **given})
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, which `read` accepts."""
@@ -232,26 +198,11 @@ DIRECT_ONLY = {"form": "corrected", "weighting": "start", "variance_of": "return
 """Settings that only the direct critic of the variance supports, with the values that other critics imply."""
 
 
-@cache
-def _kinds() -> dict[str, tuple[Any, bool]]:
-    """The type of each field that is checked by its type, and whether it may be None."""
-    found = {}
-    for name, hint in get_type_hints(PPOOptions, include_extras=True).items():
-        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
-        optional = type(None) in get_args(hint)
-        found[name] = (kinds[0] if optional and len(kinds) == 1 else hint, optional)
-    return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _layers(sizes: Any, name: str) -> tuple[int, ...]:
     """Sizes of layers, validated."""
-    if not (isinstance(sizes, tuple | list) and sizes and all(_is_number(h) and h >= 1 and h == int(h) for h in sizes)):
+    if not (isinstance(sizes, tuple | list) and sizes):
         raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
-    return tuple(int(h) for h in sizes)
+    return tuple(whole(size, f"each of {name}", 1) for size in sizes)
 
 
 def _price(psi: Any) -> Any:

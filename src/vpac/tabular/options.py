@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vpac.checks import real, whole
-from vpac.errors import UserError, one_of, suggestion
+from vpac.checks import CheckedOptions, Count, Positive, Share, real
+from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.measures import measure_of
 from vpac.risk.schedules import Schedule, as_schedule
@@ -30,7 +30,7 @@ class StepSizeOrder(UserWarning):
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(CheckedOptions):
     """Settings of all learners."""
 
     psi: Rate = 0.0
@@ -41,7 +41,7 @@ class Options:
     budget: Budget | str | Mapping[str, Any] | None = None
     """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found automatically, and `variance_of`
     is "return" by default."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount factor."""
     alpha_theta: Rate = 0.01
     """Step size of the policy; a number or a schedule, as for the other step sizes."""
@@ -49,7 +49,7 @@ class Options:
     """Step size of the value critic."""
     alpha_z: Rate = 0.5
     """Step size of the spread critic."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Temperature of the softmax policy."""
     score: Literal["exact", "published"] = "exact"
     """"exact" divides the score by the temperature, as the derivative does; "published" does not, like the authors' code."""
@@ -64,33 +64,21 @@ class Options:
     remember: Literal["nothing", "return"] = "nothing"
     """"return": observations also have the step and the return so far (`vpac.envs.RememberReturn`), in finite MDPs on a grid.
     `predict` and `act` take such observations; `vpac.evaluate` adds both numbers."""
-    max_episode_steps: int | None = None
+    max_episode_steps: Count | None = None
     """Truncate episodes after this many steps; default: the environment's own limit."""
     start_policy: Literal["zero", "uniform"] = "zero"
     """Policy parameters start at zero, or uniform in (0, 1) as in the paper's experiments."""
     start_critics: Literal["zero", "uniform"] = "zero"
     """Critics start at zero, or uniform in (0, 1)."""
-    tilings: int = 10
+    tilings: Count = 10
     """Tilings, for Box observations."""
-    tiles: int = 5
+    tiles: Count = 5
     """Tiles along each coordinate."""
-    hash_size: int | None = 1024
+    hash_size: Count | None = 1024
     """Number of features into which tiles are hashed; None: one for each tile."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if str(field.type).startswith("Literal"):
-                words = [word.strip(" \"'") for word in str(field.type)[8:-1].split(",")]
-                one_of(getattr(self, field.name), words, field.name)
-        if not 0.0 <= real(self.gamma, "gamma", "a number from 0 to 1") <= 1.0:
-            raise UserError(f"gamma must be a number from 0 to 1, got {self.gamma!r}")
-        if real(self.temperature, "temperature", "a positive number") <= 0.0:
-            raise UserError(f"temperature must be a positive number, got {self.temperature!r}")
-        if not isinstance(self.baseline, bool | np.bool_):
-            raise UserError(f"baseline must be true or false, got {self.baseline!r}")
-        for name in ("max_episode_steps", "tilings", "tiles", "hash_size"):
-            if getattr(self, name) is not None or name in ("tilings", "tiles"):
-                whole(getattr(self, name), name, 1)
+        super().__post_init__()
         object.__setattr__(self, "budget", as_budget(self.budget))
         if measure_of(self.penalty).name != "variance":
             for name, usual in (("form", "corrected"), ("budget", None)):
@@ -113,17 +101,6 @@ class Options:
                     stacklevel=5,
                 )
                 return
-
-    @classmethod
-    def read(cls, given: dict[str, Any]) -> Options:
-        """Options from keywords; the error for an unknown one names the nearest known one."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise UserError(
-                    f"unknown setting {name!r}{suggestion(name, known) or ': expected ' + ', '.join(known)}"
-                )
-        return cls(**given)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; schedules as text."""
