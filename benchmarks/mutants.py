@@ -97,10 +97,10 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("luck-once", "2.0 * trace.i_q * luck * a", "trace.i_q * luck * a"),
         ("luck-not-discounted", "2.0 * trace.i_q * luck * a", "2.0 * luck * a"),
         ("luck-is-collected", "trace.luck if settings.baseline else trace.collected", "trace.collected"),
-        ("first-action-not-free", "settings.variance_of == ACTION and trace.first", "False"),
+        ("first-action-not-free", "settings.variance_of == codes.ACTION and trace.first", "False"),
         ("corrected-without-ratio", "trace.rho * (trace.i_q * a - psi * penalty)", "trace.i_q * a - psi * penalty"),
         ("published-i-sigma", "psi * trace.i_sigma * sigma", "psi * trace.i_q * sigma"),
-        ("moment-for-variance", "s if settings.critic == DIRECT else s - q * q", "s"),
+        ("moment-for-variance", "s if settings.critic == codes.DIRECT else s - q * q", "s"),
         ("vaac-collected-not-discounted", "settings.gamma * trace.collected_bar", "trace.collected_bar"),
         ("vaac-without-value", "settings.gamma * trace.collected_bar - trace.value_0", "settings.gamma * trace.collected_bar"),
         ("off-policy-price-once", "psi if trace.first else 2.0 * psi", "psi"),
@@ -160,7 +160,7 @@ TABLE: dict[tuple[str, Tests], tuple[tuple[str, str, str], ...]] = {
         ("volatility-mean-once", "2.0 * mean - reward", "mean - reward"),
     ),
     ("tabular/loop.py", CUT): (
-        ("cut-ratio-not-passed", "here, choice, terminated\n", "here, Choice(choice.action, 1.0, 1.0, 0.0), terminated\n"),
+        ("cut-ratio-not-passed", "here, choice, termi", "here, update.Choice(choice.action, 1.0, 1.0, 0.0), termi"),
     ),
     ("tabular/loop.py", ON_POLICY_LOOP): (
         ("return-not-discounted", "discount *= settings.gamma", "discount *= 1.0"),

@@ -7,26 +7,14 @@ from typing import Any
 import numpy as np
 
 from vpac.envs.check import checked_step
-from vpac.tabular.arrays import ENDLESS, GOOD, MONTE_CARLO, History, Rates, Settings, Weights, Workspace
+from vpac.tabular import arrays as codes
+from vpac.tabular import update
+from vpac.tabular.arrays import History, Rates, Settings, Weights, Workspace
 from vpac.tabular.environment import Environment
 from vpac.tabular.kernel.generator import RngState
 from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.kernel.softmax import fill_policy
-from vpac.tabular.update import (
-    Choice,
-    StepSizes,
-    Trace,
-    Transition,
-    augment,
-    begin_episode,
-    choose,
-    learn_from_episode,
-    learn_from_return,
-    learn_step,
-    record,
-    risk_neutral,
-    step_sizes,
-)
+from vpac.tabular.update import Choice, StepSizes, Trace, Transition
 from vpac.typing import FloatArray, IntArray
 
 
@@ -35,7 +23,7 @@ def _choose(
     settings: Settings, weights: Weights, work: Workspace, state: IntArray, policy: FloatArray, rng: RngState
 ) -> Choice:
     fill_policy(weights.theta, state, 1.0 / settings.temperature, policy)
-    return choose(settings, work.table, weights.theta, state, policy, work.behaviour, rng)
+    return update.choose(settings, work.table, weights.theta, state, policy, work.behaviour, rng)
 
 
 @compiled
@@ -44,8 +32,8 @@ def _begin(
 ) -> tuple[StepSizes, Choice, Trace]:
     """Algorithm 1, lines 6–7."""
     choice = _choose(settings, weights, work, work.here, work.policy, rng)
-    trace = begin_episode(settings, weights, work.here, work.policy, choice, rates.alpha_mean[episode])
-    return step_sizes(settings, rates, episode, 1), choice, trace
+    trace = update.begin_episode(settings, weights, work.here, work.policy, choice, rates.alpha_mean[episode])
+    return update.step_sizes(settings, rates, episode, 1), choice, trace
 
 
 @compiled
@@ -57,17 +45,17 @@ def _learn(
     next_choice = Choice(choice.action, 1.0, 1.0, 0.0)
     if not terminated:
         next_choice = _choose(settings, weights, work, work.there, work.policy_next, rng)
-    if settings.critic == MONTE_CARLO:
-        found = record(work.buffer, step, work.here, work.policy, choice, reward)
+    if settings.critic == codes.MONTE_CARLO:
+        found = update.record(work.buffer, step, work.here, work.policy, choice, reward)
     else:
-        paid = augment(reward, sizes.reward_psi, weights.mean[0])
+        paid = update.augment(reward, sizes.reward_psi, weights.mean[0])
         transition = Transition(
             work.here, work.policy, choice.action, paid, terminated, work.there, work.policy_next, next_choice
         )
         if settings.by_return:
-            record(work.buffer, step, work.here, work.policy, choice, reward)
-            sizes = risk_neutral(sizes)
-        found, trace = learn_step(settings, weights, weights.theta, trace, transition, sizes)
+            update.record(work.buffer, step, work.here, work.policy, choice, reward)
+            sizes = update.risk_neutral(sizes)
+        found, trace = update.learn_step(settings, weights, weights.theta, trace, transition, sizes)
     for index in range(len(work.here)):
         work.here[index] = work.there[index]
     fill_policy(weights.theta, work.here, 1.0 / settings.temperature, work.policy)
@@ -78,7 +66,7 @@ def _learn(
 def _learn_episode(
     settings: Settings, weights: Weights, work: Workspace, sizes: StepSizes, steps: int, choice: Choice, terminated: bool
 ) -> tuple[int, int]:  # fmt: skip
-    return learn_from_episode(
+    return update.learn_from_episode(
         settings, weights, weights.theta, sizes, work.buffer, steps, work.here, choice, terminated
     )
 
@@ -87,7 +75,7 @@ def _learn_episode(
 def _learn_return(
     settings: Settings, weights: Weights, work: Workspace, sizes: StepSizes, steps: int, total: float
 ) -> tuple[int, int]:
-    return learn_from_return(settings, weights, weights.theta, sizes, work, steps, total)
+    return update.learn_from_return(settings, weights, weights.theta, sizes, work, steps, total)
 
 
 def train_gymnasium(
@@ -116,17 +104,17 @@ def train_gymnasium(
             found, trace, choice = _learn(
                 settings, weights, work, trace, sizes, choice, steps - 1, reward, terminated, rng
             )
-            if found != GOOD:
+            if found != codes.GOOD:
                 return found, episode, steps - 1
             total += discount * reward
             discount *= settings.gamma
-        if settings.critic == MONTE_CARLO:
+        if settings.critic == codes.MONTE_CARLO:
             found, at = _learn_episode(settings, weights, work, sizes, steps, choice, terminated)
-            if found != GOOD:
+            if found != codes.GOOD:
                 return found, episode, at
         if settings.by_return:
             found, at = _learn_return(settings, weights, work, sizes, steps, total)
-            if found != GOOD:
+            if found != codes.GOOD:
                 return found, episode, at
         if settings.volatility:
             weights.mean[0] += rates.alpha_mean[episode] * ((1.0 - settings.gamma) * total - weights.mean[0])
@@ -135,5 +123,5 @@ def train_gymnasium(
         history.terminated[episode], history.clipped[episode] = terminated, np.mean(excesses)
         history.effective[episode] = 1.0 if settings.on_policy else weight.sum() ** 2 / (steps * (weight**2).sum())
         if not (settings.limited or terminated or truncated):
-            return ENDLESS, episode + 1, steps
-    return GOOD, len(seeds), 0
+            return codes.ENDLESS, episode + 1, steps
+    return codes.GOOD, len(seeds), 0

@@ -15,37 +15,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vpac.tabular.arrays import (
-    CLIPPED,
-    ENDLESS,
-    GOOD,
-    MONTE_CARLO,
-    TARGET,
-    History,
-    Rates,
-    Settings,
-    Weights,
-    Workspace,
-)
+from vpac.tabular import arrays as codes
+from vpac.tabular import update
+from vpac.tabular.arrays import History, Rates, Settings, Weights, Workspace
 from vpac.tabular.environment import World, as_table, move, observe, reset
 from vpac.tabular.kernel.exponential import LANES
 from vpac.tabular.kernel.generator import STATE_WORDS, RngState, pick
 from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.kernel.memory import borrow, give_back, on_stack, table_in
 from vpac.tabular.kernel.softmax import fill_policy, greedy_action, policy_at
-from vpac.tabular.update import (
-    Choice,
-    Transition,
-    augment,
-    begin_episode,
-    choose,
-    learn_from_episode,
-    learn_from_return,
-    learn_step,
-    record,
-    risk_neutral,
-    step_sizes,
-)
 from vpac.typing import FloatArray
 
 
@@ -86,8 +64,8 @@ def train(
 def as_on_policy(s: Settings) -> Settings:
     """The settings of an on-policy learner, with constants that the compiler can fold."""
     return Settings(
-        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, TARGET, 0.0,
-        CLIPPED, False, s.limited, s.volatility, s.by_return,
+        s.critic, s.form, s.variance_of, s.baseline, s.gamma, s.temperature, s.score, s.limit, True, codes.TARGET, 0.0,
+        codes.CLIPPED, False, s.limited, s.volatility, s.by_return,
     )  # fmt: skip
 
 
@@ -113,32 +91,32 @@ def _train(
     theta, position, here, there = weights.theta, work.position, work.here, work.there
     coldness = 1.0 / settings.temperature
     for episode in range(len(history.returns)):
-        sizes = step_sizes(settings, rates, episode, world.n_active)
+        sizes = update.step_sizes(settings, rates, episode, world.n_active)
         reset(world, position, rng)  # line 6
         observe(world, position, here)
         policy = policies[policy_at(theta, here, coldness, policies, 0)]
-        choice = choose(settings, work.table, theta, here, policy, work.behaviour, rng)
-        trace = begin_episode(settings, weights, here, policy, choice, rates.alpha_mean[episode])  # line 7
+        choice = update.choose(settings, work.table, theta, here, policy, work.behaviour, rng)
+        trace = update.begin_episode(settings, weights, here, policy, choice, rates.alpha_mean[episode])  # line 7
         step_mean = weights.mean[0]
         total, discount, terminated, steps = 0.0, 1.0, False, 0
         product, weight_sum, square_sum, excess_sum = choice.actor_rho, 0.0, 0.0, 0.0
         while steps < settings.limit and not terminated:
             reward, terminated = move(world, position, choice.action, rng)  # line 9
-            next_choice, next_policy = Choice(choice.action, 1.0, 1.0, 0.0), policy
+            next_choice, next_policy = update.Choice(choice.action, 1.0, 1.0, 0.0), policy
             if not terminated:
                 observe(world, position, there)
                 next_policy = policies[policy_at(theta, there, coldness, policies, 1 - steps % 2)]
-                next_choice = choose(settings, work.table, theta, there, next_policy, work.behaviour, rng)
-            if settings.critic == MONTE_CARLO:
-                found = record(work.buffer, steps, here, policy, choice, reward)
+                next_choice = update.choose(settings, work.table, theta, there, next_policy, work.behaviour, rng)
+            if settings.critic == codes.MONTE_CARLO:
+                found = update.record(work.buffer, steps, here, policy, choice, reward)
             else:
-                paid = augment(reward, sizes.reward_psi, step_mean)
-                t = Transition(here, policy, choice.action, paid, terminated, there, next_policy, next_choice)
+                paid = update.augment(reward, sizes.reward_psi, step_mean)
+                t = update.Transition(here, policy, choice.action, paid, terminated, there, next_policy, next_choice)
                 if settings.by_return:
-                    record(work.buffer, steps, here, policy, choice, reward)
-                paying = risk_neutral(sizes) if settings.by_return else sizes
-                found, trace = learn_step(settings, weights, ascent, trace, t, paying)  # lines 10–16
-            if found != GOOD:
+                    update.record(work.buffer, steps, here, policy, choice, reward)
+                paying = update.risk_neutral(sizes) if settings.by_return else sizes
+                found, trace = update.learn_step(settings, weights, ascent, trace, t, paying)  # lines 10–16
+            if found != codes.GOOD:
                 return found, episode, steps
             steps += 1
             total += discount * reward
@@ -155,14 +133,14 @@ def _train(
             else:
                 here, there = there, here
             choice, policy = next_choice, next_policy  # line 17
-        if settings.critic == MONTE_CARLO or settings.by_return:
+        if settings.critic == codes.MONTE_CARLO or settings.by_return:
             if settings.by_return:
-                found, at = learn_from_return(settings, weights, ascent, sizes, work, steps, total)
+                found, at = update.learn_from_return(settings, weights, ascent, sizes, work, steps, total)
             else:
-                found, at = learn_from_episode(
+                found, at = update.learn_from_episode(
                     settings, weights, ascent, sizes, work.buffer, steps, here, choice, terminated
                 )
-            if found != GOOD:
+            if found != codes.GOOD:
                 return found, episode, at
             for step in range(steps):  # θ has changed in all visited states: discard their cached policies
                 policies[work.buffer.active[step, 0] if world.n_active == 1 else 0, 0] = 0.0
@@ -176,11 +154,11 @@ def _train(
             1.0 if settings.on_policy else weight_sum * weight_sum / (steps * max(square_sum, 1e-300))
         )
         if not (settings.limited or terminated):
-            return ENDLESS, episode + 1, steps
+            return codes.ENDLESS, episode + 1, steps
         if len(target) > 0:
             fixed = FixedPolicy(theta, coldness, False, settings.gamma, settings.limit)
             target[episode], _ = play_once(world, fixed, rollout_rng, work, policies[:0])
-    return GOOD, len(history.returns), 0
+    return codes.GOOD, len(history.returns), 0
 
 
 class FixedPolicy(NamedTuple):

@@ -25,28 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vpac.risk.measures.volatility import augmented
-from vpac.tabular.arrays import (
-    ACTION,
-    BAD_ACTOR,
-    BAD_REWARD,
-    BAD_SPREAD,
-    BAD_VALUE,
-    CLIPPED,
-    DIRECT,
-    EPSILON_GREEDY,
-    EXPECTED,
-    GOOD,
-    LARGEST_NUMBER,
-    PUBLISHED,
-    STATE,
-    TABLE,
-    UNIFORM,
-    EpisodeBuffer,
-    Rates,
-    Settings,
-    Weights,
-    Workspace,
-)
+from vpac.tabular import arrays as codes
+from vpac.tabular.arrays import LARGEST_NUMBER, EpisodeBuffer, Rates, Settings, Weights, Workspace
 from vpac.tabular.kernel.generator import RngState, pick, uniform
 from vpac.tabular.kernel.jit import inlined, shared
 from vpac.tabular.kernel.softmax import add_score, greedy_action, mean_value, value
@@ -75,7 +55,7 @@ def choose(
     """A ~ π(·|S), or off-policy A ~ b(·|S) with its ratios."""
     if settings.on_policy:
         return Choice(pick(policy, rng), 1.0, 1.0, 0.0)
-    if settings.behaviour == UNIFORM:  # no search needed
+    if settings.behaviour == codes.UNIFORM:  # no search needed
         action = int(uniform(rng) * len(behaviour))
         behaviour[action] = 1.0 / len(behaviour)
     else:
@@ -91,15 +71,15 @@ def fill_behaviour(
     """Write b(a|s) into `behaviour`."""
     n_actions = len(behaviour)
     for action in range(n_actions):
-        if settings.behaviour == UNIFORM:
+        if settings.behaviour == codes.UNIFORM:
             behaviour[action] = 1.0 / n_actions
-        elif settings.behaviour == TABLE:
+        elif settings.behaviour == codes.TABLE:
             behaviour[action] = table[active[0], action]
-        elif settings.behaviour == EPSILON_GREEDY:
+        elif settings.behaviour == codes.EPSILON_GREEDY:
             behaviour[action] = settings.epsilon / n_actions
         else:
             behaviour[action] = policy[action]
-    if settings.behaviour == EPSILON_GREEDY:
+    if settings.behaviour == codes.EPSILON_GREEDY:
         behaviour[greedy_action(theta, active)] += 1.0 - settings.epsilon
 
 
@@ -110,7 +90,7 @@ def ratios(settings: Settings, policy: FloatArray, behaviour: FloatArray, action
         return Choice(action, 1.0, 1.0, 0.0)
     rho = policy[action] / behaviour[action]
     clipped = min(1.0, rho)
-    critics = clipped if settings.ratios == CLIPPED else rho
+    critics = clipped if settings.ratios == codes.CLIPPED else rho
     return Choice(action, critics, clipped if settings.clip_actor else rho, rho - clipped)
 
 
@@ -214,9 +194,9 @@ def begin_episode(
 @inlined
 def begin(settings: Settings, action_value: float, state_value: float, mean: float, choice: Choice) -> Trace:
     """k = 0: I_Q ← 1, + I_σ ← 1, ρ_Q, ρ_σ ← ρ(S,A) (line 7 | D 7–10 | 3: 7–9, 16), and the reference c of the penalty."""
-    if settings.variance_of == ACTION:
+    if settings.variance_of == codes.ACTION:
         reference = action_value
-    elif settings.variance_of == STATE:
+    elif settings.variance_of == codes.STATE:
         reference = state_value
     else:
         reference = mean
@@ -242,10 +222,10 @@ def learn_step(
         good = good and abs(alpha_w * delta) + abs(alpha_z * delta_bar) < LARGEST_NUMBER
     if not good:
         if not math.isfinite(t.reward):
-            return BAD_REWARD, trace
-        return (BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST_NUMBER else BAD_VALUE), trace
+            return codes.BAD_REWARD, trace
+        return (codes.BAD_SPREAD if abs(q_after) + abs(alpha_w * delta) < LARGEST_NUMBER else codes.BAD_VALUE), trace
     delta_v = 0.0
-    if settings.baseline and settings.form != PUBLISHED:  # δ^V ← R + γ V̂(S') − V̂(S), of the corrected form
+    if settings.baseline and settings.form != codes.PUBLISHED:  # δ^V ← R + γ V̂(S') − V̂(S), of the corrected form
         bootstrap = 0.0 if t.terminated else settings.gamma * mean_value(w, t.next_state, t.next_policy)
         delta_v = t.reward + bootstrap - mean_value(w, t.state, t.policy)
     for index in range(n_active):
@@ -263,7 +243,7 @@ def td_errors(
     """δ and δ̄ of a transition, with Q̂ = q and the spread critic's estimate s at S, A."""
     if t.terminated:
         return sampled_errors(settings, t.reward, q, s, 0.0, 0.0, 1.0)
-    if settings.on_policy or settings.ratios != EXPECTED:
+    if settings.on_policy or settings.ratios != codes.EXPECTED:
         next_action = t.next_choice.action
         q_next, s_next = value(w, t.next_state, next_action), value(z, t.next_state, next_action)
         return sampled_errors(settings, t.reward, q, s, q_next, s_next, t.next_choice.rho)
@@ -282,7 +262,7 @@ def sampled_errors(
     """
     discount = settings.gamma * rho
     delta = reward + discount * q_next - q
-    if settings.critic == DIRECT:
+    if settings.critic == codes.DIRECT:
         return delta, delta * delta + discount * discount * s_next - s
     return delta, reward * reward + 2.0 * reward * discount * q_next + discount * discount * s_next - s
 
@@ -310,27 +290,27 @@ def move_actor(
     v = s_mean = 0.0
     if settings.baseline:
         v = mean_value(weights.w, state, policy)
-        if settings.form == PUBLISHED:
+        if settings.form == codes.PUBLISHED:
             s_mean = mean_value(weights.z, state, policy)
     weight = actor_weight(settings, trace, sizes.psi, q, v, s, s_mean)
     amount = sizes.alpha_theta * settings.score * weight
     if not abs(amount) < LARGEST_NUMBER:
-        return BAD_ACTOR
+        return codes.BAD_ACTOR
     add_score(ascent, state, policy, action, amount)
-    return GOOD
+    return codes.GOOD
 
 
 @inlined
 def actor_weight(settings: Settings, trace: Trace, psi: float, q: float, v: float, s: float, s_mean: float) -> float:
     """The weight of step k: AC's, I_Q Q̂, minus ψ times the penalty of the algorithm and its form."""
-    if settings.form == PUBLISHED:
-        if settings.critic != DIRECT:
+    if settings.form == codes.PUBLISHED:
+        if settings.critic != codes.DIRECT:
             return vaac_published(settings, trace, psi, q - v, s - s_mean)
         if settings.on_policy:
             return vpac_published(trace, psi, q - v, s - s_mean)
         return off_policy_vpac_published(trace, psi, q - v, s)
-    sigma = s if settings.critic == DIRECT else s - q * q
-    if settings.on_policy or settings.ratios == EXPECTED:
+    sigma = s if settings.critic == codes.DIRECT else s - q * q
+    if settings.on_policy or settings.ratios == codes.EXPECTED:
         return corrected(settings, trace, psi, q - v, sigma)
     return off_policy_vpac_published(trace, psi, q - v, sigma) - psi * 2.0 * trace.x * q
 
@@ -347,7 +327,7 @@ def corrected(settings: Settings, trace: Trace, psi: float, a: float, sigma: flo
 
     For the paper's own objective, the variance given the first action, the penalty at k = 0 is σ̂ alone.
     """
-    if settings.variance_of == ACTION and trace.first:
+    if settings.variance_of == codes.ACTION and trace.first:
         penalty = sigma
     else:
         luck = (trace.luck if settings.baseline else trace.collected) + trace.offset
@@ -402,7 +382,7 @@ def record(buffer: EpisodeBuffer, step: int, state: IntArray, policy: FloatArray
         buffer.policy[step, index] = policy[index]
     buffer.action[step], buffer.reward[step] = choice.action, reward
     buffer.rho[step], buffer.actor_rho[step] = choice.rho, choice.actor_rho
-    return GOOD if math.isfinite(reward) else BAD_REWARD
+    return codes.GOOD if math.isfinite(reward) else codes.BAD_REWARD
 
 
 @shared
@@ -420,7 +400,7 @@ def learn_from_episode(
 
     Returns GOOD, or the quantity that is not finite and was not learned, and its step.
     """
-    from_start = settings.form == PUBLISHED and not settings.on_policy
+    from_start = settings.form == codes.PUBLISHED and not settings.on_policy
     product = 1.0
     for step in range(steps):
         product *= buffer.rho[step]
@@ -439,9 +419,9 @@ def learn_from_episode(
         buffer.moment_error[step] = rest_square - value(weights.z, state, action)
         rho_next = buffer.rho[step]
         if not abs(sizes.alpha_w * buffer.value_error[step]) + abs(rest) < LARGEST_NUMBER:
-            return BAD_VALUE, step
+            return codes.BAD_VALUE, step
         if not abs(sizes.alpha_z * buffer.moment_error[step]) + abs(rest_square) < LARGEST_NUMBER:
-            return BAD_SPREAD, step
+            return codes.BAD_SPREAD, step
     for step in range(steps):
         state, action = buffer.active[step], buffer.action[step]
         for index in range(len(state)):
@@ -460,7 +440,7 @@ def learn_from_episode(
         )
         q, s = value(weights.w, state, action), value(weights.z, state, action)
         found = move_actor(settings, weights, ascent, trace, sizes, state, policy, action, q, s)
-        if found != GOOD:
+        if found != codes.GOOD:
             return found, step
         if step + 1 < steps:
             next_state, next_policy, then = (
@@ -472,7 +452,7 @@ def learn_from_episode(
             delta_v = reward + settings.gamma * v_next - mean_value(weights.w, state, policy)
             delta = reward + settings.gamma * then.rho * value(weights.w, next_state, then.action) - q
             trace = advance(settings, trace, reward, delta, delta_v, then)
-    return GOOD, steps
+    return codes.GOOD, steps
 
 
 # Measures of the return other than its variance: AC, plus an update at the end of an episode
@@ -512,16 +492,16 @@ def learn_from_return(
         base = mean_value(weights.z, state, policy) if settings.baseline else 0.0
         amount = -sizes.alpha_theta * settings.score * sizes.psi * (influence - base)
         if not abs(amount) < LARGEST_NUMBER:
-            return BAD_ACTOR, step
+            return codes.BAD_ACTOR, step
         add_score(ascent, state, policy, buffer.action[step], amount)
     for step in range(steps):
         state, action = buffer.active[step], buffer.action[step]
         error = sizes.alpha_z * (influence - value(weights.z, state, action))
         if not abs(error) < LARGEST_NUMBER:
-            return BAD_SPREAD, step
+            return codes.BAD_SPREAD, step
         for index in range(len(state)):
             weights.z[state[index], action] += error
-    return GOOD, steps
+    return codes.GOOD, steps
 
 
 @inlined
