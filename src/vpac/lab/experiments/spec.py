@@ -1,6 +1,6 @@
-"""What an experiment is: data. Which arms are run how often, what is drawn of them, what the paper says of them.
+"""Data models of experiments: their arms, figures and claims.
 
-The same models read a user's own study from a TOML file, so every field is checked and an unknown one is refused.
+The same models validate studies of users, read from TOML files. Unknown fields are errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from vpac.errors import suggestion
 
 Plain = bool | int | float | str | None | list[float]
-"""What a setting may be: something that JSON and TOML can write."""
+"""Types of a setting: those of JSON and TOML."""
 Settings = dict[str, Plain]
 Kind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
 Count = Annotated[int, Field(ge=1, le=10**13)]
@@ -31,13 +31,13 @@ CURVE_COLUMNS: dict[str, tuple[str, ...]] = {
     "deep": ("score_mean", "score_variance", "return_mean", "return_variance", "length_mean", "predicted_variance",
              "measured_variance", "kl", "entropy", "clip_fraction", "value_loss", "spread_loss", "reward_scale"),
 }  # fmt: skip
-"""What each kind of run measures along the way …"""
+"""Columns of the curves of each kind of run."""
 FINAL: dict[str, tuple[str, ...]] = CURVE_COLUMNS | {
     "training": ("mean", "variance", "sharpe", "within", "risky"), "prediction": ("direct", "indirect", "ratio"),
     "deep": ("mean", "variance", "sharpe", "cvar", "discounted_mean", "discounted_variance", "discounted_sharpe",
              "discounted_cvar", "fixed_mean", "fixed_variance", "fixed_discounted_variance", "length"),
 }  # fmt: skip
-"""… and at the end."""
+"""Quantities of the final policy of each kind of run."""
 MAP_QUANTITIES = ("trajectory", "variance", "mean variance", "visits")
 
 
@@ -47,57 +47,57 @@ def _known(word: str, words: tuple[str, ...], what: str) -> None:
 
 
 class Data(BaseModel):
-    """Frozen, and strict about what it does not know."""
+    """Base model: frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Arm(Data):
-    """One of the things that an experiment compares: an algorithm with its settings."""
+    """One arm of an experiment: an algorithm with its settings."""
 
     label: Annotated[str, Field(min_length=1, max_length=80)]
-    """Its name in figures and tables."""
+    """Name in figures and tables."""
     algorithm: str = ""
-    """As on the command line, e.g. `vpac`."""
+    """Name of the algorithm on the command line, e.g. `vpac`."""
     settings: Settings = {}
-    """What differs from the experiment's own settings."""
+    """Settings that differ from those of the experiment."""
     env: str | None = None
-    """Its own environment, instead of the experiment's."""
+    """Environment, if it differs from that of the experiment."""
     env_settings: Settings = {}
-    """Arguments of the environment, beside the experiment's."""
+    """Arguments of the environment, in addition to those of the experiment."""
     episodes: Episodes | None = None
-    """Its own number of episodes, instead of the experiment's."""
+    """Number of episodes, if it differs from that of the experiment."""
     at: dict[str, float | str] = {}
-    """Where it stands in figures of effects: the values of what is varied."""
+    """Coordinates in figures of effects: the values of the varied quantities."""
     paper: dict[str, float] = {}
-    """The paper's numbers for it, e.g. {"mean": 43, "variance": 253}."""
+    """Numbers of the paper, e.g. {"mean": 43, "variance": 253}."""
 
 
 class Claim(Data):
-    """Something that is said of an experiment, and the number that decides whether it holds."""
+    """A claim about an experiment, and the number that decides whether it holds."""
 
     text: str
     """The claim, in our words."""
     where: str
-    """Where it is made: a figure or table of the paper, or "ours"."""
+    """Source: a figure or table of the paper, or "ours"."""
     of: Literal["paper", "corrected", "ours"] = "ours"
-    """Whose claim it is: the paper's of its algorithms; the same, of the corrected forms; ours."""
+    """Kind: a claim of the paper; the same claim for the corrected forms; a claim of ours."""
     paper: str = ""
-    """The paper's number for it, as text."""
+    """Number of the paper, as text."""
     quantity: str
-    """What is measured of each run: mean, variance, sharpe, risky (share of steps in cells of random reward), …"""
+    """Quantity of each run: mean, variance, sharpe, risky (share of steps in cells with random rewards), …"""
     arm: str
-    """Whose."""
+    """Label of the arm."""
     against: str | None = None
-    """Compared with whose; None: the number itself."""
+    """Label of the arm to compare with; None for by="value"."""
     by: Literal["ratio", "difference", "value"] = "ratio"
-    """How they are compared."""
+    """Comparison of the two arms."""
     below: float | None = None
-    """The claim holds if the score is below this …"""
+    """Upper bound of the score."""
     above: float | None = None
-    """… and above this."""
+    """Lower bound of the score."""
     explanation: str = ""
-    """Why it does not hold, where it does not."""
+    """The reason, if the claim does not hold."""
 
     @model_validator(mode="after")
     def _decidable(self) -> Claim:
@@ -119,35 +119,35 @@ def claim(test: str, text: str, where: str = "ours", paper: str = "", **more: An
 
 
 def claims(where: str, *each: tuple[str, ...]) -> tuple[Claim, ...]:
-    """The claims of one figure: for each its test, its text, the paper's number and, if it does not hold, why."""
+    """Claims of one figure: for each the test, the text, the number of the paper and, if it does not hold, the reason."""
     return tuple(claim(test, text, where, paper, explanation="".join(why)) for test, text, paper, *why in each)
 
 
 class Figure(Data):
-    """How an experiment is drawn."""
+    """A figure of an experiment."""
 
     kind: Literal["curves", "effect", "maps", "paths", "bars", "boxes", "errors", "best", "frontiers"]
     """A key of `FIGURE_KINDS` in lab/report/figures.py; the docstring of its function says what it draws."""
     title: str
-    """Above it."""
+    """Text above the figure."""
     caption: str = ""
-    """Below it."""
+    """Text below the figure."""
     arms: tuple[str, ...] = ()
-    """Labels of the arms that are shown; none: all."""
+    """Labels of the arms to show; default: all."""
     shows: tuple[str, ...] = ()
-    """Panels: columns of the metrics, final quantities, or kinds of map."""
+    """One panel each: columns of the curves, final quantities, or kinds of map."""
     x: str | None = None
-    """What is varied along the horizontal axis of an effect; a key of the arms' `at`, as are the next two."""
+    """Quantity on the horizontal axis of an effect; like `lines` and `panels` a key of the arms' `at`."""
     lines: str | None = None
-    """What tells the lines of an effect apart."""
+    """Quantity with one line for each value."""
     panels: str | None = None
-    """What tells the rows of panels of an effect apart."""
+    """Quantity with one row of panels for each value."""
     joined: bool = True
-    """Whether lines join the points of an effect: not where what is varied has no order."""
+    """Whether lines join the points of an effect; False for quantities without an order."""
     sideways: bool = False
-    """Whether an effect's horizontal axis runs from top to bottom: for long names."""
+    """Whether `x` is on the vertical axis, for long names."""
     oracle: tuple[tuple[float, float, float], ...] = ()
-    """Of frontiers: price, mean and variance of the best policies there are, in ascending order of the price."""
+    """For frontiers: ψ, mean and variance of the best possible policies, by ascending ψ."""
     log_x: bool = False
     """Whether the horizontal axis is logarithmic."""
     log_y: bool = False
@@ -155,65 +155,65 @@ class Figure(Data):
 
 
 def curves(title: str, caption: str, *shows: str) -> tuple[Figure, ...]:
-    """Learning curves: by default of returns, and of mean and variance of the policy that is measured."""
+    """Learning curves: by default the return, and mean and variance of the evaluated policy."""
     return (Figure(kind="curves", title=title, caption=caption, shows=shows or ("return", "mean", "variance")),)
 
 
 class Experiment(Data):
-    """One figure or table of the paper, or one of ours."""
+    """An experiment of the paper, or one of ours."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*)*$", max_length=80)]
-    """What it is called on the command line, e.g. `four-rooms/performance`."""
+    """Name on the command line, e.g. `four-rooms/performance`."""
     title: str
-    """Its heading."""
+    """Heading in the report."""
     about: str = ""
-    """What is done, and where it deviates from the paper."""
+    """Description, with deviations from the paper."""
     paper: str = ""
-    """Which figure or table of the paper it is; empty for one of ours."""
+    """Figure or table of the paper; empty for an experiment of ours."""
     kind: Kind = "training"
-    """What a run does."""
+    """Kind of its runs."""
     env: str = ""
     """Gymnasium id of the environment."""
     env_settings: Settings = {}
     """Arguments of the environment."""
     wrappers: tuple[tuple[str, Settings], ...] = ()
-    """Wrappers around it, the innermost first: import path, or a name in `vpac.envs`, and arguments."""
+    """Wrappers of the environment, the innermost first: import path, or name in `vpac.envs`, and arguments."""
     algorithm: str = ""
-    """The algorithm of arms that name none."""
+    """Default algorithm of the arms."""
     settings: Settings = {}
-    """Settings of every arm."""
+    """Settings of all arms."""
     episodes: Episodes = 1000
     """Episodes of a run."""
     steps: Count = 1_000_000
-    """Environment steps of a run of the PPO family, whose `episodes` are those its last policy is measured in."""
+    """Environment steps of a run of the PPO family; there, `episodes` evaluate the last policy."""
     fixed_start: Settings = {}
-    """Arguments of the environment that make all its episodes start alike, for the paper's way to measure."""
+    """Arguments of the environment that fix the start state, to evaluate as the paper does."""
     every: Count = 50
-    """After how many episodes the policy is measured."""
+    """Episodes between two evaluations of the policy."""
     policy: Literal["greedy", "softmax"] = "greedy"
-    """Which policy of the learner is looked at."""
+    """The policy to evaluate."""
     horizon: Count | None = None
-    """Evaluation episodes are cut off after so many steps; None: after as many as in training."""
+    """Step limit of evaluation episodes; None: that of training."""
     evaluate: Literal["exact", "rollouts", "returns", "episodes"] = "exact"
-    """Policies are measured exactly, by 800 rollouts as in the paper, or not at all: then mean and variance are those of the
-    returns of training episodes since the last time, at the end those of the last tenth; with "episodes" those of `measure`
-    episodes of the last policy. Environments that are not compiled need one of the last two."""
+    """How policies are evaluated: exactly; by 800 rollouts as in the paper; by the returns of training episodes since the last
+    evaluation (at the end the last tenth); or, with "episodes", like that but at the end by `measure` episodes of the last
+    policy. Environments that are not compiled need one of the last two."""
     measure: Count = 1000
-    """Episodes that the last policy is measured in."""
+    """Episodes to evaluate the last policy in."""
     runs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """Independent runs of each arm at full size; of the PPO family `--scale` multiplies them, too, down to five."""
+    """Independent runs of each arm at full size. For the PPO family `--scale` multiplies them too, down to five."""
     usual_runs: Count | None = None
-    """Runs unless full size is asked for, where that takes too long."""
+    """Runs without `--full`, if the full size takes too long."""
     on_demand: bool = False
-    """Whether it is run only when it is named."""
+    """Whether it runs only if it is named."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of everything random; the seeds of runs are spawned from it."""
+    """Seed from which the seeds of the runs are spawned."""
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
-    """What is compared."""
+    """Arms to compare."""
     figures: tuple[Figure, ...] = (Figure(kind="curves", title="Mean and variance of the return"),)
-    """How it is drawn."""
+    """Figures of the report."""
     claims: tuple[Claim, ...] = ()
-    """What is said of it."""
+    """Claims to test."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Experiment:
@@ -233,7 +233,7 @@ class Experiment(Data):
         return self
 
     def _check_figure(self, figure: Figure) -> None:
-        """What a figure shows is measured, and what it varies is said of every arm in it."""
+        """Check that the runs measure what a figure shows, and that all its arms have the keys of its axes."""
         known = CURVE_COLUMNS[self.kind] if figure.kind in ("curves", "errors") else FINAL[self.kind]
         for shown in figure.shows:
             _known(shown, MAP_QUANTITIES if figure.kind == "maps" else known, "thing to show")
@@ -253,7 +253,7 @@ class Experiment(Data):
         return next(arm for arm in self.arms if arm.label == label)
 
     def settings_of(self, arm: Arm) -> Settings:
-        """Everything that is set for an arm."""
+        """All settings of an arm."""
         return {**self.settings, **arm.settings}
 
 
