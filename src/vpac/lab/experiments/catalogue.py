@@ -26,14 +26,14 @@ from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, arms_of_gr
 
 THEOREMS = Experiment(
     name="theorems", title="The theorems on trial",
-    about="Every published gradient and every corrected one against the derivative itself, by exact linear algebra.",
+    about="Every published and every corrected gradient against the exact derivative, by linear algebra.",
     kind="theorems", runs=1,
     arms=tuple(Arm(label=world.name, settings={"world": world.name}) for world in theorems.TRIAL_WORLDS),
     figures=(Figure(kind="bars", title="Relative error of each formula in each world"),),
 )  # fmt: skip
 FRONTIER = Experiment(
     name="four-rooms/frontier", title="Four rooms: the exact frontier",
-    about="The best stationary policy that the oracle finds for each price of variance: what learning could reach.",
+    about="The best stationary policy that the oracle finds for each price of variance: a bound for learners.",
     kind="frontier", env="vpac/FourRooms-v0",
     settings={
         "gamma": 0.99,
@@ -84,7 +84,7 @@ def read_toml(path: Path, hint: str = "") -> dict[str, Any]:
 
 
 def _check_integers(value: Any) -> None:
-    """Refuse integers beyond 64 bits, which TOML does not promise either: Python may not even be able to print them."""
+    """Reject integers beyond 64 bits: TOML does not promise them, and Python may be unable to print them."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("an integer has more than 64 bits")
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -109,7 +109,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def _arms(path: Path, grid: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
-    """`[grid]` stands for one arm for each combination of its values."""
+    """One arm for each combination of the values of `[grid]`."""
     if "arms" in given:
         raise UserError(f"{path}: give either arms or a grid, not both")
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()) or not grid:

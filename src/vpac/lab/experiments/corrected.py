@@ -1,4 +1,4 @@
-"""The paper's experiments again, with the corrected forms: the same arms, prices and step sizes, one change."""
+"""The paper's experiments with the corrected forms: the same arms, prices and step sizes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from vpac.lab.experiments.spec import Arm, Claim, Experiment
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
 OFF_POLICY: dict[str, Any] = {**ON_POLICY, "critics": "expected", "ratios": "clipped"}
 WHOLE_RETURNS: dict[str, Any] = {"critics": "clipped", "variance_of": "action"}
-"""Off-policy VAAC learns from whole returns, which carry ratios: it has no expected critics."""
+"""Off-policy VAAC learns from returns that are weighted by ratios, so it has no expected critics."""
 
 
 STANDING_STILL = (
-    "The exact gradient sees that the policy's own randomness makes the return vary. At a high price, put on a policy that "
-    "knows nothing yet, standing still is the nearest way to a low variance, and there it stays; a warm-up of the price avoids "
-    "that (forms/warm-up)."
+    "The exact gradient includes the variance that the policy's own randomness causes. At a high price from the start, "
+    "standing still is the quickest way to a low variance, and the policy stays there; a warm-up of the price avoids that "
+    "(forms/warm-up)."
 )
 EXPLANATIONS = {
     "VPAC's mean return is on par with AC's (not lower by 1 or more)": "With a baseline AC learns better than as published "
-    "(about 45.7, near the oracle's 45.9), and what the price buys costs: at ψ = 0.015 the oracle's best policy gives up 0.6 "
-    "of the mean for 60 % of the variance, the learned one about 1.1.",
+    "(about 45.7, near the oracle's 45.9), and a lower variance costs mean: at ψ = 0.015 the oracle's best policy gives up 0.6 "
+    "of the mean for 60 % less variance, the learned one about 1.1.",
     "a higher price, ψ = 0.03, lowers it further": STANDING_STILL,
     "up to ψ = 0.03 the mean is kept (not lower by 1 or more)": STANDING_STILL,
     "and the variance grows beyond that of no price": "The mean collapses to near zero, and the variance with it. "

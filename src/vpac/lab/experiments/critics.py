@@ -1,7 +1,7 @@
-"""The paper's premise on trial, and its theorem of convergence.
+"""Tests of the paper's premise and of its theorem of convergence.
 
-From Sherstan et al. (2018) the paper takes that the variance is better estimated directly (σ̂ from δ²) than indirectly
-(M̂ − Q̂²): with noisy values, large steps, traces, off-policy data.
+The premise, after Sherstan et al. (2018): a direct estimate of the variance (σ̂ from δ²) is better than an indirect one
+(M̂ − Q̂²) with noisy values, large steps, traces and off-policy data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "noisy value, 1": {**EQUAL, "value_noise": 1.0}, "off-policy, importance": {**EQUAL, "critics": "importance"},
     "off-policy, clipped": {**EQUAL, "critics": "clipped"}, "off-policy, expected": {**EQUAL, "critics": "expected"},
 }  # fmt: skip
-"""What is done to the estimators; noise is in units of the return's standard deviation."""
+"""Settings of the estimators; noise is in units of the return's standard deviation."""
 
 
 def _arm(world: str, case: str) -> Arm:
@@ -45,16 +45,16 @@ def _premise(case: str, text: str, **more: Any) -> Claim:
         f"ratio: four rooms, {case} < 1", f"{text}, the direct critic errs less in four rooms",
         "Related work, after Sherstan et al. 2018", "said in words",
         explanation="With equal step sizes and no traces the errors of M̂ and Q̂² move together and mostly cancel, while δ² "
-        "counts the shaking of Q̂ as risk; the direct critic wins where the two are out of step.",
+        "counts fluctuations of Q̂ as risk; the direct critic is better where these errors do not cancel.",
     ).model_copy(update=more)  # fmt: skip
 
 
 OURS = {"of": "ours", "where": "ours", "paper": ""}
 PREMISE = Experiment(
     name="critics/direct-and-indirect", title="Direct against indirect critics of the variance",
-    about="Policy evaluation of a policy that stays as it is: error of σ̂ and of M̂ − Q̂², relative to the exact variance, "
+    about="Evaluation of a fixed policy: error of σ̂ and of M̂ − Q̂², relative to the exact variance, "
     "root mean square over visited pairs, at the end of the run (geometric mean of the last five measurements). Below 1 the "
-    "direct critic is better. In the cases of a noisy value Q̂ is held at the exact value plus noise.",
+    "direct critic is better. With a noisy value, Q̂ is the exact value plus noise.",
     kind="prediction", runs=20, arms=tuple(_arm(world, case) for world in CRITIC_WORLDS for case in CASES),
     figures=(
         Figure(
@@ -116,7 +116,7 @@ ACTORS = Experiment(
 CONVERGENCE = Experiment(
     name="convergence", title="Three timescales",
     about="Step sizes of the convergence theorem: α_w decays slowest, α_θ fastest. Errors of Q̂ and σ̂ against the oracle's "
-    "values for the policy of the moment, the norm of the form's own field, and that of the exact gradient of mean − ψ · "
+    "values for the current policy, the norm of the form's mean update, and that of the exact gradient of mean − ψ · "
     "variance. A random process of 4 states with ψ = 0.5, chosen because the published form stops between actions there; "
     "where policies become deterministic both norms go to zero.",
     paper="Appendix C", kind="convergence", env="random-process",

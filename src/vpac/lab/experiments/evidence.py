@@ -1,4 +1,4 @@
-"""What decides questions that the paper's experiments leave open: forms by their frontiers, more runs, causes."""
+"""Experiments for questions that the paper leaves open: forms by their frontiers, more runs, causes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _sweep(
 ON_POLICY_ARMS: dict[str, dict[str, Any]] = {
     BASELINE: {"baseline": True}, CORRECTED_LABEL: dict(corrected.ON_POLICY), AS_PAPER: {},
 }  # fmt: skip
-"""The first is what the others are compared with: the corrected form differs from it in the form alone."""
+"""The others are compared with the first, which differs from the corrected form in the form alone."""
 OFF_POLICY_ARMS: dict[str, dict[str, Any]] = {
     f"{BASELINE}, expected critics": {"baseline": True, "critics": "expected", "ratios": "clipped"},
     CORRECTED_LABEL: dict(corrected.OFF_POLICY), AS_PAPER: {},
@@ -94,7 +94,7 @@ FORMS = (
     ),
     _sweep(
         forms.CATCH_UP, "catch-up", EVEN_FORMS, (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0), ORACLE["catch-up"], every=60_000,
-        about="Luck comes before the choice.",
+        about="Chance comes before the choice.",
     ),
     _sweep(
         forms.RISKY_SHORTCUT, "risky-shortcut", EVEN_FORMS, (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), ORACLE["risky shortcut"],
@@ -102,7 +102,7 @@ FORMS = (
     ),
     _sweep(
         forms.CLIFF_WALKING, "cliff-walking", EVEN_FORMS, (0.0, 0.002, 0.005, 0.01, 0.02, 0.05), ORACLE["slippery cliff"],
-        every=6_000, about="By the oracle there is nothing to buy: a price should do no harm.",
+        every=6_000, about="By the oracle the risk-neutral policy is the best at every price, which should do no harm.",
     ),
 )  # fmt: skip
 
@@ -136,7 +136,7 @@ PAPER_VAAC: dict[float, dict[str, float]] = {0.0: {"mean": 32, "variance": 473},
 VAAC_STUDY = Experiment(
     name="evidence/vaac", title="Four rooms: why VAAC learns faster here than in the paper",
     about="VAAC with and without its price: the step sizes as Table 2 names them, and as Algorithm 2 prints them, which gives "
-    "the value critic the tenth (α_z = 0.005); with the step limit of the others, and with one so high that it hardly matters. "
+    "the value critic a tenth (α_z = 0.005); with the step limit of the others, and with one so high that it hardly matters. "
     "Mean and variance at episodes 1000, 4500 and 6000 are in the curve's data. " + four_rooms.LIMIT,
     algorithm="vaac", runs=100, on_demand=True,
     arms=tuple(

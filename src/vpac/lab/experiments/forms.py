@@ -1,4 +1,4 @@
-"""Published against corrected where they part: worlds in which luck comes before the choice that could make up for it."""
+"""Published against corrected form in worlds where chance comes before the choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _figures(what: str) -> tuple[Figure, ...]:
         Figure(
             kind="curves", log_y=what == "Catch-up", title=f"{what}: mean and variance along learning",
             caption="Exact; the warm-up is 0 for the first third of the episodes and rises over the second. By then the policy "
-            "is nearly deterministic, and where a single step cannot be turned any more the price changes little.",
+            "is nearly deterministic, so the price changes little.",
             shows=("mean", "variance"),
         ),
         Figure(kind="bars", title=f"{what}: final policies", shows=("mean", "variance")),
@@ -32,8 +32,8 @@ def _figures(what: str) -> tuple[Figure, ...]:
 
 RISKY_SHORTCUT = Experiment(
     name="forms/risky-shortcut", title="Risky shortcut: both forms leave the risky way",
-    about="ψ = 0.5. The published form does not see that its own randomness makes the return vary; at this price it may "
-    "rather stand still than take the safe way.",
+    about="ψ = 0.5. The published form ignores the variance that the policy's own randomness causes; at this price it may "
+    "stand still instead of taking the safe way.",
     env="vpac/RiskyShortcut-v0", settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2},
     episodes=20_000, every=500, horizon=200, runs=20, arms=_arms(0.5, 6_667, 6_667), figures=_figures("Risky shortcut"),
     claims=(
@@ -45,7 +45,7 @@ RISKY_SHORTCUT = Experiment(
 
 CATCH_UP = Experiment(
     name="forms/catch-up", title="Catch-up: only the corrected form hedges",
-    about="ψ = 1. What happened before the choice decides which choice lowers the variance; the published form forgets it.",
+    about="ψ = 1. Which choice lowers the variance depends on what happened before it; the published form ignores that.",
     env="vpac/CatchUp-v0", settings={**EVEN, "gamma": 0.95, "alpha_theta": 0.01, "alpha_w": 0.05, "alpha_z": 0.05},
     episodes=60_000, every=1500, policy="softmax", horizon=200, runs=20, arms=_arms(1.0, 20_000, 20_000),
     figures=_figures("Catch-up"),
@@ -58,8 +58,8 @@ CATCH_UP = Experiment(
 CLIFF_WALKING = Experiment(
     name="forms/cliff-walking", title="Slippery cliff walking: a price where there is nothing to trade",
     about="Gymnasium's CliffWalkingSlippery-v1 as a finite process, ψ = 0.02, γ = 0.99, episodes of at most 300 steps. By the "
-    "oracle the risk-neutral policy (mean −46.4, variance 137.6) stays the best one for prices up to 0.05 at least: a "
-    "policy that keeps away from the cliff has the better mean, too. A price should do no harm here.",
+    "oracle the risk-neutral policy (mean −46.4, variance 137.6) is the best one for prices up to at least 0.05: a "
+    "policy that keeps away from the cliff also has the better mean. A price should do no harm here.",
     env="CliffWalkingSlippery-v1",
     settings={**EVEN, "gamma": 0.99, "alpha_theta": 0.01, "alpha_w": 0.2, "alpha_z": 0.2, "max_episode_steps": 300},
     episodes=6_000, every=200, horizon=300, runs=20, arms=_arms(0.02, 2_000, 2_000),
@@ -67,7 +67,7 @@ CLIFF_WALKING = Experiment(
         *_figures("Slippery cliff walking"),
         Figure(
             kind="maps", title="Slippery cliff walking: visits and the policy's arrows", shows=("visits",),
-            caption="Of the first run's final greedy policy; visits over 10 000 trajectories.",
+            caption="The final greedy policy of the first run; visits over 10 000 trajectories.",
             arms=("AC", "published", "corrected"),
         ),
     ),
@@ -83,8 +83,8 @@ CLIFF_WALKING = Experiment(
 
 WARM_UP = Experiment(
     name="forms/warm-up", title="Four rooms: a warm-up repairs the collapse",
-    about="ψ = 0.05, the price at which VPAC collapses, at once or rising from nothing: 0 for the first 500 episodes, then "
-    "linearly to its full height at episode 1000; 500 more episodes follow.",
+    about="ψ = 0.05, the price at which VPAC collapses: from the start, or with a warm-up. The warm-up is 0 for the first 500 "
+    "episodes and rises linearly to 0.05 at episode 1000; 500 more episodes follow.",
     env="vpac/FourRooms-v0",
     settings={
         "start_policy": "uniform", "start_critics": "uniform", "gamma": 0.99, "alpha_theta": 0.01, "alpha_w": 0.5,
@@ -112,8 +112,8 @@ WARM_UP = Experiment(
 
 OFF_POLICY_CRITICS = Experiment(
     name="puddle-world/critics", title="Puddle world: expected critics against clipped ones",
-    about="VPAC with the paper's step sizes. Clipped ratios estimate moments of no policy in particular; expected critics "
-    "those of the target policy's own return, without ratios.",
+    about="VPAC with the paper's step sizes. With clipped ratios the critics estimate the moments of no policy; expected "
+    "critics estimate those of the target policy's return, without ratios.",
     env="vpac/PuddleWorld-v0",
     settings={
         "gamma": 0.99, "behaviour": "uniform", "score": "published", "temperature": 100.0, "start_policy": "uniform",

@@ -1,4 +1,4 @@
-"""The paper's experiments in four rooms, and what Appendix E varies: price, temperature and step sizes."""
+"""The paper's experiments in four rooms, including the price, temperature and step sizes of Appendix E."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROOMS: dict[str, Any] = {
     "env": "vpac/FourRooms-v0", "settings": PUBLISHED_FORM, "episodes": 1000, "every": 50, "policy": "greedy", "horizon": 300,
 }  # fmt: skip
 LIMIT = (
-    "Training episodes stop after 500 steps for every algorithm (the paper lets VAAC and VAAC_TD run on); a stop is not an "
-    "end. Policies are measured exactly, with evaluation episodes of 300 steps, where the paper averages 800 rollouts."
+    "Training episodes are truncated after 500 steps for every algorithm (in the paper not for VAAC and VAAC_TD). Policies are "
+    "measured exactly, with evaluation episodes of 300 steps; the paper averages 800 rollouts."
 )
 
 GREEDY = "Exact mean and variance of the greedy policy."
@@ -42,8 +42,8 @@ PERFORMANCE = Experiment(
         ("variance: VPAC / VAAC_TD < 1", "VPAC's return varies less than VAAC_TD's", "60 / 140 = 0.43"),
         ("variance: VPAC / VAAC < 1", "VPAC's return varies less than VAAC's", "60 / 450 = 0.13"),
         ("mean: VPAC - AC > -1", "VPAC's mean return is on par with AC's (not lower by 1 or more)", "43 − 43 = 0",
-         "100 runs leave ± 0.7, because single runs lie apart by 2 to 3; one policy of VPAC in 100 walks in "
-         "circles, none of AC's (benchmarks/circles.py). 400 runs say −0.06 ± 0.33 (evidence/four-rooms-performance)."),
+         "100 runs give ± 0.7, because single runs differ by 2 to 3; one policy of VPAC in 100 walks in "
+         "circles, none of AC's (benchmarks/circles.py). 400 runs give −0.06 ± 0.33 (evidence/four-rooms-performance)."),
         ("mean: VPAC - VAAC > 0", "VPAC's mean return is not below VAAC's", "43 − 26 = 17"),
         ("mean: VPAC - VAAC_TD > -1", "VPAC's mean return is on par with VAAC_TD's (not lower by 1 or more)", "43 − 41 = 2"),
     ),
@@ -75,12 +75,12 @@ PSI_CURVES = Experiment(
 
 QUALITATIVE = Experiment(
     name="four-rooms/qualitative", title="Four rooms: where the policies go",
-    about=f"The final greedy policies of AC and VPAC, those of the first run drawn. {LIMIT}", paper="Figure 1", runs=100,
+    about=f"The final greedy policies of AC and VPAC; the maps show the first run. {LIMIT}", paper="Figure 1", runs=100,
     arms=(AC, VPAC),
     figures=(
         Figure(
             kind="maps", title="A trajectory, variance by start cell, and visits",
-            caption="Of the first run: one sampled trajectory with the policy's arrows; exact variance of the return from "
+            caption="First run: one sampled trajectory with the policy's arrows; exact variance of the return from "
             "each start cell; visits over 10 000 sampled trajectories.", shows=("trajectory", "variance", "visits"),
         ),
     ),
@@ -121,9 +121,9 @@ VAAC_PRICES = Experiment(
     claims=claims(
         "Appendix E",
         ("variance: μ = 0.01 / μ = 0 < 1", "VAAC's variance falls as μ rises", "325 / 473 = 0.69",
-         "The price lowers it early (0.77 after 1000 episodes), and no longer when the baseline has learned: "
+         "The price lowers it early (0.77 after 1000 episodes), but not once the baseline has learned: "
          "without a price VAAC is at 42 / 220 here after 6000 episodes, in the paper at 32 / 473. Algorithm 2 as printed "
-         "gives the value critic the step size of the second moment, a tenth; with that the baseline is at 35 / 360 and the "
+         "gives the value critic the step size of the second moment, a tenth; then the baseline is at 35 / 360 and the "
          "price lowers its variance by a fifth (evidence/vaac). The step limit is not the reason."),
     ),
     **(ROOMS | {"episodes": 6000, "every": 300}),

@@ -1,6 +1,6 @@
 """The search behind Tables 2 to 4: the best mean wins, and the least variance breaks ties.
 
-The paper does not say which values were tried. These contain its winners.
+The paper does not say which values it tried. These grids contain its choices.
 """
 
 from __future__ import annotations

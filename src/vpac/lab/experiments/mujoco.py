@@ -20,42 +20,42 @@ SCALED = 100.0
 PRICE = 0.25
 """Share of PPO's mean that a lower variance may cost; the paper's own prices are 12 to 17 %."""
 PRICES = 0.005, 0.015, 0.05
-"""Along which the noisy cheetah is measured."""
+"""ψ of the runs of the noisy cheetah."""
 TRAINING_FIGURES = (
     Figure(
         kind="curves",
         title="Scores and returns of training episodes",
-        caption="Of the last 100 episodes that ended, average over runs with 95 % intervals. The variance mixes start states, "
-        "the policy's noise and its progress; the figures below measure the last policy by itself. Steps are those of all "
-        "environments together; the paper's axis counts an eighth of them.",
+        caption="Last 100 finished episodes, average over runs with 95 % intervals. The variance has three sources: "
+        "start states, the policy's noise and its progress; the figures below measure the last policy alone. Steps are "
+        "those of all environments together; the paper's axis counts an eighth of them.",
         shows=("score_mean", "score_variance", "return_variance"),
     ),
     Figure(
         kind="boxes",
         title="Variance of the last policy, run by run",
         caption="First as the paper measures it (one fixed start state, 100 episodes, undiscounted), where only the "
-        "policy's own noise is left; then with start states drawn anew, 512 episodes, undiscounted; last the same "
-        "discounted, of which the objective speaks. The axes are logarithmic. Dotted lines, where there "
-        "are any, are the paper's averages.",
+        "policy's own noise is left; then with random start states, 512 episodes, undiscounted; last the discounted "
+        "returns of the same episodes, which the objective uses. The axes are logarithmic. Dotted lines, where "
+        "there are any, are the paper's averages.",
         shows=("fixed_variance", "variance", "discounted_variance"),
         log_y=True,
     ),
     Figure(
         kind="bars",
         title="Mean and variance of the last policy",
-        caption="Averages over runs with 95 % intervals, as the paper measures (one start) and with start states drawn anew.",
+        caption="Averages over runs with 95 % intervals, as the paper measures (one start state) and with random start states.",
         shows=("fixed_mean", "fixed_variance", "mean", "variance", "discounted_mean", "discounted_variance"),
     ),
 )
 PROTOCOLS = (
     "The last policy is measured twice, acting with its noise: as in the paper, 100 episodes from one fixed start state, "
-    "undiscounted; and 512 episodes with start states drawn anew, undiscounted and discounted. "
+    "undiscounted; and 512 episodes with random start states, undiscounted and discounted. "
 )
 DEVIATIONS = (
-    "Deviations from the paper's code: Gymnasium's v5 tasks; a time limit is not an end, both critics bootstrap there; actions "
-    "are clipped to their bounds, and learned from as they were drawn; the variance critic ends in a softplus, which keeps it "
-    "from going below zero; VAAC's collected reward is accumulated, as its formula says; only the policy's gradient is "
-    "clipped; every reward of a measured episode counts, the last one too."
+    "Deviations from the paper's code: Gymnasium's v5 tasks; time limits truncate, and both critics bootstrap there; actions "
+    "are clipped to their bounds, and the learner uses the unclipped ones; the variance critic ends in a softplus, so it is "
+    "never negative; VAAC's collected reward is accumulated, as in its formula; only the policy's gradient is clipped; every "
+    "reward of an evaluation episode counts, including the last one."
 )
 
 
@@ -93,7 +93,7 @@ def _claims_of_paper(paper: Numbers) -> tuple[Claim, ...]:
 
 
 def _claims_of_ours() -> tuple[Claim, ...]:
-    """Of either form and with start states drawn anew: less variance of the score and of the discounted return."""
+    """Claims for both forms with random start states: less variance of the score and of the discounted return."""
     claims = []
     for arm, whose in (("VPAC", "published VPAC"), ("VPAC corrected", "corrected VPAC")):
         for prefix, what in (("", "scores"), ("discounted_", "discounted returns")):
@@ -128,7 +128,7 @@ def _as_published(name: str, env: str, iterations: int, psi: float, paper: Numbe
 def _today(name: str, env: str, psi: float) -> Experiment:
     return Experiment(
         title=f"{env}: VPAC inside PPO, today's settings",
-        about="The same prices, per unit of the raw reward, with what is good practice today: orthogonal initialisation, "
+        about="The same prices, per unit of the raw reward, with current good practice: orthogonal initialisation, "
         "normalised observations, rewards and advantages, rates that decay, minibatches over all samples (the default preset). "
         + PROTOCOLS,
         steps=MILLION, runs=5, arms=_arms(psi / SCALED, 0.15 / SCALED, {}), claims=_claims_of_ours(),
@@ -137,13 +137,13 @@ def _today(name: str, env: str, psi: float) -> Experiment:
 
 
 def _noisy() -> Experiment:
-    """A task whose variance has a place: it shows what a price of variance does where there is something to avoid."""
+    """A task whose noise is in one region, which a policy can avoid."""
     ppo, _, published, corrected = _arms(0.05, 0.0, {})
     return Experiment(
         title="HalfCheetah-v5 with noise beyond x = 5: where the variance has a place",
         about="Rewards of steps that end beyond x = 5 m get noise with a standard deviation of 10, ten times what a step pays. "
-        "Running on is what pays on average; a policy that minds the variance stops before that line. ψ = 0.05, at which a "
-        "step beyond the line costs more than it pays. " + PROTOCOLS.replace("512", "256"),
+        "Running on pays on average; a risk-averse policy stops before that line. At ψ = 0.05 a step beyond the line costs "
+        "more than it pays. " + PROTOCOLS.replace("512", "256"),
         steps=300_000, runs=5, arms=(ppo, published, corrected),
         claims=tuple(one for one in _claims_of_ours() if one.below is not None),
         **{**_common("halfcheetah-noisy", "vpac/NoisyHalfCheetah-v0"), "episodes": 256},
@@ -151,7 +151,7 @@ def _noisy() -> Experiment:
 
 
 def _prices() -> Experiment:
-    """The noisy cheetah again, along the price and in both forms: what a smaller price buys."""
+    """The noisy cheetah at several ψ, in both forms."""
     arms = [
         Arm(label=f"{one}, ψ = {psi:g}", algorithm="vpac-ppo", settings={"psi": psi, "form": one}, at={"form": one, "ψ": psi})
         for one in ("published", "corrected") for psi in PRICES
@@ -159,7 +159,7 @@ def _prices() -> Experiment:
     middle = f"corrected, ψ = {PRICES[1]:g}"
     return Experiment(
         title="HalfCheetah-v5 with noise beyond x = 5: which price, which form",
-        about="As `mujoco/halfcheetah-noisy`, whose runs without a price and at ψ = 0.05 are these, too, at smaller prices. "
+        about="As `mujoco/halfcheetah-noisy`, at smaller prices; it shares the runs without a price and at ψ = 0.05. "
         + PROTOCOLS.replace("512", "256"),
         steps=300_000, runs=5, arms=(Arm(label="PPO", algorithm="ppo", at={"form": "none (PPO)", "ψ": 0.0}), *arms),
         claims=(
@@ -175,7 +175,7 @@ def _prices() -> Experiment:
                 Figure(
                     kind="effect", title="Scores and discounted returns along the price", x="ψ", lines="form",
                     shows=("mean", "variance", "cvar", "discounted_mean", "discounted_variance"),
-                    caption="Of the last policy, start states drawn anew; averages over runs with 95 % intervals.",
+                    caption="The last policy with random start states; averages over runs with 95 % intervals.",
                 ),
             ),
         },
@@ -183,12 +183,12 @@ def _prices() -> Experiment:
 
 
 def _horizon() -> Experiment:
-    """A discount under which the falls of the hopper are part of the return whose variance has a price."""
+    """A larger γ, so that falls of the hopper affect the penalised return."""
     return Experiment(
         title="Hopper-v5 with γ = 0.999: a horizon that reaches the falls",
-        about="With γ = 0.99 a fall after 500 steps costs less than what one step pays, so the discounted return "
-        "hardly varies and its price changes nothing, whatever the score does. Here γ = 0.999; everything else, the price too, "
-        "is as in `mujoco/hopper-today`. " + PROTOCOLS,
+        about="With γ = 0.99 a fall after 500 steps costs less than one step pays. So the discounted return hardly varies, and "
+        "a price of its variance changes nothing, even if the score varies. Here γ = 0.999; everything else, including the "
+        "price, is as in `mujoco/hopper-today`. " + PROTOCOLS,
         settings={"gamma": 0.999}, steps=MILLION, runs=5, arms=_arms(0.2 / SCALED, 0.15 / SCALED, {}),
         claims=_claims_of_ours(), **_common("hopper-horizon", "Hopper-v5"),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The paper's theorems on trial: every published gradient and every corrected one against the derivative itself."""
+"""Tests of the paper's theorems: every published and every corrected gradient against the exact derivative."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEED = 2021
 
 @dataclass(frozen=True)
 class TrialWorld:
-    """A world in which formulas are tried, at several policies drawn at random."""
+    """A world in which formulas are tested, at several random policies."""
 
     name: str
     """As it is shown."""
@@ -27,7 +27,7 @@ class TrialWorld:
 
 @dataclass(frozen=True)
 class Formula:
-    """A claim of the paper that is tried."""
+    """A formula of the paper that is tested."""
 
     key: str
     """Short name."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 FEW_ARMS = 5
 """Up to this many arms are named in a note."""
 DEEP_POINTS = 60
-"""Points of a curve of the PPO family: each is an average over a hundred episodes, and the page has to stay small."""
+"""Points of a curve of the PPO family, each an average over a hundred episodes; more would make the page large."""
 DOTS = 200
 """Runs of an arm that are drawn one by one."""
 TABLES: dict[str, tuple[str, ...]] = {"Final policies, average over runs": ("mean", "variance", "sharpe", "risky")}
@@ -31,10 +31,10 @@ DEEP_TABLES: dict[str, tuple[str, ...]] = {
     "Final policies as the paper measures them: one fixed start state, 100 episodes, undiscounted; average over runs": (
         "fixed_mean", "fixed_variance",
     ),
-    "Final policies, start states drawn anew, undiscounted scores; average over runs": (
+    "Final policies, random start states, undiscounted scores; average over runs": (
         "mean", "variance", "sharpe", "cvar",
     ),
-    "The same episodes, discounted returns, of which the objective speaks; average over runs": (
+    "The same episodes, discounted returns, which the objective uses; average over runs": (
         "discounted_mean", "discounted_variance", "discounted_sharpe", "discounted_cvar",
     ),
 }  # fmt: skip
