@@ -16,7 +16,6 @@ from tiny import little
 from vpac import files, portable
 from vpac.cli import main
 from vpac.files import Unwritable, hold
-from vpac.lab.store import folder as store_folder
 from vpac.lab.store.records import read_study
 from vpac.lab.store.run import runs_of
 from vpac.lab.store.store import Result, Store, packed
@@ -27,7 +26,7 @@ from vpac.tabular import VPAC
 
 CALLS = (
     (os, "fsync"), (os, "replace"), (os, "rename"), (os, "link"), (tempfile, "mkstemp"), (Path, "write_bytes"),
-    (Path, "mkdir"), (os, "fdopen"), (os, "open"), (os, "write"), (os, "mkdir"), (store_folder, "sync_folders"),
+    (Path, "mkdir"), (os, "fdopen"), (os, "open"), (os, "write"), (os, "mkdir"), (files, "sync_folders"),
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 

@@ -1,4 +1,4 @@
-"""Tiny runs are stored in batches: none is finished before all its files are durable, and none is stored in part."""
+"""Tiny runs are stored in batches: no run is finished before all its files are durable, and no run is stored in part."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tiny import contents, little
+from vpac import files
 from vpac.interruption import Terminated
-from vpac.lab.store import folder
 from vpac.lab.store.run import runs_of
 from vpac.lab.store.store import Store
 from vpac.lab.workers import worker
@@ -39,14 +39,14 @@ def test_a_batch_gives_the_same_bytes_as_one_run_after_the_other(store, tmp_path
 
 def test_nothing_gets_its_name_before_everything_of_it_is_durable(store, monkeypatch):
     calls = []
-    together, sync, rename = folder.sync_folders, os.fsync, os.rename
+    together, sync, rename = files.sync_folders, os.fsync, os.rename
 
     def sync_folders(folders, handle):
         assert store.names() == []
         calls.append({Path(folder).name: len(os.listdir(folder)) for folder in folders})
         together(folders, handle)
 
-    monkeypatch.setattr(folder, "sync_folders", sync_folders)
+    monkeypatch.setattr(files, "sync_folders", sync_folders)
     monkeypatch.setattr(
         os, "fsync", lambda handle: (calls.append(os.readlink(f"/proc/self/fd/{handle}")), sync(handle))
     )
@@ -73,7 +73,7 @@ def test_a_disk_that_fails_leaves_whole_runs_or_none(store, monkeypatch, when):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(os.fsync))
         patch.setattr(os, "rename", failing(os.rename))
-        patch.setattr(folder, "sync_folders", failing(folder.sync_folders))
+        patch.setattr(files, "sync_folders", failing(files.sync_folders))
         outcomes = carry_out_batch(store, given)
     assert left[0] < 0
     assert {o.status for o in outcomes} == {"unwritable"}
@@ -81,7 +81,7 @@ def test_a_disk_that_fails_leaves_whole_runs_or_none(store, monkeypatch, when):
     assert list((store.root / "runs").glob(".*")) == []
     for name in store.names():
         store.read(name)
-    assert all(carry_out(Store(store.root), run).well for run in given)  # nobody holds a lock
+    assert all(carry_out(Store(store.root), run).well for run in given)  # no lock is held
 
 
 def test_what_is_done_is_stored_when_a_batch_is_interrupted(store, monkeypatch):

@@ -11,19 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from vpac import files
 from vpac.errors import UserError
-from vpac.files import (
-    LARGEST_READ,
-    RECORD,
-    cannot_write,
-    make_folder,
-    read_bytes,
-    sync_file,
-    sync_folder,
-    sync_folders,
-    write_bytes,
-    write_new,
-)
 from vpac.lab.store.backend import PART, Scratch, Unreadable, retry
 from vpac.lab.store.run import HASH, is_run_name
 from vpac.portable import BINARY, CLOEXEC, FOLDERS_OPEN, NOFOLLOW, lock_byte, unlock_byte
@@ -70,33 +59,33 @@ class FolderBackend:
     def prepare(self, reading: bool = False) -> None:
         """Create the folder; reading needs none."""
         if not reading:
-            make_folder(self.root)
+            files.make_folder(self.root)
 
-    def read(self, key: str, most: int = LARGEST_READ) -> bytes:
+    def read(self, key: str, most: int = files.LARGEST_READ) -> bytes:
         """A file's content, with retries: network file systems fail now and then."""
-        return retry(lambda: read_bytes(self._path(key), most, links=False), f"{self.address}/{key}")
+        return retry(lambda: files.read_bytes(self._path(key), most, links=False), f"{self.address}/{key}")
 
     def write(self, key: str, content: bytes) -> None:
         """Write atomically."""
-        write_bytes(self._path(key), content)
+        files.write_bytes(self._path(key), content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Write a temporary file and link it, which fails if the target exists."""
         target = self._path(key)
-        make_folder(target.parent, target, len(content))
+        files.make_folder(target.parent, target, len(content))
         try:
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=PART)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                sync_file(name)
+                files.sync_file(name)
                 os.link(name, target)
             finally:
                 os.unlink(name)
         except FileExistsError:
             return False
         except OSError as error:
-            raise cannot_write(target, error, len(content)) from None
+            raise files.cannot_write(target, error, len(content)) from None
         return True
 
     def remove(self, key: str) -> None:
@@ -105,7 +94,7 @@ class FolderBackend:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise cannot_write(path, error) from None
+            raise files.cannot_write(path, error) from None
 
     def files(self, folder: str) -> list[str]:
         """The folder's files, except for hidden ones."""
@@ -117,7 +106,7 @@ class FolderBackend:
         for entry in self._entries(folder):
             if entry.is_dir(follow_symlinks=False):
                 try:
-                    found[entry.name] = os.stat(f"{entry.path}/{RECORD}").st_mtime_ns
+                    found[entry.name] = os.stat(f"{entry.path}/{files.RECORD}").st_mtime_ns
                 except OSError:
                     found[entry.name] = -1
         return found
@@ -138,34 +127,34 @@ class FolderBackend:
         The caller holds the locks, so that no other process writes under the same temporary names.
         """
         parts: dict[str, Path] = {}
-        needed = sum(len(content) for files in folders.values() for content in files.values())
+        needed = sum(len(content) for contents in folders.values() for content in contents.values())
         target = self._path(next(iter(folders)))
         parent = target.parent
         try:
-            make_folder(parent, target, needed)
+            files.make_folder(parent, target, needed)
             with ExitStack() as stack:
                 handle = os.open(parent, os.O_RDONLY | CLOEXEC) if FOLDERS_OPEN else None
                 if handle is not None:
                     stack.callback(os.close, handle)
-                for folder, files in folders.items():
+                for folder, contents in folders.items():
                     target = self._path(folder)
                     temporary = f"{parent}/.{target.name}{PART}"
                     parts[temporary] = target
                     if os.path.lexists(temporary):
                         _discard(temporary)
                     os.mkdir(temporary)
-                    for file, content in files.items():
-                        write_new(f"{temporary}/{file}", content)
-                sync_folders(parts, handle)
+                    for file, content in contents.items():
+                        files.write_new(f"{temporary}/{file}", content)
+                files.sync_folders(parts, handle)
             for temporary, target in parts.items():
                 try:
                     os.rename(temporary, target)
                 except OSError as error:
                     if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # an existing run stays
                         raise
-            sync_folder(parent)
+            files.sync_folder(parent)
         except OSError as error:
-            raise cannot_write(target, error, needed) from None
+            raise files.cannot_write(target, error, needed) from None
         finally:
             for temporary in parts:
                 _discard(temporary)
@@ -173,11 +162,11 @@ class FolderBackend:
     def move(self, folder: str, target: str) -> None:
         """Rename."""
         source, goal = self._path(folder), self._path(target)
-        make_folder(goal.parent, goal)
+        files.make_folder(goal.parent, goal)
         try:
             source.rename(goal)
         except OSError as error:
-            raise cannot_write(goal, error) from None
+            raise files.cannot_write(goal, error) from None
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:
@@ -186,11 +175,11 @@ class FolderBackend:
         The system releases the lock when the process ends, for whatever reason.
         """
         if self._locks is None:
-            make_folder(self.root)
+            files.make_folder(self.root)
             try:
                 self._locks = os.open(self.root / LOCKS, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC | BINARY, 0o666)
             except OSError as error:
-                raise cannot_write(self.root / LOCKS, error) from None
+                raise files.cannot_write(self.root / LOCKS, error) from None
         offset = int(name[-HASH:][:15], 16)
         try:
             lock_byte(self._locks, offset)
