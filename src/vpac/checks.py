@@ -51,7 +51,8 @@ class Allowed(NamedTuple):
 
 
 Share = Annotated[float, Allowed(0.0, 1.0, "a number from 0 to 1")]
-Count = Annotated[int, Allowed(1, 1e9, "a whole number from 1 up")]
+FROM_ONE = Allowed(1, 1e9, "a whole number from 1 up")
+Count = Annotated[int, FROM_ONE]
 Positive = Annotated[float, Allowed(1e-300, 1e300, "a positive number")]
 NotNegative = Annotated[float, Allowed(0.0, 1e300, "a number that is not negative")]
 Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vpac.checks import CheckedOptions, Count, Finite, NotNegative, Positive, Share, whole
+from vpac.checks import FROM_ONE, CheckedOptions, Count, Finite, NotNegative, Positive, Share
 from vpac.deep.price import PriceRange
 from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
@@ -202,7 +202,7 @@ def _layers(sizes: Any, name: str) -> tuple[int, ...]:
     """Sizes of layers, validated."""
     if not (isinstance(sizes, tuple | list) and sizes):
         raise UserError(f"{name} must be sizes of layers, e.g. (64, 64), got {sizes!r}")
-    return tuple(whole(size, f"each of {name}", 1) for size in sizes)
+    return tuple(FROM_ONE.read(f"each size of {name}", size, int) for size in sizes)
 
 
 def _price(psi: Any) -> Any:
