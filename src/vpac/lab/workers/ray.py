@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -79,7 +78,8 @@ class OnRay:
 
     def run(self, store: Store, runs: Sequence[Run]) -> Iterator[Outcome]:
         """Carry out runs where there is a free core. Closing the iterator cancels the rest."""
-        identity, largest = store.identity(), self._largest()
+        identity, nodes = store.identity(), [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        largest = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in RUN_RESOURCES}
 
         def submit(batch: list[Run]) -> Future[list[Outcome]]:
             (run,) = batch
@@ -106,11 +106,6 @@ class OnRay:
         """Disconnect; a cluster that was started here ends."""
         self._cancel()
         self._ray.shutdown()
-
-    def _largest(self) -> dict[str, float]:
-        """Of each resource, the most that one machine has."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in RUN_RESOURCES}
 
     def _room(self) -> int:
         if self.jobs is not None:
@@ -166,22 +161,17 @@ def remote_run(
     """The task of a worker: carry out a run on so many cores."""
     from threadpoolctl import threadpool_limits
 
+    from vpac.envs.vector import limit_cores  # by default EnvPool uses all cores of the machine
+
     if version != __version__:
         raise UserError(f"vpac {version} sent a run to vpac {__version__} on {socket.gethostname()}: install the same")
     store, run = _store(address, identity), Run.read(content)
     if clock is not None:
         clock.start.remote(run.name)
-    with threadpool_limits(1), _on(cores) if run.task.get("kind") == "deep" else nullcontext():
+    with threadpool_limits(1), limit_cores(cores):
         found = carry_out(store, run)
     damaged = tuple(words[:LONGEST_ERROR] for words in found.damaged[:MOST_DAMAGED])
     return [Outcome(found.name, found.status, found.seconds, found.error[-LONGEST_ERROR:], damaged)]
-
-
-def _on(cores: int) -> AbstractContextManager[None]:
-    """EnvPool on so many cores: by default it uses all of the machine's."""
-    from vpac.envs.vector import limit_cores
-
-    return limit_cores(cores)
 
 
 @cache
