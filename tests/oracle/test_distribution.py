@@ -12,19 +12,20 @@ from vpac.oracle.linear import OracleError
 from vpac.risk import metrics
 
 
-def enumerated(mdp, policy, gamma, horizon):
+def enumerated(mdp, policy, gamma, horizon, listed=None):
     """Every path of at most `horizon` steps: its return of mean rewards, probability and variance of the noise."""
     found, todo = [], [(s, 0, 0.0, p, 0.0) for s, p in enumerate(mdp.start) if p > 0.0]
+    stored = zip(*divmod(mdp.row, mdp.n_actions), mdp.successor, mdp.probability, mdp.reward, mdp.noise, strict=True)
+    listed = list(stored) if listed is None else listed
     while todo:
         s, k, g, p, v = todo.pop()
         if k == horizon or mdp.terminal[s]:
             found.append((g, p, v))
             continue
-        for t in np.flatnonzero(mdp.row // mdp.n_actions == s):
-            chance = p * policy[s, mdp.row[t] % mdp.n_actions] * mdp.probability[t]
-            if chance > 0.0:
-                reward, noise = gamma**k * mdp.reward[t], gamma ** (2 * k) * mdp.noise[t]
-                todo.append((int(mdp.successor[t]), k + 1, g + reward, chance, v + noise))
+        for state, action, successor, chance, reward, noise in listed:
+            if state == s and policy[s, action] * chance > 0.0:
+                paid, more = g + gamma**k * reward, v + gamma ** (2 * k) * noise
+                todo.append((int(successor), k + 1, paid, p * policy[s, action] * chance, more))
     return np.array(sorted(found)).T
 
 
@@ -108,6 +109,36 @@ def test_noise_that_differs_between_ways_is_spread_over_the_grid():
     for c in (-2.0, -0.3, 0.0, 1.0):
         exact = 0.5 * stats.norm.cdf(c / 0.5**0.5) + 0.5 * stats.norm.cdf(c / 2.5**0.5)
         assert found.below(c) == pytest.approx(exact, abs=1e-5)
+
+
+def test_a_coin_that_pays_on_the_way_to_one_state_is_no_normal_noise():
+    """±10 on the way to the only end: merged to mean 0 and variance 100 for moments, two points for the distribution."""
+    mdp = FiniteMDP.from_transitions(2, 1, [0, 0], [0, 0], [1, 1], 0.5, [10.0, -10.0], terminal=[False, True])
+    for gamma in (1.0, 0.9):
+        found = oracle.distribution(mdp.with_start([1.0, 0.0]), np.ones((2, 1)), gamma)
+        assert (found.value.tolist(), found.probability.tolist()) == ([-10.0, 10.0], [0.5, 0.5])
+        assert (found.error, found.below(-10.5), found.cvar(0.05), found.variance) == (0.0, 0.0, -10.0, 100.0)
+    assert (mdp.reward.tolist(), mdp.noise.tolist()) == ([0.0], [100.0])
+    equal = FiniteMDP.from_transitions(2, 1, [0, 0], [0, 0], [1, 1], 0.5, 3.0, terminal=[False, True])
+    assert equal.outcomes[0] is equal.row
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_several_rewards_to_the_same_state_against_every_path(gamma, noise):
+    """Three states, two rewards for each transition, some of them noisy."""
+    rng, listed = np.random.default_rng(3), []
+    for state, action, successor in np.ndindex(2, 2, 3):
+        listed += [(state, action, successor, 1 / 6, reward, noise * (reward > 1.0)) for reward in rng.uniform(0, 2, 2)]
+    mdp = FiniteMDP.from_transitions(3, 2, *np.array(listed).T, [1.0, 0, 0], [False, False, True])
+    policy = rng.dirichlet(np.ones(2), 3)
+    paths = enumerated(mdp, policy, gamma, 3, listed)
+    found = oracle.distribution(mdp, policy, gamma, 3)
+    assert found.probability.sum() == pytest.approx(1.0, abs=1e-9)
+    for c in np.linspace(0.0, 6.0, 61):
+        assert found.below(c - found.error) - 1e-9 <= true_below(paths, c) <= found.below(c + found.error) + 1e-9
+    assert found.variance == pytest.approx(float(oracle.evaluate(mdp, policy, gamma, 3).total_variance), rel=0.01)
+    assert found.error < 0.02
 
 
 @pytest.mark.parametrize(("world", "gamma"), [(CatchUp, 0.95), (FourRooms, 0.99)])

@@ -2,7 +2,8 @@
 
 Transitions are one list sorted by (state, action), for any number of states. Rewards are described by their mean and
 variance on each transition, which determine the mean and the variance of the return; `sample` draws them from the
-normal distribution with that mean and variance.
+normal distribution with that mean and variance. `outcomes` keeps the separate rewards that a list of transitions has for
+the same successor, for the distribution of the return.
 """
 
 from __future__ import annotations
@@ -290,7 +291,7 @@ class FiniteMDP:
         """Build from a list of transitions, one entry each, in any order.
 
         Entries for the same (state, action, successor) are merged so that the mean and the variance of the reward
-        given that transition stay exact.
+        given that transition stay exact; `outcomes` keeps them apart if their rewards differ.
         """
         whole(n_states, "n_states", 1)
         whole(n_actions, "n_actions", 1)
@@ -379,12 +380,31 @@ class FiniteMDP:
             *entries, n_states * n_actions, n_states
         )
         rows_sum_to_one(self.indptr, self.probability, self.terminal, n_actions)
+        self._outcomes = entries if self._different_rewards(*entries) else None
         self.layout = layout
         if layout is not None and len(layout.position) != n_states:
             raise UserError(f"a layout of {len(layout.position)} cells for {n_states} states")
         self.action_names = tuple(str(a) for a in range(n_actions)) if action_names is None else tuple(action_names)
         if len(self.action_names) != n_actions:
             raise UserError(f"{len(self.action_names)} action names for {n_actions} actions")
+
+    def _different_rewards(
+        self, row: IntArray, successor: IntArray, _p: FloatArray, mean: FloatArray, variance: FloatArray
+    ) -> bool:
+        """Whether transitions were merged whose rewards differ."""
+        if len(row) == len(self.probability):
+            return False
+        place = np.searchsorted(self.row * self.n_states + self.successor, row * self.n_states + successor)
+        return not (np.array_equal(self.reward[place], mean) and np.array_equal(self.noise[place], variance))
+
+    @property
+    def outcomes(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+        """(row s·A + a, successor, probability, mean and variance of the reward) as listed, in any order.
+
+        These are the stored transitions, unless some were merged whose rewards differ. Given an outcome the reward is normal.
+        """
+        merged = self.row, self.successor, self.probability, self.reward, self.noise
+        return merged if self._outcomes is None else self._outcomes
 
     @cached_property
     def may_stay(self) -> BoolArray:

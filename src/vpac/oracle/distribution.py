@@ -6,8 +6,10 @@ another grid, and the offset of a state is the middle of what arrives there. Oth
 largest total rounding of a path to s, is tracked. So there is no error if rewards lie on a grid, if they are the same on all
 paths to a state, or if only one path leads to it.
 
-Noise is normal, as sampled. Its variance is tracked per state in the same way: the part that all arriving paths have in common
-is kept and exact at the end, and the rest of a path's noise is spread over the grid, which rounds it by at most Δ/2.
+Different rewards of transitions to the same state are different outcomes (`FiniteMDP.outcomes`), although `FiniteMDP.sample`
+draws normal noise with their mean and variance. Noise that is given as a variance is normal. Its variance is tracked per state
+like the offset: the part that all arriving paths have in common is kept and exact at the end, and the rest of a path's noise is
+spread over the grid, which rounds it by at most Δ/2.
 
 Every path of the computed return is then within `error` of a path of the true one with the same probability, except for a
 probability `lost`, about 1e-9, of paths that were rounded more or not followed to their end. So quantiles and CVaR are wrong by
@@ -118,7 +120,8 @@ def distribution(
     """The distribution of the return of a policy over the start distribution, with a bound of its error.
 
     Args:
-        mdp: the process; the noise of its rewards is normal.
+        mdp: the process. A reward that is given by its mean and variance is normal; different rewards of transitions that
+            are listed one by one are kept apart.
         policy: π[s, a].
         gamma: discount factor in [0, 1]; with 1 the policy must terminate with probability 1.
         horizon: truncate episodes after this many steps; None: never.
@@ -131,9 +134,10 @@ def distribution(
         raise UserError(f"a distribution is of one policy at a time, got a batch of shape {list(pi.shape)}")
     steps = MOST_LAYERS if horizon is None else check_horizon(horizon)
     moments = evaluate(mdp, pi, gamma, horizon)  # raises if the return does not exist
-    unit, width = _common_unit(mdp.reward) if gamma == 1.0 else None, max(SPAN * float(moments.std), 1e-12) / points
+    _, _, _, reward, noise = mdp.outcomes
+    unit, width = _common_unit(reward) if gamma == 1.0 else None, max(SPAN * float(moments.std), 1e-12) / points
     if unit is not None and unit * points >= float(moments.std):
-        width = unit / np.ceil(unit / width) if mdp.noise.any() else unit
+        width = unit / np.ceil(unit / width) if noise.any() else unit
     return _Forward(mdp, pi, gamma, width).run(steps, horizon is not None)
 
 
@@ -151,9 +155,10 @@ class _Forward:
 
     def __init__(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, width: float) -> None:
         self.mdp, self.gamma, self.width = mdp, gamma, width
-        chance = policy.reshape(-1)[mdp.row] * mdp.probability
+        row, successor, probability, reward, noise = mdp.outcomes
+        chance = policy.reshape(-1)[row] * probability
         used = chance > 0.0
-        columns = mdp.row[used] // mdp.n_actions, mdp.successor[used], mdp.reward[used], mdp.noise[used]
+        columns = row[used] // mdp.n_actions, successor[used], reward[used], noise[used]
         keys, place = np.unique(np.stack(columns), axis=1, return_inverse=True)
         self.tail, self.head = keys[0].astype(np.int64), keys[1].astype(np.int64)
         self.reward, self.noise = keys[2], keys[3]
