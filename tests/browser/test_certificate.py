@@ -1,4 +1,4 @@
-"""The certificate opens in a browser without a complaint, loads nothing, runs nothing, and can be read by everybody."""
+"""The certificate opens in a browser without errors, loads nothing, runs nothing, and is accessible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vpac.files import jsonable
 from vpac.lab.report.measured import write_certificate
 from vpac.risk import Limit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # starts Chromium
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=alert(1)>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 

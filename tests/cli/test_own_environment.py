@@ -214,7 +214,7 @@ class Plus(gymnasium.RewardWrapper):
 
 @pytest.fixture
 def unnamed(folder, monkeypatch):
-    """A folder with modules, and how a new process sees it: nobody has named anything."""
+    """A folder with modules, as in a new process: the user has not named any import path."""
     (folder / "coin_for_tests.py").write_text(REGISTERED)
     (folder / "other_for_tests.py").write_text(OTHER)
 
@@ -327,7 +327,7 @@ SHORT = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # ten commands, some of which compile and train PPO
 @pytest.mark.parametrize(
     ("env", "wrap"),
     [

@@ -1,4 +1,4 @@
-"""Same seed, same bytes; checkpoints go on exactly; environments of every kind; bad numbers stop a run."""
+"""Same seed, same bytes; exact resuming; all kinds of environments; numbers that are not finite stop a run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_stopped_run_ends_where_an_undisturbed_one_does(stop, tmp_path):
     assert agent.iteration == 8
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # trains in new processes, each of which compiles again after a kill
 @pytest.mark.filterwarnings("ignore::vpac.deep.diagnostics.LuckDrift")  # so small a critic lags behind
 def test_killed_at_a_random_moment_it_ends_the_same(tmp_path):
     words = [

@@ -31,7 +31,7 @@ def stake_of(agent):
     return stake, noise, 4.0 * (stake**2 + noise**2) + noise**2
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # five trainings of 100 000 steps, because a claim about learning needs several seeds
 def test_the_stake_is_the_largest_that_the_budget_allows():
     """V is what is aimed at, 0.9 of the budget of 1. Without a policy's own noise the stake is √V / 2, without a budget 1.
     With noise τ the best stake is √((V − 5τ²) / 4). The averages over seeds are V and the exact frontier within four standard

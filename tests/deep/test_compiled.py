@@ -1,4 +1,4 @@
-"""Training in one compiled function learns what the other way of training learns, from the same random numbers."""
+"""Compiled training gives the same results as the other path, with the same random numbers."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ print(json.dumps([jax.device_count(), [len(agent.history) for agent in agents], 
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles for four devices in a new process
 def test_runs_side_by_side_on_four_devices_are_those_alone():
     """Six runs on four devices, two of them in the last call; a thousandth of their size apart at most, for rounding."""
     folder = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Images: the encoder acts in NumPy as it learns in JAX, bytes stay bytes, and numbers go beside the features."""
+"""Images: the encoder is the same in NumPy and JAX, pixels stay uint8, and numbers are appended to the features."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_convolution_is_the_sum_that_defines_it(rng):
     np.testing.assert_allclose(found[0].reshape(5, 5, 16), np.maximum(by_hand + b, 0.0), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # five trainings with convolutions for each of two environments
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_spot_is_found_and_bytes_stay_bytes(tmp_path, beside):
     """Values up to 10 of 255 are enough: each channel is normalised."""

@@ -1,4 +1,4 @@
-"""Limits of the PPO family: one step whose distributions are known, exact resuming, compiled and not."""
+"""Limits of the PPO family: one step with known distributions, exact resuming, both paths of training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shares(agent):
     return softmax(policy.outputs(policy.view(policy.interface.rows(np.zeros(1, np.int64))))[0])
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # four limits, five trainings of 40 000 steps each
 @pytest.mark.parametrize(
     ("budget", "least_mean"),
     [("keep-mean:0.95", 4.6), ("ruin:0.05:0", 4.4), ("cvar:0.1:2", 3.8), ("ruin:0.05:0,std:2", 3.9)],

@@ -1,4 +1,4 @@
-"""A study of PPO runs that is stopped: its runs leave checkpoints, go on from there, and end with the same bytes."""
+"""A stopped study of PPO runs: its runs write checkpoints, resume from them, and end with the same bytes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from vpac.lab.workers.pool import Serial
 from vpac.lab.workers.study import carry_out_studies, check, plan
 
 pytest.importorskip("jax")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # studies of PPO in new processes, each of which compiles
 LATER = 0.1
-"""Seconds after a checkpoint, in which some twenty steps are taken that are lost unless the run goes on to the next one."""
+"""Seconds after a checkpoint; the some twenty steps in them are lost unless the run continues to the next checkpoint."""
 SPEC = """
 name = "deep"
 kind = "deep"
@@ -50,7 +50,7 @@ def checkpoints(store: Store) -> dict[str, set[str]]:
 
 
 def steps(log: Path) -> int:
-    """Taken so far, by whichever process; nobody else has written there."""
+    """Steps taken so far, by all processes; no other file is in this folder."""
     return sum(path.stat().st_size for path in log.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Studies in environments of pure functions: one compiled program trains their runs, and each is stored as it is alone."""
+"""Studies in environments of pure functions: one compiled program trains all runs, with the results of single runs."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ print([outcome.status for outcome in carry_out_batch(store, runs(), cores=1)])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles for four devices in a new process
 def test_a_study_on_four_devices_is_the_one_alone_but_for_rounding(alone, tmp_path):
     folder, store = Path(__file__).parent, tmp_path / "results"
     code = FOUR_DEVICES.format(folder=str(folder), tests=str(folder.parent), store=str(store))

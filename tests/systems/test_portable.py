@@ -1,4 +1,4 @@
-"""Without what only POSIX systems have, and with the names that Windows allows: learners, evaluate, a sweep, the command line.
+"""Learners, evaluate, a sweep and the command line without POSIX functions, and with the names that Windows allows.
 
 This is no Windows: processes, paths and the file system are those of the machine. `sitecustomize.py` beside this file takes
 modules, functions and flags away in every process, and lets no name through that Windows would refuse.
@@ -75,7 +75,7 @@ vpac.FiniteMDP.from_map("wwwww\\nws gw\\nwwwww")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles learners with Numba and JAX in a new process
 def test_learners_and_evaluate(tmp_path):
     pytest.importorskip("jax")
     python(tmp_path, "-c", LEARNERS)

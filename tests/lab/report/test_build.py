@@ -1,4 +1,4 @@
-"""Every experiment at a tiny scale, through the store, to the page."""
+"""Every experiment at a tiny scale, from the store to the page."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def drawn_of(group):
     return set(kinds.values())
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # runs all experiments and draws their figures as PDF
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_experiment_runs_and_every_figure_draws(group, tmp_path, monkeypatch):
     """Everything is run and made into charts; each kind of chart is drawn, as SVG and PDF: a PNG is the

@@ -231,7 +231,7 @@ def run(*command):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # two commands start and share 70 runs
 def test_two_processes_on_one_store_share_the_work(store, undisturbed):
     spec, expected = undisturbed
     commands = [Command(spec, store.root), Command(spec, store.root, "--executor", "serial")]

@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on this machine, with tokens, and what may happen to it."""
+"""A Ray cluster of several nodes on this machine, with tokens, and its failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vpac.lab.workers.study import carry_out_studies, plan
 from vpac.lab.workers.worker import carry_out
 from vpac.tabular import AC
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # starts a cluster, kills nodes, waits for Ray to notice
 LOOPBACK = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "memory": 4 * 2**30}
 
 TOKEN = os.urandom(32).hex()
@@ -40,7 +40,7 @@ TOKEN = os.urandom(32).hex()
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head that carries out nothing, nodes of two cores and of one; whoever connects must know the token."""
+    """A head that runs nothing, and nodes of two cores and of one; connections need the token."""
     environment = KEYS | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": TOKEN,
@@ -257,7 +257,7 @@ def test_a_run_is_given_what_it_uses_or_all_that_the_largest_machine_has():
     assert resources(tabular, {"CPU": 64.0, "memory": 2.0**36}) == {"CPU": 1, "memory": 2**29}
     assert resources(deep, {"CPU": 64.0, "memory": 2.0**36}) == {"CPU": 2, "memory": 2**30}
     assert resources(deep, {"CPU": 1.0, "memory": 2.0**29}) == {"CPU": 1, "memory": 2**29}
-    assert resources(deep, {}) == {"CPU": 2, "memory": 2**30}  # nobody is there yet
+    assert resources(deep, {}) == {"CPU": 2, "memory": 2**30}  # no node is connected yet
     assert resources(deep, {})["CPU"] == benchmark("cluster_plan").CORES_A_RUN
 
 
@@ -303,14 +303,14 @@ def test_another_version_and_another_folder_are_refused(tmp_path):
 
 @pytest.fixture
 def closed():
-    """A port of this machine at which nobody listens."""
+    """A port of this machine without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         yield probe.getsockname()[1]
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "$RAY_ADDRESS"])
-def test_an_address_where_nobody_listens_is_refused_at_once(closed, tmp_path, monkeypatch, capfd, where):
+def test_an_address_without_a_listener_is_rejected_at_once(closed, tmp_path, monkeypatch, capfd, where):
     spec = tmp_path / "little.toml"
     spec.write_text(UNDRAWN.format(runs=1, episodes=20), encoding="utf-8")
     words = ["sweep", str(spec), "--store", str(tmp_path / "results"), "--executor", "ray", "--json"]
