@@ -1,4 +1,4 @@
-"""How many greedy policies walk in circles in four rooms, and what does that do to the averages over runs?
+"""How many greedy policies walk in circles in four rooms, and their effect on averages over runs.
 
     python benchmarks/circles.py            AC and VPAC of four-rooms/performance, as published and corrected; a minute
 

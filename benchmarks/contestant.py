@@ -1,8 +1,8 @@
-"""A contestant of `deep.py`, in a process of its own: its memory and its threads are nobody else's.
+"""A contestant of `deep.py` in its own process, so that memory and threads are not shared.
 
     python benchmarks/contestant.py '{"who": "ours", "envs": 64, …}'
 
-makes ready, says so, and then learns for as many iterations as each line of standard input asks for. It answers with lines of
+prepares itself, prints a line, and then learns for as many iterations as each line of standard input says. It prints lines of
 JSON: first the seconds of its first iteration and of a later one, then, for every line, seconds and processor seconds of an
 iteration (on all threads, but not in worker processes), environment steps per second, and peak memory.
 """
@@ -97,7 +97,7 @@ class Started:
         return self._answer()
 
     def _answer(self) -> dict[str, float]:
-        """The next line that is an answer; whoever hangs is stopped."""
+        """The next answer; a process that hangs is stopped."""
         guard = threading.Timer(TIMEOUT, self._process.kill)
         guard.start()
         try:

@@ -1,4 +1,4 @@
-"""What a step of the deep learners costs: ours, Stable-Baselines3's, SBX's, and EnvPool's without any learning.
+"""Cost of a step of the deep learners: ours, Stable-Baselines3's, SBX's, and EnvPool's without learning.
 
 Claims, each checked in this run (the exit status is 1 if one does not hold), on HalfCheetah-v5, networks 256-128, minibatches
 of 512, 5 epochs, 16 384 environment steps an iteration:
@@ -10,7 +10,7 @@ of 512, 5 epochs, 16 384 environment steps an iteration:
 - Less than 1500 MB of memory; less than 15 s to compile, and less from the cache in a new process.
 
 VPAC-PPO trains four networks, PPO two as theirs; ours normalise observations and rewards, theirs nothing.
-Everybody has the same number of environments and makes the same gradient updates. SB3 and SBX first try both of their vector
+All have the same number of environments and make the same gradient updates. SB3 and SBX first try both of their vector
 environments, on one thread and on all, and EnvPool all numbers of threads up to that of the cores; the fastest takes part.
 Each contestant is a process of its own. They take turns of a few seconds, round after round, so that a machine that is slower
 for a while is slower for all of them; a ratio is the median of the rounds' ratios, a speed the median of the rounds' speeds.

@@ -1,4 +1,4 @@
-"""What the default settings learn on the environments that come with Gymnasium, before anybody tunes anything.
+"""What the default settings learn on Gymnasium's own environments, without tuning.
 
     python benchmarks/families.py                         everything, five seeds: hours on two cores; resumes when stopped
     python benchmarks/families.py --only CartPole-v1 Hopper-v5

@@ -1,4 +1,4 @@
-"""How often the intervals of `ReturnSample` hold the truth: the table of docs/measuring.md.
+"""Coverage of the intervals of `ReturnSample`: the table of docs/measuring.md.
 
     python benchmarks/intervals.py                   600 samples of each kind, a minute or two
     python benchmarks/intervals.py --trials 3000

@@ -1,4 +1,4 @@
-"""Are limits of the mean kept, of the tail and of ruin met? Eight limits in five finite environments, five seeds each.
+"""Are limits of the mean, the tail and ruin met? Eight limits in five finite environments, five seeds each.
 
 Every limit is one that a known policy keeps: of the four arms in closed form, of the others by the oracle (ascent of
 mean − ψ · variance: tail −6.7 and ruin 11.1 % of the portfolio at ψ = 0.03, tail 17.1 of the inventory, ruin 0.2 % of the

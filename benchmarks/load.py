@@ -1,14 +1,14 @@
-"""How vpac bears load: a store of very many runs, a study of very many tiny ones, a very long PPO run.
+"""Load tests: a store of many runs, a study of many tiny runs, a long PPO run.
 
     python benchmarks/load.py                       everything, hours
-    python benchmarks/load.py --store 10000         a store of so many runs (without a number 100 000)
-    python benchmarks/load.py --study 1000          a study of so many tiny runs (10 000)
-    python benchmarks/load.py --ppo 200000          a PPO run of so many steps (20 million)
+    python benchmarks/load.py --store 10000         a store of this many runs (default 100 000)
+    python benchmarks/load.py --study 1000          a study of this many tiny runs (default 10 000)
+    python benchmarks/load.py --ppo 200000          a PPO run of this many steps (default 20 million)
 
 The store is written by the store's own code without waiting for the disk, with the numbers of one run for all of them; each
-command then runs in a process of its own. The overhead of a study is what its workers take for a run, in seconds of wall time
-and of processor time, beyond what as many processes take that carry out the same runs and keep nothing. Both start when all is
-compiled. The PPO run writes what `vpac train` writes. The exit status is 1 if a bar is missed.
+command then runs in a process of its own. The overhead of a study is the time of its workers for a run, in wall and processor
+seconds, minus the time of as many processes that do the same runs and store nothing. Both are measured after compilation.
+The PPO run writes what `vpac train` writes. The exit status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def tiny(count: int) -> list[Run]:
 
 
 def alone(runs: list[Run]) -> tuple[float, float]:
-    """Wall and processor seconds of runs that nobody keeps, once all is compiled."""
+    """Wall and processor seconds of runs that are not stored, after compilation."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):

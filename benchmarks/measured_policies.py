@@ -1,4 +1,4 @@
-"""Which policy is measured in the discrete puddle world, and what there is to buy at the paper's price?
+"""Softmax and argmax policy in the discrete puddle world, and the possible gain at the paper's ψ.
 
     python benchmarks/measured_policies.py            seeds 0 to 19, about a minute
 

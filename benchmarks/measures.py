@@ -1,4 +1,4 @@
-"""Does a learner with `penalty=` climb its own objective, mean − ψ · measure? Against PPO and the best policy known.
+"""Does a learner with `penalty=` raise its own objective, mean − ψ · measure? Against PPO and the best known policy.
 
     python benchmarks/measures.py                                   everything; resumes where it was stopped
     python benchmarks/measures.py --tasks bandit --seeds 2 --steps 0.2     a quick look; keeps nothing

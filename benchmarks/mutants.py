@@ -1,4 +1,4 @@
-"""Mutation testing of the arithmetic: small errors put into a copy of the source, each of which a test must find.
+"""Mutation testing of the arithmetic: a test must fail for each small error in a copy of the source.
 
     python benchmarks/mutants.py                          all of them, about a quarter of an hour on one core
     python benchmarks/mutants.py --only x-without-ratio   one, while a test is written for it

@@ -1,4 +1,4 @@
-"""Algorithm 1 (VPAC) as one would first write it in NumPy: the other end of the scale in benchmarks/tabular.py."""
+"""Algorithm 1 (VPAC) in straightforward NumPy, for comparison in benchmarks/tabular.py."""
 
 from __future__ import annotations
 

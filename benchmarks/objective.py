@@ -1,4 +1,4 @@
-"""How much of what there is to gain does each learner gain? U = mean − ψ · variance against PPO and against the best there is.
+"""Share of the possible gain in U = mean − ψ · variance of each learner, between PPO and the best possible.
 
     python benchmarks/objective.py                                  everything; resumes where it was stopped
     python benchmarks/objective.py --tasks bandit catch-up --seeds 5 --steps 0.5

@@ -1,4 +1,4 @@
-"""How the oracle's cost grows with the process, and what it costs on the paper's four rooms.
+"""Cost of the oracle by size of the MDP, and on the paper's four rooms.
 
 Claims, each checked in this run (the exit status is 1 if one does not hold):
 

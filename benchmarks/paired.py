@@ -1,4 +1,4 @@
-"""Does a price of variance make a trained policy steadier? Decided by pairs: each arm goes on from the same PPO checkpoints.
+"""Does a variance penalty lower the variance of a trained policy? In pairs: each arm continues from the same PPO checkpoints.
 
     python benchmarks/paired.py                                   everything, ten checkpoints: hours; resumes when stopped
     python benchmarks/paired.py --tasks Hopper-v5 --seeds 3

@@ -1,4 +1,4 @@
-"""Do Gymnasium and EnvPool step the same physics? The same actions from the same state, step by step.
+"""Do Gymnasium and EnvPool have the same physics? The same actions from the same state, step by step.
 
     python benchmarks/physics.py                       all three tasks, a few seconds
 

@@ -1,4 +1,4 @@
-"""Who wins on the field's risk tasks? Rivals inside one PPO: same networks, steps, seeds and risk aversions.
+"""Risk-averse methods on six tasks, all within one PPO: same networks, steps, seeds and risk aversions.
 
     python benchmarks/rivals.py                                  everything; resumes where it was stopped
     python benchmarks/rivals.py --tasks maze --arms PPO VPAC --seeds 5 --share 0.5

@@ -1,4 +1,4 @@
-"""How cost grows with states, actions, runs, environments, network width, trainings and cores, and where it stops being linear.
+"""Growth of cost with states, actions, runs, environments, network width, trainings and cores, and where it is linear.
 
     python benchmarks/scaling.py                          everything
     python benchmarks/scaling.py --quick                  the same at smaller sizes

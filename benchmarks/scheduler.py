@@ -1,4 +1,4 @@
-"""What the driver of a cluster pays for each run, and whether that grows with how many there are.
+"""Time of the driver of a cluster for each run, and whether it grows with the number of runs.
 
 1. Real: no-op tasks through Ray on this machine, with the messages that runs have, by the loop that `--executor ray` uses.
 2. Simulated: the same loop with 10 000 and 100 000 runs of recorded lengths on a cluster with a clock of its own, where

@@ -1,4 +1,4 @@
-"""Does pricing the variance of the score make MuJoCo policies steadier? PPO and VPAC from scratch, a million steps each.
+"""Does a penalty on the variance of the score lower it on MuJoCo tasks? PPO and VPAC from scratch, a million steps each.
 
     python benchmarks/score.py                              everything, ten seeds: hours; resumes when stopped
     python benchmarks/score.py --tasks Hopper-v5 --seeds 3

@@ -1,4 +1,4 @@
-"""What a step of the tabular and linear learners costs: ours, plain NumPy's, and the fastest C we can write.
+"""Cost of a step of the tabular and linear learners: ours, plain NumPy, and the fastest C we can write.
 
 Claims, each checked in this run (the exit status is 1 if one does not hold):
 
