@@ -1,4 +1,4 @@
-"""Environments that go wrong: they hang, take all memory, or pay what is not a number."""
+"""Environments that fail: they hang, use all memory, or return a reward that is not a number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class World(gymnasium.Env):
 
     def step(self, action):
         self.t += 1
-        if self.t > 12:  # after whoever looks the environment over has seen enough
+        if self.t > 12:  # after the check of the environment
             self.go_wrong()
         return 1, self.reward, True, False, {}
 

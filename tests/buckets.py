@@ -1,4 +1,4 @@
-"""A server that speaks S3, on loopback, as a process of its own."""
+"""An S3 server on loopback, in its own process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
-KEYS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 """What the environment of those who use it must hold; the server does not look at it."""
 
 

@@ -1,4 +1,4 @@
-"""An environment that writes down how many steps each process takes in it."""
+"""An environment that logs how many steps each process takes."""
 
 from __future__ import annotations
 

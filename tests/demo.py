@@ -1,4 +1,4 @@
-"""A page with every kind of panel, of made-up numbers: test data only, no results.
+"""A page with every kind of panel and synthetic numbers: test data, no results.
 
 The explorer is the exception: its world is four rooms and its numbers are the oracle's, of policies that are greedy in
 Q − ψσ rather than the best ones, because those take a while to find.

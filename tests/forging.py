@@ -1,4 +1,4 @@
-"""Files that pass their checksums and are not what they should be: what somebody else may hand us."""
+"""Forged files with valid checksums and wrong content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes as pure functions of JAX: a training in them is one compiled program, so that tests of learning are quick."""
+"""Probes as pure JAX functions: training is one compiled program, so that tests of learning are fast."""
 
 from __future__ import annotations
 

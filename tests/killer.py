@@ -1,4 +1,4 @@
-"""An environment that is the death of its process: what a run that takes all memory does to its worker."""
+"""An environment that kills its process, as a run that uses all memory does to its worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rollout says, with explicit loops over the steps of one environment: a judge of `vpac.deep.estimate`.
+"""Estimates of a rollout with explicit loops over the steps of one environment, to test `vpac.deep.estimate`.
 
 Sums are written as MATH defines them, from the list of an episode's past steps in raw units; nothing is carried but that list.
 """

@@ -1,4 +1,4 @@
-"""A second opinion, written from the definitions and not from the package: dense, slow, able to carry complex numbers.
+"""A second implementation from the definitions, independent of the package: dense, slow, with complex numbers.
 
 Moments come from the state-action systems Q = r + γ P_π Q and M = E[R²] + 2γ E[R Q'] + γ² P_π M; gradients from the
 complex step, f(θ + ih)/h, which is exact to rounding because nothing is subtracted.

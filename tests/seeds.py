@@ -1,4 +1,4 @@
-"""Seeds of tests that learn, and what is claimed of numbers over seeds.
+"""Seeds of tests that learn, and bounds of means over seeds.
 
 What is learned depends on the last digits of a processor's arithmetic, as much as on a seed. So a claim about learning is one
 about a mean over several seeds, with a margin of computed standard errors; with VPAC_TEST_SEED=1000 it must hold as well.

@@ -1,4 +1,4 @@
-"""The shop of docs/your-environment.md as a finite process."""
+"""The shop of docs/your-environment.md as a finite MDP."""
 
 from __future__ import annotations
 

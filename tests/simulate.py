@@ -1,4 +1,4 @@
-"""Many episodes at once, for Monte-Carlo tests: plain sampling of a small process, nothing clever."""
+"""Many episodes at once, for Monte-Carlo tests: plain sampling of a small MDP."""
 
 from __future__ import annotations
 

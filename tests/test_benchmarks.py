@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic; what they measure takes long and needs libraries that tests do not."""
+"""The arithmetic of the benchmarks; their measurements take long and need more libraries."""
 
 import importlib.util
 import json

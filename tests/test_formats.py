@@ -1,4 +1,4 @@
-"""Files of every format that was ever written are read; those of the future are refused by name."""
+"""Files of all earlier formats are read; those of newer formats are rejected by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents are pickled and copied through what `save` writes, and go on as the original does."""
+"""Agents are pickled and copied as by `save`, and continue as the original does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A damaged folder of an agent is an error of `vpac evaluate`, and never a wrong number."""
+"""A damaged folder of an agent is an error of `vpac evaluate`, never a wrong number."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_a_stored_run_without_its_policy(tmp_path, capsys):
 
 
 class Mine(VPAC):
-    """A class of somebody else's."""
+    """A class of a user."""
 
 
-def test_a_class_of_somebody_elses_loads_its_agents(tmp_path):
+def test_a_class_of_a_user_loads_its_agents(tmp_path):
     folder = Mine("vpac/CatchUp-v0").learn(2).save(tmp_path / "agent")
     assert Mine.load(folder).episodes == 2
     with pytest.raises(UserError, match="unknown algorithm 'Mine'"):

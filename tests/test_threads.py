@@ -1,4 +1,4 @@
-"""Linear algebra on one thread, and on as many as before afterwards."""
+"""Linear algebra on one thread; the number of threads is restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies small enough for a test: the same machinery, a few episodes."""
+"""Studies small enough for a test: a few episodes."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_the_systems_theme_is_followed(visit, demo_page):
 @pytest.mark.parametrize(
     "options", [{"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"]
 )
-def test_nothing_serious_stands_in_the_way_of_anyone(visit, demo_page, options):
+def test_the_page_has_no_serious_accessibility_problem(visit, demo_page, options):
     from axe_playwright_python.sync_playwright import Axe
 
     page = visit(demo_page, **options).see_all().page

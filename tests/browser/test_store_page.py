@@ -1,4 +1,4 @@
-"""The page of a real, if little, store: its numbers are the store's, and names cannot do anything."""
+"""The page of a small store: its numbers are those of the store, and names are escaped."""
 
 from __future__ import annotations
 

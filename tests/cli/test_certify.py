@@ -272,7 +272,7 @@ def test_a_random_baseline_and_the_most_preferred_actions(capsys, trained, tmp_p
         (("certify", "RUN", "--level", "1"), "--level"),
         (("certify", "RUN", "--levels", "2"), "--levels"),
         (("certify", "RUN", "--stress", "nothing.json"), "cannot read nothing.json"),
-        (("certify", "nobody"), "there is no agent"),
+        (("certify", "missing"), "there is no agent"),
         (("stress", "RUN"), "nothing to change"),
         (("stress", "RUN", "--noise", "much"), "numbers that are not negative"),
         (("stress", "RUN", "--delay", "1.5"), "whole numbers"),

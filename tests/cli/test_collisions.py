@@ -1,4 +1,4 @@
-"""Names that mean something to functions of ours, in places where users write names: clear errors, exit code 2."""
+"""Users' names that collide with names of vpac: clear errors, exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says: help without noise, advice that can be copied, names that stay whole."""
+"""Output of the command line: readable help, advice that can be copied, names that are not cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole numbers as people write them, options that are the learner's, and progress without a terminal."""
+"""Notations of whole numbers, options of learners, and progress without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strange streams, terminals, names and environments: the command line answers in words, with the right exit code."""
+"""Unusual streams, terminals, names and environments: a message and the right exit code."""
 
 from __future__ import annotations
 

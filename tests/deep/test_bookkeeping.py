@@ -1,4 +1,4 @@
-"""Running moments, scales, rewards, prices and episodes, with numbers that can be checked by hand."""
+"""Running moments, scales, rewards, prices and episodes, checked by hand."""
 
 from __future__ import annotations
 

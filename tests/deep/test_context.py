@@ -1,4 +1,4 @@
-"""What critics see beside the policy: elapsed time, and numbers that an environment shows to them alone."""
+"""Additional inputs of critics: elapsed time, and numbers that an environment gives to critics only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported policies give what `NumpyPolicy.act` gives: ONNX by onnxruntime, C by the system's compiler."""
+"""Exported policies agree with `NumpyPolicy.act`: ONNX in onnxruntime, C with the system's compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two rollouts of five steps, with an end, a cut and an idle step in them, against explicit loops (`plain_rollout`)."""
+"""Two rollouts of five steps, with termination, truncation and an idle step, against explicit loops (`plain_rollout`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle judges the deep actors: with exact critics the mean of their update is the gradient, or provably is not."""
+"""Deep actors against the oracle: with exact critics the mean update is the gradient, or provably is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnostics of the critics: luck that has a drift, and what they predict where episodes begin."""
+"""Diagnostics of the critics: drift of the luck, and predictions in start states."""
 
 from __future__ import annotations
 

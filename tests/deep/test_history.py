@@ -1,4 +1,4 @@
-"""The history of an agent: bounded, the same however often a run is stopped, and a line for each iteration beside it."""
+"""The history of an agent: bounded, unchanged by stops, with one line for each iteration in a file."""
 
 from __future__ import annotations
 

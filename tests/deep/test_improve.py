@@ -1,4 +1,4 @@
-"""The updates of PPO with numbers that can be checked by hand: one linear layer over one-hot observations."""
+"""Updates of PPO, checked by hand: one linear layer over one-hot observations."""
 
 from __future__ import annotations
 

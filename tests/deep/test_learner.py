@@ -1,4 +1,4 @@
-"""What an agent learns from, worked out again from what it saw: units, discounts, traces, prices and what critics see."""
+"""Training data of an agent, recomputed from its observations: units, discounts, traces, ψ and inputs of critics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes longer than the time between checkpoints: they end, their statistics are whole, and a resumed run is the same."""
+"""Episodes longer than the time between checkpoints: they end, their statistics are complete, and resuming is exact."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Long(gymnasium.Env):
 
 
 class Changed(Long):
-    """Somebody changes it between two runs."""
+    """An environment that changes between two runs."""
 
     change = 0.0
 

@@ -1,4 +1,4 @@
-"""Actions of several parts, and masks: probabilities, gradients and entropies by enumeration, and nothing forbidden is done."""
+"""Actions of several parts, and masks: probabilities, gradients and entropies by enumeration; no masked action is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners with `penalty=`: what they are at ψ = 0, what they refuse, how they are kept, and the quantiles that they learn."""
+"""Learners with `penalty=`: ψ = 0, invalid settings, saving and loading, and learned quantiles."""
 
 from __future__ import annotations
 

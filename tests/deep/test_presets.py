@@ -1,4 +1,4 @@
-"""The preset "paper" holds the settings of the paper's experiments, whatever the defaults are."""
+"""The preset "paper" has the settings of the paper's experiments, independent of the defaults."""
 
 from __future__ import annotations
 

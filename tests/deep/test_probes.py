@@ -1,4 +1,4 @@
-"""Worlds whose mean and variance are known: critics find the numbers, policies the right arm.
+"""Environments with known mean and variance: critics learn the numbers, policies the right arm.
 
 Every claim about learning is one about a mean over seeds, within computed standard errors (`seeds`).
 """

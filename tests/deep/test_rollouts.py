@@ -1,4 +1,4 @@
-"""What is learned from is what happened: cuts, traces, vector environments, interruptions."""
+"""Rollouts match the episodes: truncation, traces, vector environments, interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A saved agent comes back with every number, in its shape."""
+"""A loaded agent has all numbers of the saved one, with their shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trackers get the numbers of metrics.jsonl, step by step. Each is tested where its library is installed."""
+"""Trackers get the numbers of metrics.jsonl, step by step. Each is tested if its library is installed."""
 
 from __future__ import annotations
 

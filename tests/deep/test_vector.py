@@ -1,4 +1,4 @@
-"""EnvPool's environments are Gymnasium's, and begin episodes by the rule that ours follow."""
+"""EnvPool's environments agree with Gymnasium's, and start episodes by our rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a sample agree with the moments it should have, as far as its size can tell?"""
+"""Test whether a sample agrees with given moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of environments: one mistake at a time, each with its own word."""
+"""The check of environments: one mistake at a time, each with its own message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python users name is looked at first, and nothing that they get is changed by that."""
+"""Environments of Python users are checked before use, and the check does not change results."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_looking_changes_no_result(monkeypatch):
 
 
 def test_other_agents_may_see_and_do_what_ours_cannot():
-    """An image, several actions at once, an observation outside its bounds: none of our business in somebody's evaluation."""
+    """An image, several actions at once, an observation outside its bounds: all allowed in `evaluate` of other agents."""
     image = Right(seen=spaces.Box(0, 255, (32, 32, 3), np.uint8), observation=np.zeros((32, 32, 3), np.uint8))
     several = Right(acts=spaces.MultiDiscrete([2, 2]))
     beyond = Right(observation=np.array([5.0, np.nan]))

@@ -1,4 +1,4 @@
-"""Functional environments: the twins are what they are twins of, state by state; names; playing in them."""
+"""Functional environments: agreement with their originals, state by state; names; episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one moves in a grid world, by hand."""
+"""Moves in a grid world, by hand."""
 
 from __future__ import annotations
 

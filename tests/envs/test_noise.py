@@ -1,4 +1,4 @@
-"""Noise wrappers: what they add, where, and that the seed decides it."""
+"""Noise wrappers: amount and place of the noise, and that the seed determines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that remember their return: the wrapper and the finite process are the same, and rewards are untouched."""
+"""Environments that remember their return: wrapper and finite MDP agree, and rewards are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The field's risk tasks: their numbers by hand, their careful policies, and the wrappers that put risk on one side."""
+"""Common risk tasks: their numbers by hand, their careful policies, and the wrappers that add risk in one region."""
 
 import gymnasium
 import numpy as np

@@ -1,4 +1,4 @@
-"""Processes read from the transition tables of Gymnasium's toy-text environments."""
+"""Finite MDPs read from the transition tables of Gymnasium's toy-text environments."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_maps_of_the_lake_and_the_cliff():
     assert FiniteMDP.from_gymnasium("Taxi-v4").layout is None
 
 
-def test_a_hole_that_nobody_can_reach_is_terminal_all_the_same():
+def test_an_unreachable_hole_is_terminal():
     env = FrozenLakeEnv(desc=["SFFG", "FFHH", "FFHH"], is_slippery=False)
     mdp = FiniteMDP.from_gymnasium(env)
     assert np.flatnonzero(mdp.terminal).tolist() == [3, 6, 7, 10, 11]

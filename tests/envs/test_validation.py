@@ -1,4 +1,4 @@
-"""Every mistake in the description of a process is named: what is wrong, where, and what was expected."""
+"""Every mistake in the description of an MDP has a message: what is wrong, where, and what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certified episodes can be repeated; what changes the world is changed alone."""
+"""Certified episodes can be repeated; each stress changes one thing only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that Minari itself has written. `make bench` runs this in an environment that has Minari."""
+"""Logs written by Minari. `make bench` runs this in an environment with Minari."""
 
 from __future__ import annotations
 

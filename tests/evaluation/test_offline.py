@@ -1,4 +1,4 @@
-"""Estimates from logs, judged by enumeration, by the oracle and by plain sums."""
+"""Estimates from logs against enumeration, the oracle and plain sums."""
 
 from __future__ import annotations
 

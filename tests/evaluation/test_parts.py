@@ -1,4 +1,4 @@
-"""Parts of a variance from rows, of a toy whose rows NumPy draws by the thousand: is the truth in the intervals?
+"""Parts of a variance from rows, in a toy model sampled by NumPy: coverage of the intervals.
 
 An episode has ten steps. In each the policy slips with a small chance, which costs 5, and the environment adds noise: to every
 step, or a jolt of 4 that is rare, too.

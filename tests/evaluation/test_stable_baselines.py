@@ -1,4 +1,4 @@
-"""Models of Stable-Baselines3 itself, where the extra `bench` is installed; stand-ins are tested in any case."""
+"""Models of Stable-Baselines3, if the extra `bench` is installed; stand-ins are always tested."""
 
 from __future__ import annotations
 

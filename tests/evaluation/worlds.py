@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 class Walk(gymnasium.Env):
     """An episode of random length; every step pays 1, the last one 10, and the observation is the number of steps left.
 
-    So the return of an episode of length L is L + 9, and whoever counts a reset as a step or forgets a last reward is off.
+    So the return of an episode of length L is L + 9, which is wrong if a reset counts as a step or a last reward is lost.
     """
 
     observation_space = spaces.Box(0.0, 100.0, (1,), np.float32)

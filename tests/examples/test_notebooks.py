@@ -1,4 +1,4 @@
-"""The notebooks: their outputs are those of their code, and they run at small scale, cell after cell, as a kernel would."""
+"""Notebooks: their outputs match their code, and they run at small scale, cell by cell, as in a kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_is_a_tour_and_one_for_practitioners():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_outputs_are_those_of_the_code(path):
-    """They are kept so that readers see figures without running anything; whoever changes code runs it again."""
+    """Outputs are stored, so that readers see figures without running code; run a notebook again after a change of its code."""
     spec = importlib.util.spec_from_file_location("run_notebooks", FOLDER.parent / "docs" / "run_notebooks.py")
     runner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(runner)

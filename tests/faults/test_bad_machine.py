@@ -1,4 +1,4 @@
-"""A clock that jumps and a disk that is slow, for whole processes: the C library itself is slow and wrong."""
+"""A clock that jumps and a slow disk, for whole processes, by a preloaded C library."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def sweep(folder, environment):
 
 @pytest.mark.parametrize("fault", [{"JUMP": "86400", "SLOW": "100"}, {"JUMP": "-86400"}])
 def test_a_study_goes_on_and_ends_the_same(bad_machine, tmp_path, fault):
-    """Nobody is late by a clock that can be set, or because the disk takes its time."""
+    """No run exceeds its time limit because the clock is set or the disk is slow."""
     seen = subprocess.run(
         [sys.executable, "-c", LOOK], cwd=tmp_path, env=bad_machine | fault, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""A byte of any stored file is flipped, or its end cut off: it is found, named, and never becomes a wrong number."""
+"""A flipped byte in any stored file, or a truncated file, is detected and named, and never gives a wrong number."""
 
 from __future__ import annotations
 

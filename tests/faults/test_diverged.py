@@ -1,4 +1,4 @@
-"""A PPO run in a study that meets what is not a number: marked as diverged, with quantity, step and seed."""
+"""A PPO run in a study with a number that is not finite: marked as diverged, with quantity, step and seed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_same_of_a_table(tmp_path, breaks_later):
 
 
 def test_no_result_has_a_number_that_is_none(tmp_path, monkeypatch):
-    """Whoever made it."""
+    """For every kind of run."""
     monkeypatch.setattr(worker, "perform", lambda run, scratch: Result({"episode": [1]}, {}, {"ratio": float("inf")}))
     outcome, _ = carried_out(tmp_path, Arm(label="any", algorithm="ac"), env="vpac/CatchUp-v0", episodes=5, every=1)
     assert "ratio is inf: not finite" in outcome.error

@@ -1,4 +1,4 @@
-"""Reading that fails once, as on a file system over a network, or for good: a run that cannot be read is not a damaged run."""
+"""Reads that fail once, as on a network file system, or always: an unreadable run is not a damaged run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: a checkpoint first, then the right exit code; nothing is left behind."""
+"""SIGTERM and Ctrl-C: a checkpoint first, then the right exit code, without leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that hang or run out of memory, workers that die, and clocks that jump: the study goes on and says what happened."""
+"""Runs that hang or run out of memory, workers that die, clocks that jump: the study continues and reports it."""
 
 from __future__ import annotations
 

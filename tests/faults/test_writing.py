@@ -1,4 +1,4 @@
-"""Every write, fsync and rename fails once: what was good stays good, and the message says what could not be written."""
+"""Every write, fsync and rename fails once: earlier data stays valid, and the message names the file."""
 
 from __future__ import annotations
 

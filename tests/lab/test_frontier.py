@@ -1,4 +1,4 @@
-"""Frontiers as runs of a store: resumable, in any order, measured exactly where that can be."""
+"""Frontiers as runs of a store: resumable, in any order, evaluated exactly where possible."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Backwards(Serial):
         yield from super().run(store, list(runs)[::-1])
 
 
-class Nobody:
-    """Refuses to work."""
+class FailingExecutor:
+    """Fails if it gets a run."""
 
     def run(self, store, runs):
         raise AssertionError(f"asked to run {[run.name for run in runs]}")
@@ -93,7 +93,7 @@ def test_mvpi_stands_beside_it_at_the_same_risk_aversions(traced):
 
 def test_what_is_finished_is_not_run_again(traced):
     store, found = traced
-    again = trace_frontier(QUESTION, PriceChoice(points=6), Store(store.root), Nobody(), mvpi=True)
+    again = trace_frontier(QUESTION, PriceChoice(points=6), Store(store.root), FailingExecutor(), mvpi=True)
     assert again.trade_off == found.trade_off
     assert again.exact == found.exact
 

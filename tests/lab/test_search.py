@@ -1,4 +1,4 @@
-"""A search finds the best of its trials, goes on where it was stopped, and writes settings that `vpac train` takes."""
+"""A search finds the best of its trials, resumes where it stopped, and writes settings for `vpac train`."""
 
 from __future__ import annotations
 

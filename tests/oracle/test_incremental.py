@@ -1,4 +1,4 @@
-"""The forms that learners sample, step by step, have the closed forms of the oracle as their means (5 σ)."""
+"""Means of the learners' sampled forms, step by step, equal the closed forms of the oracle (5 σ)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds that hold for every distribution: judged by enumeration where that is possible, else by simulation."""
+"""Bounds that hold for every distribution, tested by enumeration where possible, else by simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller on plants whose answer is known in closed form, and what is said of the outcome."""
+"""The controller on plants with a closed form, and the text of its report."""
 
 from __future__ import annotations
 

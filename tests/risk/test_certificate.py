@@ -1,4 +1,4 @@
-"""A certificate that was changed is not read, and nothing in one is run."""
+"""A changed certificate is rejected, and nothing in a certificate is run."""
 
 from __future__ import annotations
 

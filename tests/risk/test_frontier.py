@@ -1,4 +1,4 @@
-"""Points worth having, the knee, the advice, and where to look next: on curves whose answers are known."""
+"""Efficient points, the knee, the advice and the next ψ, on curves with known answers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Limits are decided by the interval; pairs of episodes with the same seeds are compared as pairs."""
+"""Intervals decide limits; episodes with the same seeds are compared as pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the tail, of ruin and of the mean on plants in closed form, their intervals, and what is said of the outcome."""
+"""Limits of the tail, of ruin and of the mean on plants with a closed form, their intervals, and the text of reports."""
 
 from __future__ import annotations
 

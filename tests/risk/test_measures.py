@@ -1,4 +1,4 @@
-"""Measures: their influence functions are derivatives, and the mean update of every learner that has them is the gradient."""
+"""Measures: their influence functions are derivatives, and the mean update of each learner is the gradient."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_shares_outside_0_and_1_are_refused(function):
             function(SAMPLE, share)
 
 
-def test_the_worst_nobody_has_no_mean():
+def test_cvar_of_an_empty_share_is_an_error():
     with pytest.raises(UserError, match="above 0"):
         metrics.cvar(SAMPLE, 0.0)
 

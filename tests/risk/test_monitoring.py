@@ -1,4 +1,4 @@
-"""A monitor is right as long as nothing changes, however long that is, and finds what does."""
+"""A monitor raises no alarm while nothing changes, for any time, and detects changes."""
 
 from __future__ import annotations
 

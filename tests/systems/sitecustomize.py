@@ -1,4 +1,4 @@
-"""Takes from every Python process what Windows does not have, and applies the rules of its paths; read at start-up.
+"""Removes from every Python process what Windows does not have, and applies its rules for paths; read at start-up.
 
 `VPAC_WINDOWS_RULES` is the folder in which names are checked.
 """

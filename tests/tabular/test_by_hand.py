@@ -1,4 +1,4 @@
-"""Updates of the tabular learners with numbers that can be checked by hand: a corridor of cells, two actions."""
+"""Updates of the tabular learners, checked by hand: a corridor with two actions."""
 
 from __future__ import annotations
 

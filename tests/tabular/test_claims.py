@@ -1,4 +1,4 @@
-"""What the paper claims of four rooms, at full size, and what the corrections change, each by a number that decides.
+"""The paper's claims about four rooms at full size, and the effect of the corrections.
 
 A claim is about the mean over runs, four standard errors away; runs of the same seed are compared with one another.
 """

@@ -1,4 +1,4 @@
-"""The tabular arithmetic, judged by enumerating all trajectories of a small process: no sampling, no tolerance but rounding.
+"""The tabular arithmetic against an enumeration of all trajectories of a small MDP: exact up to rounding.
 
 The functions are those of the compiled loop. They run without Numba, too: NUMBA_DISABLE_JIT=1 makes this file fast to try.
 """

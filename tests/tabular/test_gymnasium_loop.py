@@ -1,4 +1,4 @@
-"""The loop that steps an environment from Python learns what the compiled loop learns, number for number.
+"""The loop over Gymnasium environments learns the same numbers as the compiled loop.
 
 Both draw actions from the learner's stream of random numbers. Here the environment draws from that stream, too, in the order in
 which the compiled world does: so the same episodes happen, and every weight must agree.

@@ -1,4 +1,4 @@
-"""Many runs at once: threads do not change the result, nor does the way to name the environment."""
+"""Many runs at once: neither threads nor the way to name the environment change the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constant step sizes leave a bias: where it comes from, exactly, and that the runs have it.
+"""The bias of constant step sizes: its exact value, and that runs have it.
 
 While Q̂ shakes, δ² counts the shaking as risk, and M̂ − Q̂² loses Var(Q̂): the direct critic says too much, the indirect one too
 little. The means of both follow from the second moments of Q̂, jointly with the pair that the walk is at; those obey linear

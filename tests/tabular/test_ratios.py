@@ -1,4 +1,4 @@
-"""What is recorded of importance ratios: the effective share of steps, and the clipped mass."""
+"""Records of importance ratios: the effective share of steps, and the clipped mass."""
 
 from __future__ import annotations
 

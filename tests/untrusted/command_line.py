@@ -1,4 +1,4 @@
-"""The command line in a sandbox: a home, a folder to work in with a store, and nothing written that no word named."""
+"""The command line in a sandbox with a home and a working folder with a store; it writes only what its arguments name."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ OPTIONS = {
     ("runs",): OF_LISTS,
     ("report",): OF_STORES,
 }
-"""Verbs with what they need, and options with values that are right, nearly right and wrong."""
+"""Verbs with their arguments, and options with right, nearly right and wrong values."""
 
 
 CACHES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
 SHORT = {"episodes": 2, "every": 1}
-NOBODY = {
-    "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+NO_SERVERS = {
+    "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
     "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "RAY_ADDRESS": "127.0.0.1:1",
 }  # fmt: skip
-"""No word leads further than to a port of this machine at which nobody listens."""
+"""Addresses lead to a port of this machine without a listener."""
 
 
 class Sandbox:
-    """Where words are spoken. What would be trained for long is trained for a moment; without pages no figure is drawn."""
+    """A folder to run commands in. Trainings are short; without `pages` no figure is drawn."""
 
     def __init__(self, root: Path, pages: bool = True) -> None:
         self.pages = pages
@@ -105,7 +105,7 @@ class Sandbox:
         with contextlib.ExitStack() as stack:
             stack.enter_context(
                 mock.patch.dict(
-                    os.environ, dict.fromkeys(CACHES, str(self.root / "cache")) | NOBODY | {"HOME": str(self.home)}
+                    os.environ, dict.fromkeys(CACHES, str(self.root / "cache")) | NO_SERVERS | {"HOME": str(self.home)}
                 )
             )
             for home, name, instead in (

@@ -1,4 +1,4 @@
-"""Fuzz every reader for as long as one likes: with atheris, which looks for new paths, or, without it, with plain chance.
+"""Fuzz every reader for a given time: with atheris, which looks for new paths, or else with random changes.
 
 python -m untrusted.fuzz SECONDS        in tests/; `make fuzz` runs it
 """

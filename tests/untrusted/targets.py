@@ -1,4 +1,4 @@
-"""Everything that reads what others wrote, as functions of bytes: only `UserError` and `Damaged` may come out."""
+"""All readers of untrusted files as functions of bytes: they may raise only `UserError` and `Damaged`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of broken inputs, always the same: only `UserError` comes out of a parser, 0 or 2 of the command line.
+"""Thousands of damaged inputs, always the same: parsers raise only `UserError`, commands exit with 0 or 2.
 
 `make fuzz` sets VPAC_FUZZ=4 for the ten thousand cases of the long version.
 """
@@ -194,7 +194,7 @@ def test_the_command_line(tmp_path):
 @fuzzed("options")
 @pytest.mark.filterwarnings("ignore")
 def test_options(tmp_path):
-    """Of a cluster that is not there, a bucket that nobody keeps, and the like."""
+    """Options with missing clusters, missing buckets and the like."""
 
     def line(words, given):
         pairs = [st.tuples(st.just(option), st.sampled_from(values)) for option, values in given.items()]

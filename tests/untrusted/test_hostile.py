@@ -1,4 +1,4 @@
-"""Files that somebody made to hurt: refused, quickly, within bounded memory, in words; and nothing is run or written."""
+"""Hostile files: rejected quickly, within bounded memory, with a message; nothing is run or written."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ for number, attempt in enumerate(tries):
 
 
 def test_what_is_far_too_large_is_not_read(tmp_path):
-    """Sparse files cost whoever made them nothing; each kind of file has a size beyond which it cannot be ours."""
+    """Sparse files can claim any size; each kind of file has a size limit."""
     store = forged_store(tmp_path / "s", lambda record, folder: None)
     one, other = store.names()
     shutil.copytree(OLD / "agent", tmp_path / "agent")

@@ -1,4 +1,4 @@
-"""Stores that somebody made to hurt: nothing outside of them is touched, what is wrong is named, the rest is shown."""
+"""Hostile stores: nothing outside of them is touched, the bad file is named, the rest is shown."""
 
 from __future__ import annotations
 

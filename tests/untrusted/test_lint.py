@@ -1,4 +1,4 @@
-"""Nothing that is read is ever run: the syntax tree says so."""
+"""No code of the package can run what it reads, by its syntax tree."""
 
 from __future__ import annotations
 

@@ -313,6 +313,6 @@ def test_a_file_says_what_it_shows_and_the_page_has_the_title(tmp_path):
             [t.get_text().strip() for t in draw(plt, travels, alone=alone).texts] for alone in (True, False)
         )
     assert alone == ["title", "Bars: 95 % intervals"]
-    assert embedded == ["", "Bars: 95 % intervals"]  # whoever takes it from the page shall not lose that
+    assert embedded == ["", "Bars: 95 % intervals"]  # also in a picture saved from the page
     assert "Bars" in static_svg(travels)
     assert ">title<" not in static_svg(travels)  # the page has it above

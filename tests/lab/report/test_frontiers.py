@@ -1,4 +1,4 @@
-"""Forms compared by frontiers that are known by hand, and whose intervals cover them."""
+"""Comparison of forms by frontiers with known answers, and the coverage of its intervals."""
 
 import numpy as np
 import pytest

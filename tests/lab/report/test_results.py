@@ -1,4 +1,4 @@
-"""Curves over many runs, read a few at a time: the same numbers, and never all of them in memory."""
+"""Curves over many runs, read in parts: the same numbers, never all in memory."""
 
 from __future__ import annotations
 

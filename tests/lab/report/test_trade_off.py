@@ -1,4 +1,4 @@
-"""Frontiers as figures and tables: what is drawn fits, and what is said reads well."""
+"""Frontiers as figures and tables: layout and text."""
 
 from __future__ import annotations
 

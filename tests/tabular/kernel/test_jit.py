@@ -1,4 +1,4 @@
-"""Compilations on disk: processes that need the same function compile it once; a full disk costs time and nothing else."""
+"""Compiled code on disk: processes compile a function once; a full disk only costs time."""
 
 from __future__ import annotations
 
