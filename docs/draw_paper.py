@@ -27,7 +27,9 @@ def draw(task: str, rows: list[dict]) -> Path:
         runs, colour = [row for row in rows if row["arm"] == arm], look(style).colour
         for number, row in enumerate(runs):
             curve, label = row["curve"], arm if number == 0 else None
-            left.plot([step / 1e6 for step in curve["timesteps"]], curve["score_mean"], color=colour, alpha=0.8, label=label)
+            left.plot(
+                [step / 1e6 for step in curve["timesteps"]], curve["score_mean"], color=colour, alpha=0.8, label=label
+            )
         right.plot(
             [place] * len(runs), [row["variance"] for row in runs], linestyle="none", marker=look(style).marker, color=colour,
             markeredgecolor="white", markersize=7,
