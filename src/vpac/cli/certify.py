@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Pairs, Seed, Wrappers, env_arguments, read_value
+from vpac.cli.arguments import Elsewhere, Pairs, Wrappers, env_arguments, read_value
 from vpac.cli.output import may_be_closed, next_step, note, show_summary
-from vpac.cli.trained import Policy, PolicyVerb, check_levels, file_name
+from vpac.cli.trained import Playing, Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
 from vpac.files import jsonable, make_folder, sealed, write_bytes, write_text
 from vpac.progress import steps
@@ -65,20 +65,11 @@ def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Measuring(Playing):
     """How episodes are played and measured."""
 
-    seed: Seed = 0
-    gamma: Discount = None
-    """Discount factor. Default: the agent's own."""
-    deterministic: bool = False
-    """Measure the policy of the most likely actions instead of the sampled ones."""
-    undiscounted: bool = False
-    """Measure the sum of rewards instead of the discounted return."""
     level: float = 0.95
     """Confidence of each interval."""
-    out: Folder = None
-    """Output folder. Default: results/certify/RUN or results/stress/RUN."""
 
     def flags(self) -> list[str]:
         """What another verb needs to measure the same return of the same policy."""

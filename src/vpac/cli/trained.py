@@ -49,6 +49,21 @@ def at_price(agent: Any, psi: float | None, name: str) -> Any:
 
 
 @dataclass(frozen=True)
+class Playing:
+    """How episodes are played, and the folder of the results."""
+
+    seed: Seed = 0
+    gamma: Discount = None
+    """Discount factor. Default: the agent's own, of several the first one's."""
+    deterministic: bool = False
+    """Measure the policy of the most likely actions instead of the sampled ones."""
+    undiscounted: bool = False
+    """Measure the sum of rewards instead of the discounted return."""
+    out: Folder = None
+    """Output folder. Default: results/VERB/RUN, for several RUN-vs-RUN."""
+
+
+@dataclass(frozen=True)
 class Policy:
     """A trained policy, ready to act."""
 
@@ -267,22 +282,14 @@ class Evaluate(Verb):
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
-    seed: Seed = 0
-    gamma: Discount = None
-    """Discount factor. Default: the first agent's own."""
-    deterministic: bool = False
-    """Measure the policy of the most likely actions instead of the sampled ones."""
-    undiscounted: bool = False
-    """Show the sums of rewards instead of the discounted returns."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes for VaR and CVaR, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
     """Also show the sources of the variance: start, policy and environment. Takes about five times as long."""
     log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write every step with the probability of its action to a .parquet file, for `vpac offline`. One policy only."""
-    out: Folder = None
-    """Folder of samples, summary and picture. Default: results/evaluate/RUN, for several RUN-vs-RUN."""
     store: StoreFolder = Path("results")
+    playing: Playing = field(default_factory=Playing)
 
     def run(self) -> int:
         """Load, measure, compare, write, show."""
@@ -292,26 +299,27 @@ class Evaluate(Verb):
 
         if not self.runs:
             raise UserError("expected at least one RUN: a folder of `vpac train`, or a name that `vpac runs` shows")
-        whole(self.seed, "seed")
+        play = self.playing
+        whole(play.seed, "seed")
         check_levels(self.levels)
         agents = self._agents()
         if self.log is not None and len(agents) > 1:
             raise UserError(f"--log is for the episodes of one policy, got {len(agents)}: name one RUN")
-        folder = self.out or Path("results") / "evaluate" / self._folder_name()
+        folder = play.out or Path("results") / "evaluate" / self._folder_name()
         make_folder(folder)
-        gamma = gamma_of(next(iter(agents.values()))[0]) if self.gamma is None else self.gamma
-        shared: dict[str, Any] = {"gamma": gamma, "deterministic": self.deterministic, "progress": not self.json}
+        gamma = gamma_of(next(iter(agents.values()))[0]) if play.gamma is None else play.gamma
+        shared: dict[str, Any] = {"gamma": gamma, "deterministic": play.deterministic, "progress": not self.json}
         samples, sources = {}, {}
-        others = np.random.SeedSequence(self.seed).generate_state(len(agents))
-        seeds = [self.seed, *map(int, others[1:])]  # the samples are independent
+        others = np.random.SeedSequence(play.seed).generate_state(len(agents))
+        seeds = [play.seed, *map(int, others[1:])]  # the samples are independent
         for seed, (name, (agent, env)) in zip(seeds, agents.items(), strict=True):
             samples[name] = evaluate(agent, env, self.episodes, seed=seed, log=self.log, **shared)
             samples[name].save(folder / f"{file_name(name)}.parquet")
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
-        chosen = {name: s.undiscounted if self.undiscounted else s for name, s in samples.items()}
+        chosen = {name: s.undiscounted if play.undiscounted else s for name, s in samples.items()}
         worlds = {name: _world(env) for name, (_, env) in agents.items()}
-        summary = Evaluation(chosen, sources, worlds, 0.95, self.levels, self.seed)
+        summary = Evaluation(chosen, sources, worlds, 0.95, self.levels, play.seed)
         self.present(summary, folder)
         unseen = f"{100 * summary.first.unseen():.2g} %"
         self.say(f"below the minimum and above the maximum lie at most {unseen} of episodes each (95 % sure)")
