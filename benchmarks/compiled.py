@@ -6,7 +6,7 @@
 1. CartPole, PPO: steps per second against rejax at equal settings (64 environments, 128 steps, 4 epochs of 4 minibatches, two
    layers of 64). rejax 0.1.3 needs gymnax 0.0.9 and vpac gymnax 1.x, so each runs in a process of its own, in turns, with a
    folder that `pip install --target FOLDER rejax` (and `gymnax`) filled. Bar: 1.2 × rejax.
-2. The portfolio of examples/portfolio.py, VPACPPO with its defaults: 8 prices × 10 seeds of its twin in JAX by `learn_many`,
+2. The portfolio of examples/portfolio.py, VPACPPO with its defaults: 8 prices × 10 seeds of its JAX version by `learn_many`,
    against as many runs in the portfolio itself, one after the other, of which two are measured. Bar: 10 × as fast, compiling
    included, which takes at most 15 s of processor time, and hardly any in a second process.
 """
@@ -91,11 +91,11 @@ def frontier_again(steps: int) -> None:
 
 
 def portfolio() -> Any:
-    """The twin in JAX of the portfolio."""
-    from vpac.envs.jax_worlds import twin
+    """The JAX version of the portfolio."""
+    from vpac.envs.jax_worlds import jax_version
 
     sys.path.insert(0, str(HERE.parents[1] / "examples"))
-    return twin("portfolio:Portfolio")
+    return jax_version("portfolio:Portfolio")
 
 
 def frontier_host(steps: int) -> None:

@@ -257,9 +257,9 @@ def width(quick: bool) -> Iterator[Growth]:
 def trainings(quick: bool) -> Iterator[Growth]:
     """`learn_many`: seeds × prices of VPACPPO by one program that is compiled already, five iterations each."""
     from vpac.deep import VPACPPO
-    from vpac.envs.jax_worlds import twin
+    from vpac.envs.jax_worlds import jax_version
 
-    env, sizes = twin("vpac/RiskyShortcut-v0"), (1, 4, 16) if quick else (1, 4, 16, 64, 256)
+    env, sizes = jax_version("vpac/RiskyShortcut-v0"), (1, 4, 16) if quick else (1, 4, 16, 64, 256)
     settings = {"envs": 8, "steps": 32, "epochs": 2, "minibatch": 64, "hidden": (16, 16)}
 
     def work(size: int) -> None:

@@ -35,7 +35,7 @@ class _State:
     """The first signal that arrived."""
     message: str | None = None
     """Printed for the first signal instead of raising it; None: raise."""
-    said: bool = False
+    printed: bool = False
     """Whether it has been printed."""
     when: float = 0.0
     """The time of the signal."""
@@ -68,7 +68,7 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    INTERRUPTION.asked, INTERRUPTION.message, INTERRUPTION.said = None, None, False
+    INTERRUPTION.asked, INTERRUPTION.message, INTERRUPTION.printed = None, None, False
     before = {number: signal.signal(number, _handle) for number in signals}
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -100,7 +100,7 @@ def until_checkpoint(message: str = "") -> Iterator[None]:
         yield
     finally:
         if INTERRUPTION.asked is not None:
-            _say(message)  # the checkpoint may come before the listening thread has printed it
+            _print_once(message)  # the checkpoint may come before the listening thread has printed it
         with LOCK:  # no timer starts after this
             INTERRUPTION.message = None
             if INTERRUPTION.timer is not None:
@@ -150,7 +150,7 @@ def _listen(reader: socket.socket, signals: Sequence[int]) -> None:
                 continue
             if first is None:
                 first = now
-                _say(message)
+                _print_once(message)
                 if number == signal.SIGTERM:
                     _after(max(MAX_WAIT, 2.0 * INTERRUPTION.longest), _hurry)
             elif number == signal.SIGINT or now - first > TWICE:
@@ -175,9 +175,9 @@ def _hurry() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _say(message: str) -> None:
-    if not INTERRUPTION.said:
-        INTERRUPTION.said = True
+def _print_once(message: str) -> None:
+    if not INTERRUPTION.printed:
+        INTERRUPTION.printed = True
         _write(message)
 
 

@@ -139,7 +139,7 @@ def at_native_exit(call: Callable[[], object]) -> Iterator[None]:
         take_back(ctypes.byref(owner))  # which also calls it
 
 
-class _Kept:
+class _Capture:
     """Captures standard error, also of native code, in a file."""
 
     def __init__(self) -> None:
@@ -147,8 +147,8 @@ class _Kept:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115
         os.dup2(self.file.fileno(), 2)
 
-    def show(self, said: set[bytes]) -> None:
-        """Print the captured lines that are not in `said`, and stop capturing."""
+    def show(self, printed: set[bytes]) -> None:
+        """Print the captured lines that are not in `printed`, and stop capturing."""
         with self.file:  # closed even if a signal interrupts this
             with suppress(OSError, ValueError):
                 sys.stderr.flush()
@@ -156,28 +156,28 @@ class _Kept:
             os.close(self.real)
             self.file.seek(0)
             for line in self.file:
-                if line not in said:
-                    said.add(line)
+                if line not in printed:
+                    printed.add(line)
                     os.write(2, line)
 
 
-_said: set[bytes] | None = None
-_kept: _Kept | None = None
-_keeping = threading.Lock()
+_printed: set[bytes] | None = None
+_capture: _Capture | None = None
+_capture_lock = threading.Lock()
 
 
 def deduplicate_stderr() -> None:
     """Enable `deduplicated_stderr`: in commands and their workers. A library leaves streams alone."""
-    global _said
-    _said = set()
+    global _printed
+    _printed = set()
 
 
 def show_stderr() -> None:
     """Print what `deduplicated_stderr` has captured; outside of one, do nothing."""
-    global _kept
-    kept, _kept = _kept, None
-    if kept is not None:
-        kept.show(set() if _said is None else _said)
+    global _capture
+    capture, _capture = _capture, None
+    if capture is not None:
+        capture.show(set() if _printed is None else _printed)
 
 
 @contextmanager
@@ -186,14 +186,14 @@ def deduplicated_stderr() -> Iterator[None]:
 
     Nested in another one, in this thread or another, it does nothing.
     """
-    global _kept
-    if _said is None or not _keeping.acquire(blocking=False):
+    global _capture
+    if _printed is None or not _capture_lock.acquire(blocking=False):
         yield
         return
     try:
         with suppress(OSError):  # standard error is closed
-            _kept = _Kept()
+            _capture = _Capture()
         yield
     finally:
         show_stderr()
-        _keeping.release()
+        _capture_lock.release()

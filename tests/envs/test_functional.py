@@ -12,7 +12,7 @@ import vpac
 from vpac import UserError
 from vpac.envs import FiniteEnv, FiniteMDP, make_env
 from vpac.envs.functional import FunctionalEnvironments, FunctionalGym
-from vpac.envs.jax_worlds import twin
+from vpac.envs.jax_worlds import jax_version
 from vpac.envs.make import is_named_by_user
 from vpac.envs.vector import environments
 
@@ -55,7 +55,7 @@ def same_process(env, mdp):
     "name", ["vpac/CatchUp-v0", "vpac/RiskyShortcut-v0", "vpac/FourRooms-v0", "vpac/PuddleWorld-v0", "FrozenLake-v1"]
 )
 def test_a_finite_world_and_its_twin(name):
-    found = twin(name)
+    found = jax_version(name)
     same_process(found, FiniteMDP.from_gymnasium(name))
     assert found.limit == make_env(name).spec.max_episode_steps
 
@@ -64,7 +64,7 @@ def test_the_shop_and_the_inventory(examples):
     import inventory
     from shop import shop
 
-    same_process(twin(inventory.Inventory()), inventory.Inventory().mdp)
+    same_process(jax_version(inventory.Inventory()), inventory.Inventory().mdp)
     mdp = shop()
     same_process(FiniteEnv(mdp), mdp)
 
@@ -87,7 +87,7 @@ class Fixed:
 
 def test_the_continuous_puddle_world_step_by_step(rng):
     world = make_env("vpac/ContinuousPuddleWorld-v0").unwrapped
-    step = jax.jit(twin("vpac/ContinuousPuddleWorld-v0").step)
+    step = jax.jit(jax_version("vpac/ContinuousPuddleWorld-v0").step)
     for position in [*rng.random((60, 2)), [0.3, 0.5], [0.97, 0.96], [0.0, 1.0]]:
         for action in range(4):
             uniform, normal = rng.random(2), float(rng.standard_normal())
@@ -105,7 +105,7 @@ def test_the_portfolio_step_by_step(rng, examples):
     import portfolio
 
     market = portfolio.Portfolio()
-    step = jax.jit(twin("portfolio:Portfolio").step)
+    step = jax.jit(jax_version("portfolio:Portfolio").step)
     for quarter in range(market.quarters):
         for action in range(5):
             mood, luck, drift = rng.random(), rng.standard_normal(), rng.standard_normal()
@@ -132,7 +132,9 @@ def test_names_stand_for_functional_environments():
     assert not is_named_by_user("jax:somewhere:Else")
     played = make_env("jax:vpac/RiskyShortcut-v0", max_episode_steps=7)
     assert isinstance(played.unwrapped, FunctionalGym)
-    with pytest.raises(UserError, match=r"CartPole-v1 has no twin in JAX: it has no method `functional`, and CartPole"):
+    with pytest.raises(
+        UserError, match=r"CartPole-v1 has no version in JAX: it has no method `functional`, and CartPole"
+    ):
         make_env("jax:CartPole-v1")
 
 

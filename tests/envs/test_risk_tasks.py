@@ -147,6 +147,10 @@ def test_the_sided_tasks_can_be_made(task):
 
 def test_they_are_worlds_of_jax_too():
     pytest.importorskip("jax")
-    from vpac.envs.jax_worlds import twin
+    from vpac.envs.jax_worlds import jax_version
 
-    assert twin("vpac/GuardedMaze-v0").mdp.n_states == FiniteMDP.from_gymnasium("vpac/GuardedMaze-v0").n_states == 17
+    assert (
+        jax_version("vpac/GuardedMaze-v0").mdp.n_states
+        == FiniteMDP.from_gymnasium("vpac/GuardedMaze-v0").n_states
+        == 17
+    )

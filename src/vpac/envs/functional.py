@@ -220,9 +220,9 @@ def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
     """The environment of a name, cached, so that the runs of a worker share its compiled programs."""
     arguments, (module, _, name) = dict(given), path.partition(":")
     if module == "jax":
-        from vpac.envs.jax_worlds import twin
+        from vpac.envs.jax_worlds import jax_version
 
-        return twin(name, **arguments)
+        return jax_version(name, **arguments)
     limit = arguments.pop("max_episode_steps", None)
     kind = GymnaxEnv if module == "gymnax" else getattr(importlib.import_module(module), name)
     made: FunctionalEnv = kind(name, **arguments) if module == "gymnax" else kind(**arguments)

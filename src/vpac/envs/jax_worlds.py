@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vpac.envs.worlds import ContinuousPuddleWorld
 
 
-def twin(env: Any, **arguments: Any) -> FunctionalEnv:
+def jax_version(env: Any, **arguments: Any) -> FunctionalEnv:
     """The JAX version of an environment with known transitions, or with a method `functional` that returns it.
 
     `env` and `arguments` are those of `make_env`; `max_episode_steps` is its limit.
@@ -29,7 +29,7 @@ def twin(env: Any, **arguments: Any) -> FunctionalEnv:
         try:
             found = FiniteEnv(FiniteMDP.from_gymnasium(made))
         except UserError as error:
-            raise UserError(f"{env} has no twin in JAX: it has no method `functional`, and {error}") from None
+            raise UserError(f"{env} has no version in JAX: it has no method `functional`, and {error}") from None
     if made.spec is not None:
         found.limit = made.spec.max_episode_steps
     return found

@@ -45,9 +45,9 @@ def test_every_experiment_is_in_a_group():
 
 
 def test_a_corrected_experiment_has_the_figures_of_the_published_one():
-    twins = [name for name in EXPERIMENTS if name.endswith("-corrected")]
-    assert twins
-    for name in twins:
+    corrected = [name for name in EXPERIMENTS if name.endswith("-corrected")]
+    assert corrected
+    for name in corrected:
         ours, published = EXPERIMENTS[name], EXPERIMENTS[name.removesuffix("-corrected")]
         assert ours.figures == published.figures
         assert [arm.label for arm in ours.arms] == [arm.label for arm in published.arms]
