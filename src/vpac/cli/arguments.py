@@ -129,7 +129,7 @@ class EnvOptions:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class PolicyEnv:
     """The environment of a trained policy. Default: the environment of training."""
 
     env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Elsewhere, Pairs, Wrappers, env_arguments, read_value
+from vpac.cli.arguments import Pairs, PolicyEnv, Wrappers, env_arguments, read_value
 from vpac.cli.output import may_be_closed, next_step, note, show_summary
 from vpac.cli.trained import Playing, Policy, PolicyVerb, check_levels, file_name
 from vpac.errors import UserError
@@ -31,7 +31,7 @@ NOT_HELD = 3
 Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 
-def keeper(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
+def episode_cache(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
     """Stores episodes in a folder and loads them if they were played in the same way, so that a stopped command continues."""
     from vpac.evaluation.sources import NUMBERS
     from vpac.risk.sample import ReturnSample
@@ -77,7 +77,7 @@ class Measuring(Playing):
         return found if self.gamma is None else [*found, "--gamma", repr(self.gamma)]
 
     def open(
-        self, verb: Certify | Stress, name: str, place: Elsewhere
+        self, verb: Certify | Stress, name: str, place: PolicyEnv
     ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
         """The policy of a verb, the folder of its results, and the options of playing and of measuring episodes."""
         from vpac.evaluation.actors import gamma_of
@@ -130,7 +130,7 @@ class Certify(PolicyVerb):
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes for VaR and CVaR."""
     measuring: Measuring = field(default_factory=Measuring)
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load, measure, write, show."""
@@ -151,7 +151,7 @@ class Certify(PolicyVerb):
             policy=identity, environment=world, stress=self._stress(identity, how | measured),
             about={"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **made_with},
             commands=lambda seed: self._commands(seed, how["gamma"], policy, folder),
-            measured=keeper(folder / "episodes", about), progress=not self.json,
+            measured=episode_cache(folder / "episodes", about), progress=not self.json,
         )  # fmt: skip
         paths = write_certificate(certificate, folder)
         with may_be_closed():
@@ -246,10 +246,10 @@ class Stress(PolicyVerb):
         from vpac.lab.report.measured import STRESS_FORMAT, StressSummary, heat_map
 
         axes = self._axes()
-        policy, folder, played, measured = self.measuring.open(self, "stress", Elsewhere(self.env, (), self.wrap))
+        policy, folder, played, measured = self.measuring.open(self, "stress", PolicyEnv(self.env, (), self.wrap))
         identity, world, how = policy.identity(), policy.world(), {**played, "episodes": self.episodes}
         about = {"policy": identity, "environment": world, "watched": min(self.episodes, WATCHED)}
-        kept = keeper(folder / "episodes", {**about, **played})
+        kept = episode_cache(folder / "episodes", {**about, **played})
         with steps("arms", len(arms_of(axes)), self.json) as tell:
             found = stress(
                 policy.agent, lambda given: policy.recipe.make(**given), axes, **how, **measured, measured=kept, tell=tell
@@ -263,7 +263,7 @@ class Stress(PolicyVerb):
             write_bytes(folder / "heat-map.png", heat_map(data, "png"))
         show_summary(summary, self.json)
         self.say(f"wrote {path}")
-        again = self.measuring.flags() + self.flags(Elsewhere(self.env, (), self.wrap))
+        again = self.measuring.flags() + self.flags(PolicyEnv(self.env, (), self.wrap))
         next_step(self.json, "certify", self.run_, "--stress", path, *again)
         return 0
 

@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from vpac.checks import whole
-from vpac.cli.arguments import Discount, Elsewhere, Folder, Seed, Verb, as_words
+from vpac.cli.arguments import Discount, Folder, PolicyEnv, Seed, Verb, as_words
 from vpac.cli.output import note, plain_table, show
 from vpac.envs.make import env_to_record
 from vpac.errors import UserError
@@ -75,7 +75,7 @@ class Policy:
 
     @classmethod
     def find(
-        cls, run: str, store: Path, place: Elsewhere, verb: str, psi: float | None, **how: Callable[[Any], Any]
+        cls, run: str, store: Path, place: PolicyEnv, verb: str, psi: float | None, **how: Callable[[Any], Any]
     ) -> Policy:
         """The only policy under this name; `how` may be `make`, which makes the environment of its recipe."""
         from vpac.lab.kinds.saved_agents import find_trained
@@ -107,7 +107,7 @@ class PolicyVerb(Verb):
     """ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."""
     store: StoreFolder = Path("results")
 
-    def flags(self, place: Elsewhere) -> list[str]:
+    def flags(self, place: PolicyEnv) -> list[str]:
         """What another verb needs to take the same policy to the same place."""
         found = ["--env", place.env] if place.env else []
         found += as_words("--set", place.set) + as_words("--wrap", place.wrap)
@@ -130,7 +130,7 @@ class Watch(PolicyVerb):
     """Seed of starts and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load, play, film."""
@@ -177,7 +177,7 @@ class Export(PolicyVerb):
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """The file: .onnx (extra `export`), or .h for C."""
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load and write."""
@@ -222,7 +222,7 @@ class Offline(Verb):
     """ψ, for a policy that was trained with --psi conditioned."""
     seed: int = 0
     """Random seed of the bootstrap."""
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
     store: StoreFolder = Path("results")
 
     def run(self) -> int:
@@ -279,7 +279,7 @@ class Evaluate(Verb):
     """Folders of `vpac train`, or stored runs, by name (`vpac runs` shows them) or folder."""
     episodes: int = 1000
     """Episodes of each policy."""
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
