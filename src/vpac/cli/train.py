@@ -22,10 +22,10 @@ from vpac.envs.make import spec_of
 from vpac.errors import UserError, suggestion
 from vpac.files import hold
 from vpac.progress import Bar
+from vpac.risk.budget import Budget, BudgetReport
 
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary
-    from vpac.risk.budget import BudgetReport
 
 DEFAULT_STEPS, DEFAULT_EPISODES = 1_000_000, 1000
 """Default length of training."""
@@ -64,25 +64,22 @@ class PPOTraining:
     """Continue a run from its last checkpoint in this folder."""
 
 
+_ABOUT = algorithms.option_docs(Budget)
+_LIMITS: Any = [
+    (name, Annotated[kind, tyro.conf.arg(metavar=metavar, help=_ABOUT[name])], None)
+    for name, kind, metavar in (
+        ("max_std", float | None, "S"), ("max_variance", float | None, "V"), ("keep_mean", float | None, "SHARE"),
+        ("min_cvar", str | None, "A:C"), ("max_ruin", str | None, "P:C"), ("wait", float | None, "N"),
+    )
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
-class VarianceBudget:
+class VarianceBudget(make_dataclass("BudgetOptions", _LIMITS, frozen=True)):  # type: ignore[misc]
     """Limits of the return, one or more: ψ is then found automatically, and the limits are checked at the end.
 
     Examples: --keep-mean 0.95 · --max-ruin 0.05:0 · --min-cvar 0.1:100 --max-std 50
     """
-
-    max_std: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
-    """Largest standard deviation of the return."""
-    max_variance: Annotated[float | None, tyro.conf.arg(metavar="V")] = None
-    """Largest variance of the return."""
-    keep_mean: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None
-    """PPO family: least variance for this share, e.g. 0.95, of the mean learned with ψ = 0 in the first 40 % of the steps."""
-    min_cvar: Annotated[str | None, tyro.conf.arg(metavar="A:C")] = None
-    """PPO family: the worst share A of returns has at least the mean C, e.g. 0.1:100."""
-    max_ruin: Annotated[str | None, tyro.conf.arg(metavar="P:C")] = None
-    """PPO family: a return below C has at most probability P, e.g. 0.05:0."""
-    wait: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
-    """Episodes, or steps of the PPO family, with ψ = 0 at first. Default: 0, with --keep-mean 40 % of the steps."""
 
     def setting(self) -> dict[str, Any]:
         """The learner's option `budget`; empty without one."""
@@ -240,7 +237,7 @@ def _metavar(option: Field[Any]) -> str:
     return "true|false" if kind == "bool" else "VALUE"
 
 
-Trained = tuple["Summary", Sequence["BudgetReport"], Sequence[UserError]]
+Trained = tuple["Summary", Sequence[BudgetReport], Sequence[UserError]]
 """The summary, the reports of budgets, and why runs are missing."""
 
 

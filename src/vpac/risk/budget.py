@@ -332,18 +332,18 @@ class Budget:
     """
 
     max_variance: float | None = None
-    """V, in units of reward²."""
+    """Largest variance V of the return, in units of reward²."""
     max_std: float | None = None
-    """√V, in units of reward."""
+    """Largest standard deviation √V of the return, in units of reward."""
     keep_mean: float | None = None
-    """k, e.g. 0.95: as little variance as possible for at most 5 % of the mean learned at ψ = 0."""
+    """PPO family: least variance for this share, e.g. 0.95, of the mean learned with ψ = 0 at first (`wait`)."""
     min_cvar: tuple[float, float] | None = None
-    """(α, c): the worst α share of returns has at least the mean c."""
+    """PPO family: the worst share A of returns has at least the mean C; (A, C) or text such as 0.1:100."""
     max_ruin: tuple[float, float] | None = None
-    """(p, c): a return below c has at most probability p."""
+    """PPO family: a return below C has at most probability P; (P, C) or text such as 0.05:0."""
     wait: float = 0.0
-    """Episodes, or steps of the PPO family, during which ψ stays 0: with ψ > 0 an untrained policy may learn to stand still.
-    With `keep_mean` 0 means 40 % of `learn`; the mean is measured at the end of that time."""
+    """Episodes, or steps of the PPO family, with ψ = 0 at first: with ψ > 0 an untrained policy may learn to stand still.
+    For `keep_mean` 0 means 40 % of the training; that mean is measured at the end of this time."""
     proportional: float = 1.0
     """K_p."""
     integral: float = 0.1
