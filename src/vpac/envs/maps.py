@@ -27,7 +27,7 @@ from vpac.envs.finite_mdp import FiniteMDP, reached
 from vpac.errors import UserError
 from vpac.typing import BoolArray, FloatArray, IntArray
 
-WALLS, FREE, LETTERS = "w#", " .", "w#. fxsg"
+WALLS, LETTERS = "w#", "w#. fxsg"
 FOUR_MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 EIGHT_MOVES = FOUR_MOVES | {"up-right": (-1, 1), "down-right": (1, 1), "down-left": (1, -1), "up-left": (-1, -1)}
 

@@ -53,7 +53,7 @@ class Snapshots:
 
     def curve(
         self, learner: Learner, policy: Policy = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
-        horizon: int | None = None, n_rollouts: int = 800, threads: int = 1,
+        horizon: int | None = None, n_rollouts: int = 800,
     ) -> Curve:  # fmt: skip
         """Mean and variance of each stored policy, exact or by rollouts as in the paper.
 

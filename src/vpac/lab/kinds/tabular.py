@@ -39,11 +39,6 @@ def risky_states(mdp: FiniteMDP) -> BoolArray:
     return risky
 
 
-def state_visits(mdp: FiniteMDP, policy: FloatArray, horizon: int) -> FloatArray:
-    """Expected number of steps taken from each state in an episode of at most `horizon` steps, [S]."""
-    return np.where(mdp.terminal, 0.0, visits(mdp, policy, 1.0, horizon))
-
-
 def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon: int) -> float | None:
     """Share of steps taken from risky positions; None if no position is risky.
 
@@ -52,7 +47,7 @@ def risky_share(learner: Learner, policy: FloatArray | None, kind: str, horizon:
     mdp = learner.environment.mdp
     if mdp is not None and policy is not None:
         risky = risky_states(mdp)
-        taken = state_visits(mdp, policy, horizon)
+        taken = np.where(mdp.terminal, 0.0, visits(mdp, policy, 1.0, horizon))  # expected steps from each state
         return float(taken[risky].sum() / taken.sum()) if risky.any() else None
     low, high = ContinuousPuddleWorld().puddle
     walks = paths(learner, kind, WATCHED_EPISODES, horizon, np.random.SeedSequence([learner.seed, 2]))

@@ -18,7 +18,7 @@ from vpac.lab.report.explorer import ExactFrontier, Explorer
 from vpac.lab.report.figures import StudySummary, attempt
 from vpac.lab.report.judge import GROUPS, anchor, claims_as_markdown, judge
 from vpac.lab.report.page import as_json, live, write_page
-from vpac.lab.report.results import Results, read_results, steps_of
+from vpac.lab.report.results import PROGRESS_EVERY, Results, read_results
 from vpac.lab.report.theorems import Theorems
 from vpac.lab.store.backend import Unreadable
 from vpac.lab.store.records import Study, damaged_notes, studies
@@ -45,7 +45,7 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
     folder = store.root if out is None else out
     make_folder(folder / "figures")
     found = list(_ordered(store))
-    total = sum(1 + steps_of(study) for study in found) + 1
+    total = sum(1 + sum(map(len, study.runs.values())) // PROGRESS_EVERY for study in found) + 1
     with steps("building the page", total, quiet) as step, np.errstate(over="ignore", invalid="ignore"):
         document = document_of(store, found, step, folder)
         step("the page")

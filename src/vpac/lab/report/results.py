@@ -148,11 +148,6 @@ class Results:
         return f"Scaled down: {' and '.join(words)} of the full experiment." if words else ""
 
 
-def steps_of(study: Study) -> int:
-    """How often reading the study's runs updates the progress bar."""
-    return sum(map(len, study.runs.values())) // PROGRESS_EVERY
-
-
 def read_results(
     store: Store, study: Study, known: dict[str, Record | Failure], step: Callable[[], None] = lambda: None
 ) -> Results:
