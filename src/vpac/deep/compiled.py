@@ -643,6 +643,12 @@ class CompiledTraining:
             raise diagnostics.NotFinite(agent.undone(f"the {bad} of {agent.environments.name} is not finite"))
 
 
+def among(devices: int) -> Any:
+    """How a batch of runs is divided among the devices."""
+    spec: Any = jax.sharding.PartitionSpec
+    return jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("runs",)), spec("runs"))
+
+
 @partial(jax.jit, static_argnames=("plan", "devices"), donate_argnames="state")
 def many_runs(
     plan: CompiledPlan, devices: int, state: State, keys: Array, moments: Moment, count: Array
@@ -650,9 +656,8 @@ def many_runs(
     """`train` for a batch of runs, divided equally among the devices."""
     runs = jax.vmap(partial(train, plan), in_axes=(0, 0, 0, None))
     if devices > 1:
-        spec: Any = jax.sharding.PartitionSpec
-        mesh, split = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("runs",)), spec("runs")
-        runs = jax.shard_map(runs, mesh=mesh, in_specs=(split, split, split, spec()), out_specs=split, check_vma=False)
+        mesh, split, same = (where := among(devices)).mesh, where.spec, type(where.spec)()
+        runs = jax.shard_map(runs, mesh=mesh, in_specs=(split, split, split, same), out_specs=split, check_vma=False)
     found: tuple[State, IterationReport] = runs(state, keys, moments, count)
     return found
 
@@ -693,6 +698,8 @@ def learn_batch(
     state, keys = stacked([training.state for training in trainings]), stacked([training.key for training in trainings])
     while count := max(training.left for training in trainings):
         moments = stacked([training.moments(count) for training in trainings])
+        if devices > 1:
+            state = jax.device_put(state, among(devices))  # otherwise the second call would compile again
         state, report = many_runs(trainings[0].plan, devices, state, keys, moments, np.int32(count))
         here = jax.device_get((state, report))  # one transfer; taking single runs apart on the devices is slow
         for i, training in enumerate(trainings):
