@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from vpac.deep import (  # noqa: E402
     compiled,
 )
 from vpac.deep.collect import Collector  # noqa: E402
-from vpac.deep.compiled import CompiledPlan, CompiledTraining, Draws, initial, iterate, moments_of, take  # noqa: E402
+from vpac.deep.compiled import CompiledTraining, Draws  # noqa: E402
 from vpac.envs.functional import FunctionalEnvironments, advance  # noqa: E402
 from vpac.envs.vector import VectorStep  # noqa: E402
 
@@ -97,18 +98,22 @@ class Stub:
         return np.concatenate([next(self.rows) for _ in range(self.samples // 16)])
 
 
+@partial(jax.jit, static_argnums=0)
+def draws_of(plan, key, iteration):
+    """What a compiled training draws in an iteration."""
+    return Draws.of(plan, jax.random.fold_in(key, iteration))
+
+
 def both(kind, env, iterations=4, **settings):
     """An agent that was trained on the host and one that was compiled, from the same random numbers."""
     given = {**SMALL, **settings}
     host = kind(Given(env, given["envs"]), seed=3, **given)
     twin = kind(env, seed=3, **given)
-    plan, key = CompiledPlan.of(twin), jax.random.key(7)
     for agent in (host, twin):
         agent.span = (0, 64 * iterations)
-    state = initial(twin, plan)
-    step = jax.jit(iterate, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
+    training = CompiledTraining(twin)
     for i in range(iterations):
-        draws = Draws.of(plan, jax.random.fold_in(key, i))
+        draws = draws_of(training.plan, training.key, i)
         host.environments.draws, host.environments.t = draws, 0
         host.generators |= {
             name: Stub(draws.noise, draws.rows, 64) for name in ("act", "policy", "value", "spread", "luck", "score")
@@ -119,11 +124,7 @@ def both(kind, env, iterations=4, **settings):
         host._improve(rollout := host._collect(), host._estimate(rollout))
         host._record(None)
         host._restart = False
-        now = jax.tree.map(lambda x: x[0], moments_of(twin, 1, i == 0))
-        state, metrics, _ = step(plan, state, draws, now)
-        take(twin, state)
-        twin.timesteps, twin.iteration = host.timesteps, host.iteration
-        twin.history.add(twin.iteration, dict(zip(metrics.names, metrics.values.tolist(), strict=True)))
+        training.advance(1)
     return host, twin
 
 
@@ -132,7 +133,7 @@ def alike(host, twin, rtol=2e-3):
     for one, two in zip(jax.tree.leaves(host.networks), jax.tree.leaves(twin.networks), strict=True):
         size = max(1e-3, float(np.abs(one).max()))
         np.testing.assert_allclose(one, two, rtol=rtol, atol=rtol * size)
-    assert set(host.history[-1]) == set(twin.history[-1]) | {"timesteps"}
+    assert set(host.history[-1]) == set(twin.history[-1])
     for name, number in twin.history[-1].items():
         assert number == pytest.approx(host.history[-1][name], rel=2e-2, abs=1e-3, nan_ok=True), name
     np.testing.assert_allclose(twin.window.sums, host.window.sums, rtol=1e-3, atol=1e-4)
@@ -248,14 +249,15 @@ class Endless(Drift):
 
 
 def test_what_is_not_finite_is_undone_and_named():
-    agent = VPACPPO(Endless(), seed=0, psi=0.1, **SMALL)
+    env = Endless()
+    agent = VPACPPO(env, seed=0, psi=0.1, **SMALL)
     with pytest.raises(
         NotFinite, match=r"the reward of Endless is not finite in the iteration after step \d+ \(seed 0\)"
     ):
         agent.learn(6400)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent.networks))
     assert len(agent.history) == agent.iteration == agent.timesteps // 64
-    many = VPACPPO.learn_many(Endless(), 6400, seeds=[0], psi=[0.1], **SMALL)
+    many = VPACPPO.learn_many(env, 6400, seeds=[0], psi=[0.1], **SMALL)
     assert isinstance(many[0].diverged, NotFinite)
 
 
@@ -282,12 +284,12 @@ class Slow(Drift):
 
 @pytest.mark.parametrize("price", [{"psi": 0.1}, {"psi": "conditioned", "psi_range": (0.0, 0.5)}])
 def test_episodes_go_on_across_checkpoints_and_after_resuming(tmp_path, price):
-    settings = {**SMALL, "checkpoint_every": 1, **price}
-    whole = VPACPPO(Slow(), seed=1, **settings).learn(64 * 6)
+    env, settings = Slow(), {**SMALL, "checkpoint_every": 1, **price}
+    whole = VPACPPO(env, seed=1, **settings).learn(64 * 6)
     assert whole.episodes == 4 * (6 * 16 // 40)
     assert {episode.length for episode in whole.recent} == {40.0}
-    VPACPPO(Slow(), seed=1, **settings).learn(64 * 6, checkpoints=tmp_path, callback=lambda agent: agent.iteration < 4)
-    resumed = VPACPPO.load(tmp_path / "00000004", Slow()).learn(64 * 6, resuming=True)
+    VPACPPO(env, seed=1, **settings).learn(64 * 6, checkpoints=tmp_path, callback=lambda agent: agent.iteration < 4)
+    resumed = VPACPPO.load(tmp_path / "00000004", env).learn(64 * 6, resuming=True)
     for one, two in zip(jax.tree.leaves(whole.networks), jax.tree.leaves(resumed.networks), strict=True):
         np.testing.assert_array_equal(one, two)
     for one, two in zip(resumed.history, whole.history, strict=True):
@@ -296,7 +298,7 @@ def test_episodes_go_on_across_checkpoints_and_after_resuming(tmp_path, price):
 
 
 def test_a_checkpoint_goes_on_in_the_other_kind_of_environment(tmp_path):
-    worlds = {"functional": "jax:vpac/CatchUp-v0", "stepped": "vpac/CatchUp-v0"}
+    worlds = {"functional": CHAIN, "stepped": lambda: chain().to_gymnasium(max_episode_steps=5)}
     for name, env in worlds.items():
         VPACPPO(env, psi=0.1, **SMALL).learn(64 * 2, checkpoints=tmp_path / name)
         other = next(world for world in worlds.values() if world != env)
