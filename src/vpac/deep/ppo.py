@@ -232,6 +232,78 @@ class PPO:
         self._restart = True
         return self
 
+    def _collect(self) -> Rollout:
+        """Let the policy act in all environments for an iteration's steps."""
+        if self._restart or self.options.reset_every_iteration:
+            self.restarted, n = self.iteration + bool(self._update_metrics), self.environments.n
+            self._collector.restart(self._start_seeds())
+            self.trace = EpisodeTrace.first(n)
+            self.reward_scale.restart()
+        self._restart = True  # in case of an interruption
+        with one_blas_thread():  # for a few rows more threads would only compete with the environments
+            try:
+                act, done = self.generators["act"], self._steps_taken()
+                rollout = self._collector.collect(self.policy(), self.options.steps, act, done)
+            except NotFinite as error:
+                raise NotFinite(f"{error} (seed {self.seed})") from None
+        self._restart = False
+        return rollout
+
+    def _estimate(self, rollout: Rollout) -> UpdateInputs:
+        """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
+        self._count_episodes()
+        o, scale = self.options, self.reward_scale.value
+        rewards = rollout.training_rewards(o.reward_floor, self.raw_psi(self.psi) if self.volatility else None)
+        batch = Batch.of(self.context.beside(rollout), rewards * scale)
+        asked = self.psi if rollout.prices is None else rollout.prices * self.warm_up_at(self.timesteps)
+        psi = self._scaled_psi(asked)
+        weights, targets, metrics, spread = estimate_update(
+            self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
+            jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
+            law=self._recent_law() if self.spread == "measure" else None,
+        )  # fmt: skip
+        if spread is not None:
+            self.trace = spread.trace
+        if isinstance(spread, MeasureEstimate):
+            known, price = self._episode_metrics, self.raw_psi(self.full_psi)
+            known["objective"] = known["return_mean"] - price * float(metrics["penalty_value"])
+        elif spread is not None:
+            self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
+        return UpdateInputs(batch, rewards, weights, targets, metrics)
+
+    def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
+        """Improve the policy and start fitting the critics; then update the normalisers."""
+        self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
+        share = self.rate_share_at(self.timesteps)
+        metrics = self.updater.improve(rollout.actions, inputs.batch, inputs.weights, inputs.targets, share)
+        self._update_metrics = {
+            **self._checked(inputs.metrics | metrics),
+            "reward_scale": self.reward_scale.value,
+            "psi": self.psi if rollout.prices is None else float(rollout.prices.mean()),
+            "steps": float(rollout.valid.sum()),
+        }
+        if log_std is not None:
+            self._update_metrics["std"] = float(np.exp(np.asarray(log_std)).mean())
+        self.reward_scale.add(inputs.rewards, rollout.running, rollout.valid)
+        self.context.add(rollout)
+        if not self.interface.discrete_observations:
+            numbers = numbers_of(rollout.raw)[:-1][rollout.valid > 0.0]
+            self.observation_moments = self.observation_moments.joined(numbers)
+        if self.interface.image:
+            seen = rollout.raw["pixels"][:-1][rollout.valid > 0.0]
+            few = seen[:: max(1, len(seen) // FRAMES)].reshape(-1, seen.shape[-1])
+            self.pixel_moments = self.pixel_moments.joined(few)
+
+    def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
+        """Wait for the critics of the last update and record its metrics; returns whether to continue."""
+        if not self._update_metrics:
+            return True
+        metrics, self._update_metrics = self._checked(self._update_metrics | self.updater.finish()), {}
+        self.timesteps += self.per_iteration
+        self.iteration += 1
+        self.history.add(self.iteration, {"timesteps": float(self.timesteps), **self._episode_metrics, **metrics})
+        return callback is None or callback(self) is not False
+
     def begin(self, total_timesteps: int, resuming: bool = False) -> None:
         """Set the first and last step of the current `learn`."""
         total = whole(total_timesteps, "total_timesteps", most=MOST_TRAINING_STEPS)
@@ -291,23 +363,6 @@ class PPO:
 
         return learn_many(cls, env, total_timesteps, seeds=seeds, **how)
 
-    def _collect(self) -> Rollout:
-        """Let the policy act in all environments for an iteration's steps."""
-        if self._restart or self.options.reset_every_iteration:
-            self.restarted, n = self.iteration + bool(self._update_metrics), self.environments.n
-            self._collector.restart(self._start_seeds())
-            self.trace = EpisodeTrace.first(n)
-            self.reward_scale.restart()
-        self._restart = True  # in case of an interruption
-        with one_blas_thread():  # for a few rows more threads would only compete with the environments
-            try:
-                act, done = self.generators["act"], self._steps_taken()
-                rollout = self._collector.collect(self.policy(), self.options.steps, act, done)
-            except NotFinite as error:
-                raise NotFinite(f"{error} (seed {self.seed})") from None
-        self._restart = False
-        return rollout
-
     def _start_seeds(self) -> Any:
         """Seeds of the environments at their last restart."""
         return stream(self.seed, START_STREAM, self.restarted).generate_state(self.environments.n)
@@ -334,61 +389,6 @@ class PPO:
                 "cannot go on, new ones begin",
                 stacklevel=2,
             )
-
-    def _estimate(self, rollout: Rollout) -> UpdateInputs:
-        """Estimate advantages, the critics' targets and the policy's weights w = A_V − ψ · penalty."""
-        self._count_episodes()
-        o, scale = self.options, self.reward_scale.value
-        rewards = rollout.training_rewards(o.reward_floor, self.raw_psi(self.psi) if self.volatility else None)
-        batch = Batch.of(self.context.beside(rollout), rewards * scale)
-        asked = self.psi if rollout.prices is None else rollout.prices * self.warm_up_at(self.timesteps)
-        psi = self._scaled_psi(asked)
-        weights, targets, metrics, spread = estimate_update(
-            self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
-            jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
-            law=self._recent_law() if self.spread == "measure" else None,
-        )  # fmt: skip
-        if spread is not None:
-            self.trace = spread.trace
-        if isinstance(spread, MeasureEstimate):
-            known, price = self._episode_metrics, self.raw_psi(self.full_psi)
-            known["objective"] = known["return_mean"] - price * float(metrics["penalty_value"])
-        elif spread is not None:
-            self._diagnose(rollout, spread, float(np.mean(psi)) * scale)
-        return UpdateInputs(batch, rewards, weights, targets, metrics)
-
-    def _improve(self, rollout: Rollout, inputs: UpdateInputs) -> None:
-        """Improve the policy and start fitting the critics; then update the normalisers."""
-        self._inputs, log_std = inputs, getattr(self.networks.policy, "log_std", None)
-        share = self.rate_share_at(self.timesteps)
-        metrics = self.updater.improve(rollout.actions, inputs.batch, inputs.weights, inputs.targets, share)
-        self._update_metrics = {
-            **self._checked(inputs.metrics | metrics),
-            "reward_scale": self.reward_scale.value,
-            "psi": self.psi if rollout.prices is None else float(rollout.prices.mean()),
-            "steps": float(rollout.valid.sum()),
-        }
-        if log_std is not None:
-            self._update_metrics["std"] = float(np.exp(np.asarray(log_std)).mean())
-        self.reward_scale.add(inputs.rewards, rollout.running, rollout.valid)
-        self.context.add(rollout)
-        if not self.interface.discrete_observations:
-            numbers = numbers_of(rollout.raw)[:-1][rollout.valid > 0.0]
-            self.observation_moments = self.observation_moments.joined(numbers)
-        if self.interface.image:
-            seen = rollout.raw["pixels"][:-1][rollout.valid > 0.0]
-            few = seen[:: max(1, len(seen) // FRAMES)].reshape(-1, seen.shape[-1])
-            self.pixel_moments = self.pixel_moments.joined(few)
-
-    def _record(self, callback: Callable[[Self], bool | None] | None) -> bool:
-        """Wait for the critics of the last update and record its metrics; returns whether to continue."""
-        if not self._update_metrics:
-            return True
-        metrics, self._update_metrics = self._checked(self._update_metrics | self.updater.finish()), {}
-        self.timesteps += self.per_iteration
-        self.iteration += 1
-        self.history.add(self.iteration, {"timesteps": float(self.timesteps), **self._episode_metrics, **metrics})
-        return callback is None or callback(self) is not False
 
     def _checked(self, metrics: dict[str, Any]) -> dict[str, float]:
         """An update's metrics, all finite; otherwise restore the networks from before it and raise."""
