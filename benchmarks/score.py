@@ -5,10 +5,9 @@
     python benchmarks/score.py --only-table                 print what has been measured
 
 The paper and its readers look at undiscounted scores, so the price is on their variance (`variance_gamma=1`). PPO has its
-defaults, γ = 0.99; "long" is γ = 0.997, whose horizon is a third of an episode, and VPAC has that as well, at R = 0.1, 0.3 and
-1. ψ = R / standard deviation of the score of "long", measured on two seeds (100, 101) beside the ten. Policies are measured
-with their noise, in 512 episodes with starts drawn anew. Arms are compared seed by seed with "long" by their means and by the
-logarithm of their variances, and with PPO; 95 % intervals by Student's t.
+defaults, γ = 0.99; VPAC has them as well, at R = 0.1, 0.3 and 1. ψ = R / standard deviation of PPO's score, measured on two
+seeds (100, 101) beside the ten. Policies are measured with their noise, in 512 episodes with starts drawn anew. Arms are
+compared with PPO seed by seed, by their means and by the logarithm of their variances; 95 % intervals by Student's t.
 Results are lines of JSON in docs/data/score.jsonl.
 """
 
@@ -29,22 +28,19 @@ from paired import Key, measure, ratio
 from vpac.deep import PPO, VPACPPO
 
 RESULTS = paired.RESULTS.with_name("score.jsonl")
-LONG = 0.997
 AVERSIONS = (0.1, 0.3, 1.0)
-CONTROLS = {"PPO": 0.99, "long": LONG}
-"""Arms without a price, and their discounts."""
-ARMS = (*CONTROLS, *(f"R = {r:g}" for r in AVERSIONS))
+ARMS = ("PPO", *(f"R = {r:g}" for r in AVERSIONS))
 EPISODES = 512
 
 
 def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: int) -> dict[str, Any]:
     """Train one arm from one seed and measure its policy."""
-    if arm in CONTROLS:
-        psi, agent = 0.0, PPO(env, seed=seed, gamma=CONTROLS[arm])
+    if arm == "PPO":
+        psi, agent = 0.0, PPO(env, seed=seed)
     else:
-        spread = np.mean([math.sqrt(found[env, "long", seed]["variance 1"]) for seed in paired.CALIBRATION])
+        spread = np.mean([math.sqrt(found[env, "PPO", seed]["variance 1"]) for seed in paired.CALIBRATION])
         psi = float(f"{float(arm.removeprefix('R = ')) / spread:.2g}")
-        agent = VPACPPO(env, seed=seed, psi=psi, gamma=LONG, variance_gamma=1.0)
+        agent = VPACPPO(env, seed=seed, psi=psi, variance_gamma=1.0)
     agent.learn(steps)
     agent.environments.close()
     return {"psi": psi, **measure(agent, env, seed, EPISODES)}
@@ -53,7 +49,7 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[Key]:
     """What sets the price first, then seed by seed, so that a stopped run has whole pairs."""
     return [
-        *((env, "long", seed) for env in tasks for seed in paired.CALIBRATION),
+        *((env, "PPO", seed) for env in tasks for seed in paired.CALIBRATION),
         *((env, arm, seed) for seed in range(seeds) for env in tasks for arm in arms),
     ]
 
@@ -62,30 +58,26 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
     """Print a table for each task, in Markdown."""
     for env in paired.TASKS:
         rows = {arm: {s: row for (e, a, s), row in found.items() if (e, a) == (env, arm) and s < 100} for arm in ARMS}
-        if not rows["long"]:
+        if not rows["PPO"]:
             continue
         print(f"\n**{env}**; ratios by pairs of seeds, geometric means with 95 % intervals\n")
-        print(
-            "| arm | seeds | ψ | mean score | variance | CVaR 10 % | mean ÷ long | variance ÷ long | variance ÷ PPO |"
-        )
-        print("|---|---:|---:|---:|---:|---:|---|---|---|")
+        print("| arm | seeds | ψ | mean score | variance | CVaR 10 % | length | mean ÷ PPO | variance ÷ PPO |")
+        print("|---|---:|---:|---:|---:|---:|---:|---|---|")
         for arm, those in rows.items():
             if not those:
                 continue
-            mean, variance, tail = (
-                np.median([row[name] for row in those.values()]) for name in ("mean 1", "variance 1", "cvar")
+            mean, variance, tail, length = (
+                np.median([row[name] for row in those.values()]) for name in ("mean 1", "variance 1", "cvar", "length")
             )
             cells = [
-                "" if other == arm else ratio(np.array([
-                    math.log(row[name] / rows[other][s][name])
-                    for s, row in those.items() if s in rows[other] and min(row[name], rows[other][s][name]) > 0.0
+                "" if arm == "PPO" else ratio(np.array([
+                    math.log(row[name] / rows["PPO"][s][name]) for s, row in those.items() if s in rows["PPO"]
                 ]))
-                for name, other in (("mean 1", "long"), ("variance 1", "long"), ("variance 1", "PPO"))
+                for name in ("mean 1", "variance 1")
             ]  # fmt: skip
             psi = next(iter(those.values()))["psi"]
-            print(
-                f"| {arm} | {len(those)} | {psi:.2g} | {mean:.0f} | {variance:.2g} | {tail:.0f} | {' | '.join(cells)} |"
-            )
+            about = f"{psi:.2g} | {mean:.0f} | {variance:.2g} | {tail:.0f} | {length:.0f}"
+            print(f"| {arm} | {len(those)} | {about} | {' | '.join(cells)} |")
 
 
 def main() -> int:
