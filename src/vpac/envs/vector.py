@@ -138,11 +138,13 @@ def environments(
 
 def has_envpool(name: str) -> bool:
     """Whether EnvPool is installed and has a MuJoCo task of this name."""
+    if not _is_mujoco(name):
+        return False
     try:
-        import envpool
+        import envpool  # takes a second
     except ImportError:
         return False
-    return _is_mujoco(name) and name in envpool.list_all_envs()
+    return name in envpool.list_all_envs()
 
 
 def misses_envpool(envs: Environments) -> bool:
