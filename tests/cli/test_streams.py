@@ -49,7 +49,7 @@ class EndsWithLock(Quits):
     def end(self): ctypes.PyDLL(None).exit(0)  # as an extension module does
 
 class Hangs(Quits):
-    later = 45_000
+    later = 2000
     def end(self):
         open("hangs", "w").close()
         while True:
@@ -58,7 +58,7 @@ class Hangs(Quits):
 """
 
 
-SOURCE = str(Path(vpac.__file__).parent.parent)
+SOURCE, TESTS = str(Path(vpac.__file__).parent.parent), Path(__file__).parent.parent
 
 
 def call(
@@ -89,7 +89,10 @@ def test_closed_streams(tmp_path):
 
 COMMANDS = """
 import sys
+from quick import make_quick
 from vpac.cli import main
+
+make_quick()
 
 folder = sys.argv[1]
 trained = ["train", "ppo", "CartPole-v1", "--steps", "8", "--envs", "1", "--option", "steps=8", "hidden=[4]"]
@@ -107,7 +110,7 @@ def test_names_that_are_not_utf8(tmp_path):
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     study = 'name = "s"\nenv = "CliffWalking-v1"\nalgorithm = "vpac"\nepisodes = 4\nhorizon = 20\nruns = 1\n'
     (tmp_path / "s.toml").write_text(study + '[[arms]]\nlabel = "a"\n')
-    found = call(folder, folder=tmp_path, command=[sys.executable, "-c", COMMANDS])
+    found = call(folder, folder=tmp_path, command=[sys.executable, "-c", COMMANDS], PYTHONPATH=f"{SOURCE}:{TESTS}")
     assert found.returncode == 0, found.stderr
     assert (Path(os.fsdecode(folder)) / "agent.json").is_file()
     trained, _, _, swept = found.stdout.decode().split("--\n")
@@ -157,7 +160,7 @@ def test_an_environment_that_hangs_can_be_terminated(tmp_path, times):
     start = (
         f"import vpac.cli, vpac.interruption as i; i.MAX_WAIT, i.LAST = {most}, 1.0; raise SystemExit(vpac.cli.main())"
     )
-    options = ["steps=512", "hidden=[4]", "checkpoint_every=1000"]
+    options = ["steps=32", "minibatch=256", "epochs=1", "hidden=[4]", "checkpoint_every=1000"]
     command = [sys.executable, "-c", start, "train", "ppo", "strange:Hangs", "--envs", "8", "--option", *options]
     env = os.environ | {"PYTHONPATH": SOURCE}
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE) as process:

@@ -227,7 +227,7 @@ def test_a_battery_loses_money_as_often_as_it_should(example):
 @pytest.mark.parametrize("story", ["warehouse", "battery"])
 def test_stories_end_with_a_certificate(example, story, tmp_path, capsys):
     example("inventory")
-    (folder,) = example("dependable").main([story, "--scale", "0.02", "--out", str(tmp_path)])
+    (folder,) = example("dependable").main([story, "--scale", "0.01", "--out", str(tmp_path)])
     found = PolicyCertificate.load(folder / "certificate.json")
     assert (folder / "certificate.html").is_file()
     assert found.data["stress"]["arms"]
