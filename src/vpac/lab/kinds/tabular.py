@@ -70,10 +70,11 @@ def _measured(run: Run, learner: Learner, kept: Snapshots) -> Result:
     samples: dict[str, Any] = {}
     if task["evaluate"] in ("returns", "episodes"):
         metrics |= {"mean": metrics["return"], "variance": _windows(learner.returns, episodes, np.var)}
-        final = _of_moments(*late_returns(learner))
+        tail = learner.returns[-max(2, learner.episodes // 10) :]  # the last tenth, if nothing else is measured
         if task["evaluate"] == "episodes":
             samples = play_episodes(learner, run)
-            final = _of_moments(float(samples["returns"].mean()), float(np.var(samples["returns"], ddof=1)))
+            tail = samples["returns"]
+        final = _of_moments(float(np.mean(tail)), float(np.var(tail, ddof=1)) if len(tail) > 1 else float("nan"))
     else:
         horizon = task["horizon"] or learner.environment.limit
         curve = kept.curve(learner, task["policy"], evaluate=task["evaluate"], horizon=horizon)
@@ -130,12 +131,6 @@ def play_episodes(learner: Learner, run: Run) -> dict[str, Any]:
 
 
 MOST_TRAINED = 100_000
-
-
-def late_returns(learner: Learner) -> tuple[float, float]:
-    """Mean and variance of the last tenth of a learner's returns, for policies that cannot be measured."""
-    tail = learner.returns[-max(2, learner.episodes // 10) :]
-    return float(np.mean(tail)), float(np.var(tail, ddof=1)) if len(tail) > 1 else float("nan")
 
 
 @dataclass(frozen=True)

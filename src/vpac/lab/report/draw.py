@@ -156,7 +156,8 @@ def draw(plt: Any, chart: Chart, alone: bool = False) -> Any:
     sizes = [_size(panel) for panel in chart.panels]
     width, height = columns * max(w for w, _ in sizes), rows * max(h for _, h in sizes)
     entries = list(_legend(plt, chart))
-    across = min(len(entries), _entries_per_row(entries, width))
+    longest = max((len(line) for entry in entries for line in entry.get_label().splitlines()), default=0)
+    across = min(len(entries), max(1, int(width // max(1.9, 0.6 + 0.068 * longest))))  # entries that fit in a row
     height += 0.24 * math.ceil(len(entries) / max(1, across)) + ((0.5 if alone else 0.25) if chart.foot else 0.0)
     figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False)
     for axis, panel in zip(axes.flat, chart.panels, strict=False):
@@ -212,12 +213,6 @@ def _legend(plt: Any, chart: Chart) -> Iterator[Any]:
         yield plt.Line2D(
             [], [], color=style.colour, marker=style.marker, label=plain(label), linestyle=line, **_ring(min(depth, 1))
         )
-
-
-def _entries_per_row(handles: list[Any], width: float) -> int:
-    """How many entries of a legend fit beside each other within so many inches."""
-    longest = max((len(line) for handle in handles for line in handle.get_label().splitlines()), default=0)
-    return max(1, int(width // max(1.9, 0.6 + 0.068 * longest)))
 
 
 def _draw_axes(axis: Any, panel: Lines | Points) -> None:
@@ -423,7 +418,8 @@ def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float
         _draw_path(axis, Trajectory(path.label, [(x, y) for y, x in path.points], path.style), position)
     for letter, cell in (("G", grid.goal), ("S", grid.start)):
         if cell is not None:
-            _write_letter(axis, letter, (cell[1], cell[0]))
+            axis.text(cell[1], cell[0], letter, ha="center", va="center", color="white", fontweight="bold", fontsize=8,
+                      zorder=6, bbox={"boxstyle": "circle,pad=0.2", "facecolor": INK, "edgecolor": "white"})  # fmt: skip
     axis.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=[], aspect="equal")
     axis.spines[:].set_visible(False)
 
@@ -440,8 +436,3 @@ def _draw_path(axis: Any, path: Trajectory, position: int) -> None:
     ring = {"marker": "o", "markersize": 7, "markeredgecolor": style.colour, "markeredgewidth": 1.5, "zorder": 5}
     axis.plot(x[:1], y[:1], markerfacecolor="white", linestyle="", **ring)
     axis.plot(x[-1:], y[-1:], marker=style.marker, markersize=7, color=style.colour, markeredgecolor="white", zorder=5)
-
-
-def _write_letter(axis: Any, letter: str, at: tuple[float, float]) -> None:
-    axis.text(*at, letter, ha="center", va="center", color="white", fontweight="bold", fontsize=8, zorder=6,
-              bbox={"boxstyle": "circle,pad=0.2", "facecolor": INK, "edgecolor": "white"})  # fmt: skip

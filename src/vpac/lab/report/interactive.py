@@ -209,7 +209,10 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     rows, columns = grid.walls.shape
     valued = bool(len(grid.finite()))
     data = [_cells(grid, limits)] if valued else []
-    data.append(_walls(grid))
+    data.append({
+        "type": "heatmap", "z": [[1 if wall else None for wall in row] for row in grid.walls], "showscale": False,
+        "colorscale": [[0, "var(--wall)"], [1, "var(--wall)"]], "hoverinfo": "skip", "hoverongaps": False,
+    })  # fmt: skip
     for kind, ground, x, y in shapes.strokes(grid, *limits):
         width, dash = STROKES[kind]
         data.append({"type": "scatter", "mode": "lines", "x": numbers(x), "y": numbers(y), "hoverinfo": "skip",
@@ -222,7 +225,8 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
         "margin": {"l": 2, "r": 2, "t": 2, "b": 2}, "plot_bgcolor": "var(--floor)",
         "xaxis": {**hidden, "range": [-0.5, columns - 0.5]},
         "yaxis": {**hidden, "range": [rows - 0.5, -0.5], "scaleanchor": "x"},
-        "annotations": [_letter(letter, cell[1], cell[0])
+        "annotations": [{"text": f"<b>{letter}</b>", "x": cell[1], "y": cell[0], "showarrow": False, "bgcolor": "#1c2230",
+                         "borderpad": 2, "bordercolor": "#ffffff", "font": {"color": "#ffffff", "size": 12}}
                         for letter, cell in (("G", grid.goal), ("S", grid.start)) if cell is not None],
     }  # fmt: skip
     return {"data": data, "layout": layout, "aspect": round(rows / columns, 3), "extra": 62 if valued else 0}
@@ -238,13 +242,6 @@ def _cells(grid: Grid, limits: tuple[float, float]) -> Figure:
         "hovertemplate": f"row %{{y}}, column %{{x}}<br>{label}: %{{z:.5~g}}<extra></extra>",
         "colorbar": {"orientation": "h", "title": {"text": label, "side": "bottom", "font": {"size": 12}}, "thickness": 10,
                      "outlinewidth": 0, "len": 1.0, "y": 0, "yanchor": "top", "ypad": 8, "tickfont": {"size": 11}},
-    }  # fmt: skip
-
-
-def _walls(grid: Grid) -> Figure:
-    return {
-        "type": "heatmap", "z": [[1 if wall else None for wall in row] for row in grid.walls], "showscale": False,
-        "colorscale": [[0, "var(--wall)"], [1, "var(--wall)"]], "hoverinfo": "skip", "hoverongaps": False,
     }  # fmt: skip
 
 
@@ -265,8 +262,3 @@ def _path(label: str, points: list[tuple[float, float]], style: Style, position:
          "marker": {"symbol": ["circle", seen.symbol], "size": 12, "color": ["var(--paper)", _colour(seen)],
                     "line": {"width": 2.5, "color": _colour(seen)}}},
     ]  # fmt: skip
-
-
-def _letter(letter: str, x: float, y: float) -> Figure:
-    return {"text": f"<b>{letter}</b>", "x": x, "y": y, "showarrow": False, "bgcolor": "#1c2230", "borderpad": 2,
-            "bordercolor": "#ffffff", "font": {"color": "#ffffff", "size": 12}}  # fmt: skip

@@ -79,7 +79,10 @@ def template(name: str, paint: Paint) -> Any:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.globals["style"] = Markup(_read("style.css") + _palette())
+    colours = [
+        f"  --series-{k}: light-dark({one}, {other});\n" for k, (one, other) in enumerate(zip(LIGHT, DARK, strict=True))
+    ]
+    environment.globals["style"] = Markup(_read("style.css") + "\n:root {\n" + "".join(colours) + "}\n")
     environment.filters |= {
         "json": lambda value: Markup(as_json(value)), "duration": duration, "shown": shown, "cells": _cells, "csv": _csv,
         "paragraphs": lambda text: [part.strip() for part in text.split("\n\n") if part.strip()], "saved": _saved,
@@ -125,13 +128,6 @@ def content_policy(scripts: Sequence[str] = ()) -> str:
     digests = [base64.b64encode(hashlib.sha256(text.encode("utf-8", "replace")).digest()).decode() for text in scripts]
     allowed = "script-src " + " ".join(f"'sha256-{digest}'" for digest in digests) + "; " if digests else ""
     return f"default-src 'none'; {allowed}style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
-
-
-def _palette() -> str:
-    """The series' colours, light and dark."""
-    pairs = enumerate(zip(LIGHT, DARK, strict=True))
-    lines = [f"  --series-{number}: light-dark({light}, {dark});" for number, (light, dark) in pairs]
-    return "\n:root {\n" + "\n".join(lines) + "\n}\n"
 
 
 def duration(seconds: float) -> str:

@@ -87,7 +87,11 @@ class TracedFrontier:
         if found.exact:
             caption += " The dotted line is the exact frontier, from the oracle."
         if found.outsider:
-            panels.append(_steps_panel(curves, floor))
+            series = []
+            for (name, curve), style in zip(curves.items(), STYLES, strict=False):
+                points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
+                series.append(spots_of(name, points, style, _price(name), steps=True))
+            panels.append(framed(series, "standard deviation of a step's reward", title="Spread of single rewards"))
             caption += (
                 " Right: the same policies by the spread of single steps' rewards, which is what MVPI prices; rewards may "
                 "differ from step to step and still add up to the same return."
@@ -209,14 +213,6 @@ def framed(series: Sequence[Spots], x_label: str, y_label: str = MEAN, title: st
         right = min(max(last, *above), last + BAR_REACH * spread) + 0.1 * spread
         ranges.append((left, right))
     return Points(series, x_label, y_label, title, x_range=ranges[0], y_range=ranges[1])
-
-
-def _steps_panel(curves: dict[str, TradeOff], floor: float) -> Points:
-    series = []
-    for (name, curve), style in zip(curves.items(), STYLES, strict=False):
-        points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
-        series.append(spots_of(name, points, style, _price(name), steps=True))
-    return framed(series, "standard deviation of a step's reward", title="Spread of single rewards")
 
 
 def spots_of(

@@ -43,13 +43,6 @@ MOST_NUMBERS = 50_000_000
 """Of a table that is read."""
 
 
-def as_safetensors(arrays: dict[str, FloatArray]) -> bytes:
-    """Arrays as safetensors."""
-    from safetensors.numpy import save
-
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-
 def arrays_of(content: bytes) -> dict[str, FloatArray]:
     """The arrays in safetensors."""
     from safetensors import SafetensorError
@@ -113,7 +106,10 @@ def packed(
     run: Run, result: Result, about: Mapping[str, Any], agent: dict[str, bytes] | None = None
 ) -> dict[str, bytes]:
     """The files of a run, as bytes: what was measured, the policy or a whole agent, and the record of them."""
-    learned = {POLICY: as_safetensors(result.policy)} if agent is None else agent
+    from safetensors.numpy import save
+
+    policy = {name: np.ascontiguousarray(array) for name, array in result.policy.items()}
+    learned = {POLICY: save(policy)} if agent is None else agent
     files = {METRICS_FILE: as_parquet(result.metrics, compression="zstd"), **learned}
     record = {**run.content, "name": run.name, "final": result.final, "about": dict(about)}
     record["files"] = {name: fingerprint(content) for name, content in files.items()}

@@ -260,18 +260,15 @@ class Processes:
             (run,) = batch
             self._deaths[run.name] += 1
             if late or self._deaths[run.name] >= ATTEMPTS:
-                words = f"it was stopped at its time limit of {self.time_limit:g} s" if late else _death(error)
+                code = getattr(error, "exitcode", None)
+                how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+                words = f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
+                words = f"it was stopped at its time limit of {self.time_limit:g} s" if late else words
                 store.fail(run, words, {"status": "failed"})
                 yield Outcome(run.name, "failed", self.time_limit or 0.0 if late else 0.0, words)
                 return
         self.retried += not late
         loop.waiting.extendleft(reversed(batch))
-
-
-def _death(error: BaseException) -> str:
-    code = getattr(error, "exitcode", None)
-    how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-    return f"its process died ({how}), {ATTEMPTS} times; SIGKILL often means that memory ran out"
 
 
 def start_worker() -> ProcessPool:
