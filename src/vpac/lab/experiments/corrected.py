@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vpac.lab.experiments import four_rooms, puddle_world
-from vpac.lab.experiments.spec import Arm, Claim, Experiment
+from vpac.lab.experiments.spec import Arm, Experiment
 
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
 OFF_POLICY: dict[str, Any] = {**ON_POLICY, "critics": "expected", "ratios": "clipped"}
@@ -51,7 +51,10 @@ def corrected(experiment: Experiment, **changes: Any) -> Experiment:
             "paper": "",
             "settings": experiment.settings | (OFF_POLICY if off_policy else ON_POLICY),
             "arms": tuple(_corrected(arm) for arm in experiment.arms),
-            "claims": tuple(_ours(claim) for claim in experiment.claims),
+            "claims": tuple(
+                one.model_copy(update={"of": "corrected", "paper": "", "explanation": EXPLANATIONS.get(one.text, "")})
+                for one in experiment.claims
+            ),
             **changes,
         }
     )
@@ -64,11 +67,6 @@ def _corrected(arm: Arm) -> Arm:
 
 def _whole_returns(arm: Arm) -> bool:
     return arm.algorithm == "off-policy-vaac"
-
-
-def _ours(claim: Claim) -> Claim:
-    explanation = EXPLANATIONS.get(claim.text, "")
-    return claim.model_copy(update={"of": "corrected", "paper": "", "explanation": explanation})
 
 
 EXPERIMENTS = (
