@@ -231,7 +231,7 @@ TASKS: dict[str, Callable[[], Task]] = {
 get_task = cache(lambda name: TASKS[name]())
 
 
-NEUTRAL = ("PPO", "PPO, no time")
+NEUTRAL = ("PPO", "PPO, no time", "PPO, λ = 0.5")
 """Arms without a price."""
 DEFAULT = "start, luck critic (default)"
 """The arm that `VPACPPO` is by default."""
@@ -241,6 +241,8 @@ FALLING = "default, but ψ falls"
 """The price is twice ψ at first and falls to ψ in the first half of the training."""
 LATE = "default, but ψ after half of the training"
 """The price is 0 for half of the training and rises over the next three tenths."""
+SHORT = "default, but λ = 0.5"
+"""Advantages and targets with `gae_lambda` = 0.5: less noise of later rewards, more trust in the critics."""
 PRICED = "PPO, noise priced"
 """PPO whose rewards are less by ψ times the variance of their noise. Where nothing else varies, that is U, without a critic."""
 
@@ -262,9 +264,10 @@ def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
 
 MAIN = _forms()
 ARMS = MAIN | {
-    WARM: ("VPACPPO", {"psi_warm_up": 0.05}), FALLING: ("VPACPPO", {}), LATE: ("VPACPPO", {}), PRICED: ("PPO", {})
+    WARM: ("VPACPPO", {"psi_warm_up": 0.05}), FALLING: ("VPACPPO", {}), LATE: ("VPACPPO", {}), PRICED: ("PPO", {}),
+    NEUTRAL[2]: ("PPO", {"gae_lambda": 0.5}), SHORT: ("VPACPPO", {"gae_lambda": 0.5}),
 }  # fmt: skip
-"""The last four are measured only where they are asked for."""
+"""The last six are measured only where they are asked for."""
 
 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:
