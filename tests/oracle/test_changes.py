@@ -9,6 +9,7 @@ import reference
 from vpac import oracle
 from vpac.envs import CatchUp
 from vpac.oracle.changes import single_state_gains
+from vpac.oracle.linear import Chain
 
 frontier = importlib.import_module("vpac.oracle.frontier")  # the function of that name hides the module
 
@@ -50,11 +51,14 @@ def test_with_a_reference_the_square_is_around_it():
         exact = oracle.evaluate(mdp, pi, 0.95)
         return float(exact.mean - 0.3 * (exact.total_variance + (exact.mean - 2.0) ** 2))
 
-    gains = single_state_gains(oracle.evaluate(mdp, policy, 0.95), 0.3, "return", np.array([0.4]), 2.0)[0]
+    before = oracle.evaluate(mdp, policy, 0.95)
+    gains, little = single_state_gains(before, 0.3, "return", np.array([0.4, 1e-7]), 2.0)
     for s, a in [(0, 1), (4, 2), (8, 0)]:
         changed = policy.copy()
         changed[s] += 0.4 * (np.eye(3)[a] - policy[s])
         assert gains[s, a] == pytest.approx(objective(changed) - objective(policy), abs=1e-11)
+    slope = frontier._slopes(before, Chain(mdp, policy), 0.3, "return", 2.0)
+    assert slope[~mdp.terminal] == pytest.approx(1e7 * little[~mdp.terminal], rel=1e-4, abs=1e-6)
 
 
 def test_a_change_that_never_ends_is_not_allowed():

@@ -62,6 +62,20 @@ def test_a_large_price_takes_the_safe_way_in_the_risky_shortcut():
     assert np.isinf(found.sharpe[1]) or found.sharpe[1] > 1e3
 
 
+@pytest.mark.parametrize(
+    ("world", "psi", "gamma"), [(CatchUp, 0.5, 0.95), (RiskyShortcut, 0.1, 0.95), (FourRooms, 0.05, 0.99)]
+)
+def test_most_ascents_may_follow_slopes(world, psi, gamma, monkeypatch):
+    """As in MDPs of more than 320 states: U is that of exact ascents, and the certificate that of all changes."""
+    mdp = world().mdp
+    exact = oracle.frontier(mdp, [psi], gamma)
+    monkeypatch.setattr(sys.modules["vpac.oracle.frontier"], "EXACT_STATES", 5)
+    found = oracle.frontier(mdp, [psi], gamma)
+    assert found.objectives == pytest.approx(exact.objectives, rel=1e-6)
+    assert found.certificates[0].checked == exact.certificates[0].checked
+    assert found.certificates[0].improvement < 1e-9
+
+
 def test_ascent_never_goes_down():
     mdp = FourRooms().mdp
     start = oracle.uniform(mdp)

@@ -51,9 +51,15 @@ class Resolvents:
         """Columns of Ñ."""
         return self._columns(self._far, states)
 
-    def far_times(self, columns: FloatArray) -> FloatArray:
-        """Ñ times columns."""
-        return np.asarray(self._far(columns) if self.chain.sparse else self._far @ columns, np.float64)
+    def far_onward(self, columns: FloatArray, states: IntArray) -> FloatArray:
+        """E[(Ñ column_s)(S') | s, a] for each of the states and its own column, [state, A]."""
+        mdp, shape = self.moments.mdp, (len(states), self.moments.mdp.n_actions)
+        if self.chain.sparse:
+            here, row, column = _transitions(mdp, states)
+            found = mdp.probability[here] * self._far(columns)[mdp.successor[here], column]
+            return np.asarray(np.bincount(row, found, shape[0] * shape[1]).reshape(shape), np.float64)
+        step = mdp.transition_matrix[(states[:, None] * shape[1] + np.arange(shape[1])).reshape(-1)]
+        return np.asarray(np.einsum("san,sn->sa", (step @ self._far).reshape(*shape, -1), columns.T), np.float64)
 
     def _columns(self, solver: Any, states: IntArray) -> FloatArray:
         if not self.chain.sparse:
@@ -66,12 +72,11 @@ class Resolvents:
         """B times columns."""
         mdp, n = self.moments.mdp, self.moments.mdp.n_states
         weight = self.moments.policy.reshape(-1)[mdp.row] * mdp.probability * error
-        tail = mdp.row // mdp.n_actions
-        if self.chain.sparse:
-            from scipy.sparse import csr_array
+        from scipy.sparse import csr_array
 
-            return np.asarray(csr_array((weight, (tail, mdp.successor)), shape=(n, n)) @ columns, np.float64)
-        return np.asarray(np.bincount(tail * n + mdp.successor, weight, n * n).reshape(n, n) @ columns, np.float64)
+        return np.asarray(
+            csr_array((weight, (mdp.row // mdp.n_actions, mdp.successor)), shape=(n, n)) @ columns, np.float64
+        )
 
 
 def single_state_gains(
@@ -93,15 +98,17 @@ def single_state_gains(
     error = mdp.reward + gamma * value[mdp.successor] - value[tail]
     here, row, column = _transitions(mdp, states)
 
+    def centred(by_action: FloatArray) -> FloatArray:
+        return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
+
     def difference(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
         """E[entries · matrix(S', s) | s, a], minus its mean under the policy, for the states."""
         found = mdp.probability[here] * entries * matrix[mdp.successor[here], column]
-        by_action = np.bincount(row, found, pi.size).reshape(pi.shape)
-        return np.asarray(by_action - (pi * by_action).sum(axis=-1, keepdims=True), np.float64)
+        return centred(np.bincount(row, found, pi.size).reshape(pi.shape))
 
     mixed = of.errors_times(near, error)
     kappa, kappa_bar = gamma * difference(near), gamma**2 * difference(far)
-    cross = gamma**2 * difference(of.far_times(mixed)) + difference(near, error[here])
+    cross = gamma**2 * centred(of.far_onward(mixed, states)) + difference(near, error[here])
     visits, weighed, visits_bar = mdp.start @ near, of.visits_bar @ mixed, of.visits_bar[states]
 
     share = shares[:, None, None] if shares.ndim == 1 else shares

@@ -1,8 +1,9 @@
 """The mean–variance frontier: for each ψ the best stationary policy found by exact ascent, with a certificate.
 
 The objective U = mean − ψ · variance has many local optima. An ascent computes the exact gain of every change of a single state
-(`vpac.oracle.changes`), makes the best changes of many states together, and ends when no change of a single state improves. A
-last step adjusts all probabilities between zero and one together. Ascents begin
+(`vpac.oracle.changes`), makes the best changes of many states together, and ends when no change of a single state improves. In
+larger MDPs most ascents use the slopes of U instead, which need a few sparse solutions. A last step adjusts all probabilities
+between zero and one together. Ascents begin
 
 - along a sequence of ψ that starts far below the smallest one and doubles, from the best policy so far, softened: with a high
   ψ from the start a poor policy would end by standing still;
@@ -49,10 +50,12 @@ MOST_RANDOM, SMALL_MDP = 20, 700
 """Factor of the number of random starts in small MDPs: `SMALL_MDP` / (states · actions), at most the first."""
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
 """Shares of probability that an ascent moves to an action, and shares of an action's own probability that it removes."""
+EXACT_STATES = 320
+"""With more states only the ascents from a neighbouring ψ and the last ones compute exact gains; the others follow slopes."""
 ROUGH, FINE = 1e-5, 1e-11
 """Gains, relative to 1 + |U|, at which a search from another start and the last ascent stop."""
 MOST_ASCENT_ROUNDS, FEW_ASCENT_ROUNDS = 200, 20
-"""Most rounds of an ascent, and of those from other starts if there are too many states for dense inverses."""
+"""Most rounds of an ascent, and of one along slopes."""
 STEEPEST_PAIRS, STEEPEST_STATES, BLOCK_STATES = 24, 1500, 125
 """If there are too many states for dense inverses: the states with the steepest slopes whose changes are all computed, and the
 size of a block of them; if there are too many to factorise, the pairs of state and action that are tried one by one."""
@@ -131,7 +134,7 @@ def frontier(
     with one_blas_thread():
         search = _Search(mdp, gamma, variance_of)
         for done, psi in enumerate(ladder):
-            search.climb(psi, _soft(search.best(psi)))
+            search.climb(psi, _soft(search.best(psi)), exact=psi in prices)
             if psi in prices:
                 search.improve(psi, random, restarts)
             progress((done + 1) / len(ladder))
@@ -186,15 +189,19 @@ class _Search:
     def _objectives(self, psi: float) -> FloatArray:
         return np.array(self.means) - psi * np.array(self.variances)
 
-    def climb(self, psi: float, policy: FloatArray, reference: float | None = None) -> FloatArray:
-        """Ascend, first with a reference if there is one, and keep the result."""
-        steps = MOST_ASCENT_ROUNDS if self.mdp.n_states <= linear.DENSE_STATES else FEW_ASCENT_ROUNDS
+    def climb(self, psi: float, policy: FloatArray, reference: float | None = None, exact: bool = False) -> FloatArray:
+        """Ascend, first with a reference if there is one, and keep the result.
+
+        Slopes are followed if there are many states, or with `exact` only if there are too many for dense inverses.
+        """
+        exact = self.mdp.n_states <= (linear.DENSE_STATES if exact else EXACT_STATES)
+        how: dict[str, Any] = {"most_steps": MOST_ASCENT_ROUNDS if exact else FEW_ASCENT_ROUNDS, "by_slopes": not exact}
         if reference is not None:
-            policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference).policy
+            policy = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, reference, **how).policy
             if (psi, policy.tobytes()) in self.climbed:  # nearby references lead to the same policies
                 return policy
             self.climbed.add((psi, policy.tobytes()))
-        moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, most_steps=steps)
+        moments = _ascend(self.mdp, policy, psi, self.gamma, self.variance_of, ROUGH, **how)
         self._add(moments)
         return moments.policy
 
@@ -262,10 +269,11 @@ def _gains_little(before: Moments, after: Moments, psi: float, variance_of: Vari
 
 def _ascend(
     mdp: FiniteMDP, policy: FloatArray, psi: float, gamma: float, variance_of: VarianceOf, tolerance: float,
-    reference: float | None = None, most_steps: int = MOST_ASCENT_ROUNDS,
+    reference: float | None = None, most_steps: int = MOST_ASCENT_ROUNDS, by_slopes: bool = False,
 ) -> Moments:  # fmt: skip
     """Change single states, as many at once as gain at least as much as the best one alone, until none gains."""
-    chain, exact = Chain(mdp, check_policy(mdp, policy)), mdp.n_states <= linear.DENSE_STATES
+    exact = mdp.n_states <= linear.DENSE_STATES and not by_slopes
+    chain = Chain(mdp, check_policy(mdp, policy), sparse=not exact)
     moments = moments_of(chain, gamma)
     now, count = _objective(moments, psi, variance_of, reference), mdp.n_states
     for _ in range(most_steps):
@@ -279,7 +287,7 @@ def _ascend(
             trial[chosen] += share * (row[chosen] - trial[chosen])
             if gamma == 1.0 and stays_forever(mdp, trial).any():
                 continue
-            changed = Chain(mdp, trial)
+            changed = Chain(mdp, trial, sparse=not exact)
             found = moments_of(changed, gamma)
             if (then := _objective(found, psi, variance_of, reference)) >= now + needed or (
                 len(chosen) == 1 and then > now + 0.1 * least
@@ -328,13 +336,15 @@ def _steepest_moves(
     moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """The steepest slope of each state, [S], and the action of that slope, [S, A]."""
-    slope = _slopes(moments, chain, psi, variance_of)
+    slope = _slopes(moments, chain, psi, variance_of, reference)
     return slope.max(axis=-1), np.eye(moments.mdp.n_actions)[slope.argmax(axis=-1)]
 
 
-def _slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
+def _slopes(
+    moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None = None
+) -> FloatArray:
     """∂U / ∂(share of the probability of s that moves to a), [S, A]."""
-    by_action = slopes(moments, chain, psi, variance_of)
+    by_action = slopes(moments, chain, psi, variance_of, reference)
     relative = by_action - (moments.policy * by_action).sum(axis=-1, keepdims=True)
     return np.where(moments.mdp.terminal[:, None], 0.0, relative)
 

@@ -110,11 +110,13 @@ def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
     return chain.weights * per_visit
 
 
-def slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) -> FloatArray:
+def slopes(
+    moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf, reference: float | None = None
+) -> FloatArray:
     """∂(mean − ψ · variance)/∂π(a|s), less a baseline: γ^k A_k − ψ [γ^{2k} (σ_k + A_k²) + 2 γ^k (D_k + V(S_0) − c) A_k].
 
     D_k = Σ_{t<k} γ^t δ^V_t is the sum of TD errors so far; the reference c says which variance is meant. For "action" c is
-    Q(S_0, A_0), and the penalty at k = 0 is σ_0 alone.
+    Q(S_0, A_0), and the penalty at k = 0 is σ_0 alone. For "return" c is the mean or `reference`, and the penalty E(G − c)².
     """
     mdp, gamma, start = moments.mdp, moments.gamma, moments.mdp.start
     value, advantage = moments.value, moments.action_value - moments.value[:, None]
@@ -126,7 +128,7 @@ def slopes(moments: Moments, chain: Chain, psi: float, variance_of: VarianceOf) 
         past_errors = past_errors - gamma * chain.push(start[:, None] * chain.weights * advantage)
         later_visits = visits_bar - start
     elif variance_of == "return":
-        past_errors = past_errors + start * (value - moments.mean)
+        past_errors = past_errors + start * (value - (moments.mean if reference is None else reference))
     past_errors = chain.flow(gamma, past_errors)
     penalty = (
         visits_bar[:, None] * moments.action_variance

@@ -207,7 +207,7 @@ class Chain:
         system = self._system(discount, None)
         assert isinstance(system, _Dense)
         factors, pivots, _ = system.factors
-        found, singular = dgetri(factors, pivots)
+        found, singular = dgetri(factors, pivots, lwork=64 * len(factors))  # room for blocks of 64 columns
         if singular:
             raise OracleError("the linear system is singular: its solution does not exist or is not unique")
         return np.asarray(found, np.float64)
