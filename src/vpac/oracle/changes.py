@@ -70,10 +70,10 @@ class Resolvents:
 
     def errors_times(self, columns: FloatArray, error: FloatArray) -> FloatArray:
         """B times columns."""
-        mdp, n = self.moments.mdp, self.moments.mdp.n_states
-        weight = self.moments.policy.reshape(-1)[mdp.row] * mdp.probability * error
         from scipy.sparse import csr_array
 
+        mdp, n = self.moments.mdp, self.moments.mdp.n_states
+        weight = self.moments.policy.reshape(-1)[mdp.row] * mdp.probability * error
         return np.asarray(
             csr_array((weight, (mdp.row // mdp.n_actions, mdp.successor)), shape=(n, n)) @ columns, np.float64
         )
@@ -104,7 +104,7 @@ def single_state_gains(
     def difference(matrix: FloatArray, entries: Any = 1.0) -> FloatArray:
         """E[entries · matrix(S', s) | s, a], minus its mean under the policy, for the states."""
         found = mdp.probability[here] * entries * matrix[mdp.successor[here], column]
-        return centred(np.bincount(row, found, pi.size).reshape(pi.shape))
+        return centred(np.asarray(np.bincount(row, found, pi.size).reshape(pi.shape), np.float64))
 
     mixed = of.errors_times(near, error)
     kappa, kappa_bar = gamma * difference(near), gamma**2 * difference(far)
