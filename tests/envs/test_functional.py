@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
 import vpac
 from vpac import UserError
 from vpac.envs import FiniteEnv, FiniteMDP, make_env
-from vpac.envs.functional import FunctionalEnvironments, FunctionalGym
+from vpac.envs.functional import FunctionalEnv, FunctionalEnvironments, FunctionalGym
 from vpac.envs.jax_worlds import jax_version
 from vpac.envs.make import is_named_by_user
 from vpac.envs.vector import environments
 
 jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GRID = 2000
@@ -154,3 +156,50 @@ def test_one_copy_is_played_with_gymnasium(rng):
     )
     error = np.hypot(ours.std, theirs.std) / np.sqrt(300)
     assert abs(ours.mean - theirs.mean) < 4.0 * error
+
+
+class Walk(FunctionalEnv):
+    """A walk on a line, with one of its functions replaced."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, **functions):
+        vars(self).update(functions)
+
+    def reset(self, key):
+        return jnp.zeros(1), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        return state + action, state + action, -jnp.abs(state[0]), False, False
+
+
+def returning(*last):
+    return lambda key, state, action: (state, state, *last)
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        (
+            {"step": returning(jnp.ones(2), False, False)},
+            r"step returns reward of shapes \[\[2\]\], expected one number",
+        ),
+        ({"step": returning(0.0, jnp.zeros(3, bool), False)}, r"step returns terminated of shapes \[\[3\]\]"),
+        ({"step": returning(0.0, False, (False, False))}, r"step returns truncated of shapes \[\[\], \[\]\]"),
+        ({"step": returning(0.0, False)}, "step must return state, .* and truncated, got 4 things"),
+        ({"reset": lambda key: jnp.zeros(1)}, "reset must return state and observation, got one thing"),
+        ({"draws": lambda key, shape: 1 / 0}, r"JAX cannot trace draws \(ZeroDivisionError: division by zero\)"),
+        (
+            {"step": lambda key, state, action: returning(float(state[0]), False, False)(key, state, action)},
+            r"JAX cannot trace step \(ConcretizationTypeError: [^()]*float32\[\]\)$",
+        ),
+        (
+            {"step": lambda key, state, action: (np.asarray(state), state, 0.0, False, False)},
+            r"JAX cannot trace step \(TracerArrayConversionError: [^.]*\.[^.]* shape float32\[1\]\)$",
+        ),
+    ],
+)
+def test_a_bad_function_is_named_in_one_sentence(functions, message):
+    FunctionalEnvironments(Walk(), 2)
+    with pytest.raises(UserError, match=f"^Walk: {message}"):
+        FunctionalEnvironments(Walk(**functions), 2)

@@ -7,6 +7,7 @@ imports JAX before an environment is used.
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, spec_of
 from vpac.envs.vector import Environments, VectorStep
 from vpac.errors import UserError, needs_extra, suggestion
+
+RETURNED = {
+    "reset": ("state", "observation"),
+    "step": ("state", "observation", "reward", "terminated", "truncated"),
+}
+"""What the functions of an environment return."""
 
 
 class FunctionalEnv(ABC):
@@ -254,20 +261,20 @@ class FunctionalEnvironments(Environments):
         self._check()
 
     def _check(self) -> None:
-        """Trace `reset` and `step` once, so that an error names the one that cannot be traced."""
+        """Trace `draws`, `reset` and `step` once, so that an error names the one that cannot be traced."""
         import jax
 
         tree: Any = jax.tree
         copies = (self.n,)
-        draws = jax.eval_shape(lambda: self.env.draws(jax.random.key(0), copies))
+        draws = self._traced("draws", lambda: self.env.draws(jax.random.key(0), copies))
         first = self._traced("reset", jax.vmap(self.env.reset), draws)
         act = self.action_space
         kind: Any = np.int32 if isinstance(act, spaces.Discrete) else np.float32
         action = np.zeros((*copies, *(act.shape or ())), kind)
         after = self._traced("step", jax.vmap(self.env.step), draws, first[0], action)
-        if len(after) != 5:
-            expected = "state, observation, reward, terminated and truncated"
-            raise UserError(f"{self.name}: step must return {expected}, got {len(after)} things")
+        for what, found in zip(RETURNED["step"][2:], after[2:], strict=True):
+            if (shapes := [list(leaf.shape[1:]) for leaf in tree.leaves(found)]) != [[]]:
+                raise UserError(f"{self.name}: step returns {what} of shapes {shapes}, expected one number")
         for what, was, now in zip(("state", "observation"), first, after, strict=False):
             before, later = ([(leaf.shape[1:], leaf.dtype.name) for leaf in tree.leaves(one)] for one in (was, now))
             if before != later or tree.structure(was) != tree.structure(now):
@@ -282,12 +289,20 @@ class FunctionalEnvironments(Environments):
         import jax
 
         try:
-            return jax.eval_shape(function, *given)
+            found = jax.eval_shape(function, *given)
         except UserError:
             raise
         except Exception as error:
-            said = " ".join(str(error).split()).split(". ")[0].removesuffix(".")
+            sentences = re.split(r"\. | (?:This \w*Tracer|The problem|See https)", " ".join(str(error).split()))
+            said = sentences[0].removesuffix(".")
             raise UserError(f"{self.name}: JAX cannot trace {what} ({type(error).__name__}: {said:.300})") from error
+        expected = RETURNED.get(what)
+        if expected and not (isinstance(found, tuple) and len(found) == len(expected)):
+            things = f"{len(found)} things" if isinstance(found, tuple) else "one thing"
+            raise UserError(
+                f"{self.name}: {what} must return {', '.join(expected[:-1])} and {expected[-1]}, got {things}"
+            )
+        return found
 
     def reset(self, seeds: Sequence[int]) -> Any:
         """Start episodes."""
