@@ -178,6 +178,48 @@ class GymnaxEnv(FunctionalEnv):
         return state, seen, reward, terminated, self._env.is_truncated(state, self._params)
 
 
+class BraxEnv(FunctionalEnv):
+    """An environment of Brax. Its `done` is a termination; episodes are truncated after 1000 steps, as Brax's own trainings do.
+
+    Args:
+        task: its name in Brax, e.g. inverted_pendulum.
+        arguments: of its constructor, e.g. backend="positional".
+    """
+
+    limit = 1000
+
+    def __init__(self, task: str, **arguments: Any) -> None:
+        try:
+            from brax import envs
+        except ModuleNotFoundError as error:
+            raise UserError(f"brax:{task} needs Brax: pip install brax ({error})") from None
+        if task not in envs._envs:
+            known = suggestion(task, envs._envs) or f"; it has {', '.join(sorted(envs._envs))}"
+            raise UserError(f"Brax has no environment {task!r}{known}")
+        try:
+            self._env = envs.get_environment(task, **arguments)
+        except TypeError as error:
+            raise UserError(f"brax:{task}: {error}") from None
+        self.task = task
+        self.observation_space = spaces.Box(-np.inf, np.inf, (int(self._env.observation_size),), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (int(self._env.action_size),), np.float32)
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"brax:{self.task}"
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        """The first state and its observation."""
+        state = self._env.reset(key)
+        return state, state.obs
+
+    def step(self, key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Take a step; only `reset` is random."""
+        state = self._env.step(state, action)
+        return state, state.obs, state.reward, state.done > 0.0, False
+
+
 class FunctionalGym(gymnasium.Env[Any, Any]):
     """A single functional environment with Gymnasium's interface, for evaluation and not for training."""
 
@@ -206,7 +248,7 @@ class FunctionalGym(gymnasium.Env[Any, Any]):
 
 @dataclass(frozen=True)
 class FunctionalMaker:
-    """Makes a functional environment from its name: `gymnax:CartPole-v1`, `jax:ID`, or the import path of its class."""
+    """Makes a functional environment from its name: `gymnax:NAME`, `brax:NAME`, `jax:ID`, or the import path of its class."""
 
     name: str
 
@@ -231,8 +273,9 @@ def _functional(path: str, given: tuple[tuple[str, Any], ...]) -> FunctionalEnv:
 
         return jax_version(name, **arguments)
     limit = arguments.pop("max_episode_steps", None)
-    kind = GymnaxEnv if module == "gymnax" else getattr(importlib.import_module(module), name)
-    made: FunctionalEnv = kind(name, **arguments) if module == "gymnax" else kind(**arguments)
+    libraries = {"gymnax": GymnaxEnv, "brax": BraxEnv}
+    kind: Any = libraries.get(module) or getattr(importlib.import_module(module), name)
+    made: FunctionalEnv = kind(name, **arguments) if module in libraries else kind(**arguments)
     made.limit = made.limit if limit is None else int(limit)
     return made
 

@@ -69,8 +69,8 @@ OWN_WRAPPERS = {name: f"vpac.envs.noise:{name}" for name in NOISES} | {
 SHORT_NAMES = {path: name for name, path in OWN_WRAPPERS.items()}
 MOST_WRAPPERS = 100
 """Most wrappers around one environment; each step passes through all of them."""
-FUNCTIONAL_WORDS = ("gymnax", "jax")
-"""`gymnax:NAME` is an environment of gymnax, `jax:ID` the JAX version of another environment."""
+FUNCTIONAL_WORDS = ("gymnax", "brax", "jax")
+"""`gymnax:NAME` and `brax:NAME` are environments of these libraries, `jax:ID` the JAX version of another environment."""
 Wrap = str | tuple[str, Mapping[str, Any]]
 """A wrapper's import path `package.module:Wrapper`, or a name in `vpac.envs` such as RewardNoise; with its arguments."""
 
