@@ -10,7 +10,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled once by all worker
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "jax")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 if not {"XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"} & os.environ.keys():  # to compile takes longer than to run
-    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 if not {"NUMBA_OPT", "NUMBA_CACHE_DIR"} & os.environ.keys():
     os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "numba")  # not the one that users have
