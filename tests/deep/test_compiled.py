@@ -206,12 +206,14 @@ def test_many_agents_are_each_the_one_that_learns_alone():
     assert not np.array_equal(agents[2].policy().weights[0], alone.policy().weights[0])
 
 
+AS_STUDIES = SMALL | {"env": "jax:vpac/RiskyShortcut-v0", "epochs": 1, "minibatch": 32}
+"""Those of tests/lab/test_programs.py, which takes the compiled program from JAX's cache, or this file does."""
 FOUR_DEVICES = """
 import sys
 sys.path[:0] = [{tests!r}, {folder!r}]
 import jax
-from test_compiled import CHAIN, SMALL, VPACPPO
-agents = VPACPPO.learn_many(CHAIN, 64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], together=1, **SMALL)
+from test_compiled import AS_STUDIES, VPACPPO
+agents = VPACPPO.learn_many(total_timesteps=64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], together=1, **AS_STUDIES)
 weights = [agent.policy().weights[0].tolist() for agent in agents]
 import json
 print(json.dumps([jax.device_count(), [len(agent.history) for agent in agents], weights]))
@@ -230,7 +232,7 @@ def test_runs_side_by_side_on_four_devices_are_those_alone():
     )
     devices, lengths, weights = json.loads(found.stdout.splitlines()[-1])
     assert (devices, lengths) == (4, [3] * 6)
-    alone = VPACPPO.learn_many(CHAIN, 64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], **SMALL)
+    alone = VPACPPO.learn_many(total_timesteps=64 * 3, seeds=[1, 2, 3], psi=[0.0, 0.3], **AS_STUDIES)
     for agent, other in zip(alone, weights, strict=True):
         np.testing.assert_allclose(agent.policy().weights[0], other, rtol=1e-3, atol=1e-3)
 
