@@ -15,8 +15,6 @@ from vpac.evaluation.actors import load_agent
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp  # noqa: E402
-
 from vpac.deep import PPO, VPACPPO, load_policy  # noqa: E402
 from vpac.deep.networks import make_critic, make_policy, on_device  # noqa: E402
 from vpac.deep.options import PPOOptions  # noqa: E402
@@ -83,13 +81,15 @@ def test_a_policy_sees_in_numpy_what_it_learns_from_in_jax(shape, numbers, rng):
     assert rows["pixels"].dtype == np.uint8
     assert rows["pixels"].shape[1:] == interface.sides
     on = on_device(rows)
-    np.testing.assert_allclose(policy.outputs(rows), agent.net(on), rtol=1e-3, atol=1e-5)
     critic = make_critic(rng, interface, options, False, context=2)
     assert critic.net.weights[0].shape[0] == encoder.biases[-1].size + numbers + 2
-    wide = on._replace(numbers=jnp.concatenate([on.numbers, jnp.ones((3, 2))], axis=1))
-    assert critic(jax.tree.map(lambda x: jnp.stack([x, x]), wide)).shape == (2, 3)
-    more = wide._replace(numbers=wide.numbers.at[:, -1].set(-1.0))
-    assert (critic(wide) != critic(more)).all()
+    beside = [np.concatenate([on.numbers, np.tile([1.0, last], (3, 1))], axis=1, dtype=np.float32) for last in (1, -1)]
+    wide = jax.tree.map(lambda x: np.stack([x, x]), on)._replace(numbers=np.stack(beside))
+    both = jax.jit(lambda policy, seen, critic, more: (policy.net(seen), critic(more)))
+    outputs, (ones, others) = both(agent, on, critic, wide)
+    np.testing.assert_allclose(policy.outputs(rows), outputs, rtol=1e-3, atol=1e-5)
+    assert ones.shape == (3,)
+    assert (ones != others).all()
 
 
 def test_a_convolution_is_the_sum_that_defines_it(rng):
