@@ -41,6 +41,19 @@ def test_solve_prints_the_oracles_numbers(capsys):
     assert f"{float(exact.total_variance):.6g}" in out
 
 
+def test_solve_finds_the_best_policy_of_a_price_and_states_the_gap(capsys):
+    words = ("solve", "vpac/CatchUp-v0", "--psi", 0.083, "--gamma", 0.95)
+    found = json.loads(run(capsys, *words, "--json")[1])
+    best = oracle.frontier(FiniteMDP.from_gymnasium("vpac/CatchUp-v0"), [0.083], 0.95)
+    assert found["objective"] == pytest.approx(float(best.objectives[0]), abs=1e-9)
+    assert found["objective"] == pytest.approx(found["mean"] - 0.083 * found["total_variance"], abs=1e-9)
+    assert 0.0 <= found["gap"] == found["upper_bound"] - found["objective"] < 1e-6
+    assert found["improvement"] < 1e-9
+    code, out, _ = run(capsys, *words)
+    assert (code, "upper bound" in out, "gap" in out) == (0, True, True)
+    assert run(capsys, *words, "--policy", "greedy")[0] == 2
+
+
 def test_solve_takes_arguments_of_the_environment(capsys):
     default = json.loads(run(capsys, "solve", "CliffWalking-v1", "--policy", "greedy", "--json")[1])
     slippery = json.loads(

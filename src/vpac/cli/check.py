@@ -23,6 +23,7 @@ from vpac.typing import FloatArray
 
 if TYPE_CHECKING:
     from vpac.envs.check import Findings
+    from vpac.oracle.moments import Moments
 
 AVERSIONS = (0.1, 3.0)
 """Risk aversions between which policies usually change."""
@@ -122,6 +123,8 @@ class Solve(Verb):
     """Environment with a transition table: its Gymnasium id (`vpac list` shows some) or package.module:Class."""
     policy: Annotated[str, tyro.conf.arg(metavar="uniform|greedy|FILE")] = "uniform"
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
+    psi: float | None = None
+    """Find the best policy for this price of variance instead, and bound what any stationary policy can reach."""
     gamma: float = 0.99
     """Discount factor, 0 to 1."""
     horizon: Annotated[int | None, tyro.conf.arg(metavar="H")] = None
@@ -133,6 +136,7 @@ class Solve(Verb):
 
     def run(self) -> int:
         """Make the MDP, evaluate the policy, show and draw."""
+        from vpac.lab.report.chart import Table
         from vpac.lab.report.draw import figure_kind, save
         from vpac.lab.report.explorer import Solution
         from vpac.oracle import evaluate
@@ -146,13 +150,43 @@ class Solve(Verb):
                 "a time limit is no part of the process: use --horizon instead of --set max_episode_steps=…"
             )
         mdp = FiniteMDP.from_gymnasium(make_env(self.env, **arguments))
-        moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
-        summary = Solution(moments, self.env, self.policy)
-        show_summary(summary, self.json)
+        if self.psi is None:
+            moments = evaluate(mdp, read_policy(self.policy, mdp, self.gamma), self.gamma, self.horizon)
+            summary = Solution(moments, self.env, self.policy)
+            show_summary(summary, self.json)
+        else:
+            if self.policy != "uniform" or self.horizon is not None:
+                raise UserError(
+                    "--psi looks for the policy itself, without a horizon: leave out --policy and --horizon"
+                )
+            moments, rows = best_of(mdp, self.psi, self.gamma)
+            summary = Solution(moments, self.env, f"best (ψ = {self.psi:g})")
+            table = Table.of(
+                ("", ""), [(name, f"{number:.6g}") for name, number in rows.items()], "mean − ψ · variance"
+            )
+            names = {name.replace(" ", "_"): number for name, number in rows.items()}
+            show(summary.as_dict() | names if self.json else None, *map(as_rich, [*summary.tables(), table]))
         if self.plot:
             save(summary.charts()[0], self.plot)
             self.say(f"drew {self.plot}")
         return 0
+
+
+def best_of(mdp: FiniteMDP, psi: float, gamma: float) -> tuple[Moments, dict[str, float]]:
+    """The best policy found for a price, U, its certificate, and an upper bound of U with the gap to it."""
+    from vpac.oracle import evaluate, upper_bound
+    from vpac.oracle.frontier import certify
+    from vpac.oracle.occupancy import without_unmet
+
+    mdp = without_unmet(mdp) if gamma == 1.0 else mdp
+    found = upper_bound(mdp, psi, gamma)
+    moments = evaluate(mdp, found.policy, gamma)
+    certificate = certify(moments, psi)
+    return moments, {
+        "psi": psi, "objective": found.objective, "upper bound": found.bound, "gap": found.gap,
+        "gradient": certificate.gradient, "improvement": certificate.improvement,
+        "changes checked": certificate.checked,
+    }  # fmt: skip
 
 
 def read_policy(name: str, mdp: FiniteMDP, gamma: float) -> FloatArray:
