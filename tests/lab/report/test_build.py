@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -73,22 +72,11 @@ def drawn():
 DRAWN = drawn()
 
 
-@contextmanager
-def quick_fonts():
-    """The style, but that fonts in PDF files are not cut down to the letters in use: that takes longer than to draw."""
-    with STYLE() as plt, plt.rc_context({"pdf.fonttype": 3}):
-        yield plt
-
-
-STYLE = draw.figure_style
-
-
 @pytest.mark.slow  # runs all experiments and draws their figures as PDF
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_experiment_runs_and_every_figure_draws(group, tmp_path, monkeypatch):
     """Everything is run and made into charts; each kind of chart is drawn, as SVG and PDF: a PNG is the
     same drawing, and a study's below has one."""
-    monkeypatch.setattr(draw, "figure_style", quick_fonts)
     monkeypatch.setattr(draw, "write", partial(draw.write, kinds=("pdf", "csv")))
     store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps", "evidence") else 2)
     assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
