@@ -207,7 +207,9 @@ def test_starting_is_quick(command, most):
         subprocess.run([sys.executable, *command], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) <= most
+        if times[-1] <= most:
+            return
+    pytest.fail(f"{times}: each more than {most}")
 
 
 def test_heavy_packages_are_not_imported_with_vpac():
@@ -217,13 +219,16 @@ def test_heavy_packages_are_not_imported_with_vpac():
     assert found.stdout.strip() == ""
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["list"], ["list", "experiments", "--json"], ["doctor"]], ids=" ".join
-)
-def test_the_command_line_imports_no_numba_to_answer_questions(words):
-    code = f"import sys, vpac.cli; vpac.cli.main({words}); print('heavy:', *{{'jax', 'numba', 'scipy'}} & {{*sys.modules}})"
+def test_the_command_line_imports_no_numba_to_answer_questions():
+    questions = [["--help"], ["--version"], ["list"], ["list", "experiments", "--json"], ["doctor"]]
+    code = f"""if 1:
+        import sys, vpac.cli
+        for words in {questions}:
+            vpac.cli.main(words)
+            print("heavy:", words, {{"jax", "numba", "scipy"}} & {{*sys.modules}})"""
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.splitlines()[-1].split() == ["heavy:"]
+    heavy = [line for line in found.stdout.splitlines() if line.startswith("heavy:")]
+    assert heavy == [f"heavy: {words} set()" for words in questions]
 
 
 def test_ppo_and_evaluation_import_no_numba():

@@ -116,16 +116,16 @@ def test_a_sweep_in_worker_processes(tmp_path):
 
 
 def test_the_command_line(tmp_path):
-    python(tmp_path, "-m", "vpac", "doctor")
     codes, _, error = commands(
         tmp_path,
+        ["doctor"],
         ["train", "vpac", "vpac/FourRooms-v0", "--psi", 0.01, "--episodes", 20],
         ["evaluate", "results/train/vpac-FourRooms-v0", "--episodes", 5],
         ["solve", "vpac/RiskyShortcut-v0", "--plot", "solved.png"],
         ["list", "experiments", "--json"],
         ["train", "vpca", "vpac/FourRooms-v0"],
     )
-    assert codes == [0, 0, 0, 0, 2], error
+    assert codes == [0, 0, 0, 0, 0, 2], error
     assert "did you mean 'vpac'" in error
 
 
