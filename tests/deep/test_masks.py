@@ -22,8 +22,6 @@ from vpac.evaluation.stressing import Axis, stress
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp  # noqa: E402
-
 from vpac.deep import PPO, VPACPPO, load_policy  # noqa: E402
 from vpac.deep.improve import Samples, policy_gradient  # noqa: E402
 from vpac.deep.networks import MLP, Categorical  # noqa: E402
@@ -34,7 +32,10 @@ SMALL = {"envs": 4, "steps": 16, "epochs": 2, "minibatch": 32, "hidden": (8,)}
 
 def table(theta, parts=()) -> Categorical:
     """A policy with these logits for each of a few states, which are one-hot."""
-    return Categorical(MLP([jnp.asarray(theta, jnp.float32)], [jnp.zeros(np.shape(theta)[1])], "tanh"), parts)
+    return Categorical(MLP([np.float32(theta)], [np.zeros(np.shape(theta)[1], np.float32)], "tanh"), parts)
+
+
+log_prob, entropy = jax.jit(Categorical.log_prob), jax.jit(Categorical.entropy)
 
 
 def masked_softmax(theta, allowed):
@@ -45,17 +46,15 @@ def masked_softmax(theta, allowed):
 def test_a_mask_gives_probability_zero_exactly_and_the_entropy_of_what_is_allowed(rng):
     theta, allowed = rng.normal(0, 3, (6, 5)), rng.random((6, 5)) < 0.6
     allowed[:, 2] = True
-    seen, policy = Seen(jnp.eye(6), allowed=jnp.asarray(allowed)), table(theta)
-    found = np.stack([np.exp(policy.log_prob(seen, jnp.full(6, a))) for a in range(5)], axis=1)
+    seen, policy = Seen(np.eye(6, dtype=np.float32), allowed=allowed), table(theta)
+    found = np.stack([np.exp(log_prob(policy, seen, np.full(6, a))) for a in range(5)], axis=1)
     assert (found[~allowed] == 0.0).all()
     expected = masked_softmax(theta, allowed)
     np.testing.assert_allclose(found, expected, rtol=2e-5)
     logs = np.log(expected, where=allowed, out=np.zeros_like(expected))
-    np.testing.assert_allclose(policy.entropy(seen), -(expected * logs).sum(1), rtol=1e-4, atol=1e-6)
-    only = Seen(
-        jnp.eye(6), allowed=jnp.asarray(np.eye(6, 5, dtype=bool) | (np.arange(6) == 5)[:, None] * [1, 0, 0, 0, 0])
-    )
-    np.testing.assert_array_equal(policy.entropy(only), np.zeros(6))
+    np.testing.assert_allclose(entropy(policy, seen), -(expected * logs).sum(1), rtol=1e-4, atol=1e-6)
+    only = seen._replace(allowed=np.eye(6, 5, dtype=bool) | ((np.arange(6) == 5)[:, None] & (np.arange(5) == 0)))
+    np.testing.assert_array_equal(entropy(policy, only), np.zeros(6))
 
 
 def test_the_gradient_of_a_masked_policy_is_that_of_its_return(rng):
@@ -77,11 +76,9 @@ def test_the_gradient_of_a_masked_policy_is_that_of_its_return(rng):
     Q = (mdp.transition * (mdp.reward_mean + gamma * (moments.value * ~terminal))).sum(-1)
     s, a = np.nonzero(allowed & ~terminal[:, None])
     weights = len(s) * visits[s] * policy[s, a] * Q[s, a]
-    seen, net = Seen(jnp.eye(S)[s], allowed=jnp.asarray(allowed[s])), table(theta)
-    samples = Samples(
-        seen, jnp.asarray(a), net.log_prob(seen, jnp.asarray(a)), jnp.asarray(weights, jnp.float32), jnp.ones(len(s))
-    )
-    found = np.asarray(policy_gradient(net, samples).net.weights[0])
+    seen, net = Seen(np.eye(S, dtype=np.float32)[s], allowed=allowed[s]), table(theta)
+    samples = Samples(seen, a, log_prob(net, seen, a), weights.astype(np.float32), np.ones(len(s), np.float32))
+    found = np.asarray(jax.jit(policy_gradient)(net, samples).net.weights[0])
     np.testing.assert_allclose(found, expected, atol=2e-5)
     assert (found[~allowed] == 0.0).all()
 
@@ -95,9 +92,9 @@ def test_actions_of_several_parts_are_products(acts, masked, rng):
     policy = table(theta, tuple(map(tuple, interface.table.tolist())))
     allowed = rng.random((2, sum(sizes))) < 0.7 if masked else np.ones((2, sum(sizes)), bool)
     allowed[:, np.cumsum((0, *sizes[:-1]))] = True
-    seen = Seen(jnp.eye(2), allowed=jnp.asarray(allowed)) if masked else jnp.eye(2)
+    seen = Seen(np.eye(2, dtype=np.float32), allowed=allowed) if masked else np.eye(2, dtype=np.float32)
     every = np.array(list(product(*map(range, sizes))))
-    found = np.array([np.exp(policy.log_prob(seen, jnp.tile(a, (2, 1)))) for a in every], np.float64).T
+    found = np.array([np.exp(log_prob(policy, seen, np.tile(a, (2, 1)))) for a in every], np.float64).T
     np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-5)
     ends = np.cumsum((0, *sizes))
     each = [masked_softmax(theta[:, i:j], allowed[:, i:j]) for i, j in pairwise(ends)]
@@ -105,7 +102,7 @@ def test_actions_of_several_parts_are_products(acts, masked, rng):
     np.testing.assert_allclose(found, joint, rtol=1e-4)
     assert (found[joint == 0.0] == 0.0).all()
     logs = np.log(joint, where=joint > 0, out=np.zeros_like(joint))
-    np.testing.assert_allclose(policy.entropy(seen), -(joint * logs).sum(1), rtol=1e-4)
+    np.testing.assert_allclose(entropy(policy, seen), -(joint * logs).sum(1), rtol=1e-4)
     drawn = interface.choose(theta[:1] + np.where(allowed[:1], 0, -1e9) + rng.gumbel(size=(20_000, sum(sizes))))
     share = np.array([(drawn == a).all(1).mean() for a in every])
     error = np.sqrt(joint[0] * (1 - joint[0]) / len(drawn)) + 1e-9
