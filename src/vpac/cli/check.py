@@ -123,7 +123,7 @@ class Solve(Verb):
     """Environment with a transition table: its Gymnasium id (`vpac list` shows some) or package.module:Class."""
     policy: Annotated[str, tyro.conf.arg(metavar="uniform|greedy|FILE")] = "uniform"
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
-    psi: float | None = None
+    psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
     """Find the best policy for this price of variance instead, and bound what any stationary policy can reach."""
     gamma: float = 0.99
     """Discount factor, 0 to 1."""
