@@ -22,7 +22,14 @@ from vpac.oracle import evaluate, softmax, step_reward
 from vpac.risk.measures import measure_of
 
 WORLD = "vpac/RiskyShortcut-v0"
-QUESTION = FrontierSpec(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
+
+
+def spec(env, algorithm="vpac-ppo", **given):
+    usual = {"env_settings": {}, "wrappers": (), "settings": {}, "length": 1000, "seeds": 3, "measure": 1000}
+    return FrontierSpec(env, algorithm, **{**usual, "warm_up": 0.0, "seed": 0, **given})
+
+
+QUESTION = spec(WORLD, "vpac", settings={"gamma": 0.9}, length=60, seeds=2)
 
 
 class Backwards(Serial):
@@ -114,7 +121,7 @@ def test_risk_aversion_is_over_the_risk_neutral_deviation(traced):
 
 
 def test_prices_may_be_named_and_a_warm_up_reaches_the_learner(tmp_path):
-    question = FrontierSpec(WORLD, "vpac", length=20, seeds=1, warm_up=0.25)
+    question = spec(WORLD, "vpac", length=20, seeds=1, warm_up=0.25)
     store = Store(tmp_path)
     found = trace_frontier(question, PriceChoice(psis=(0.2,)), store, Serial())
     assert sorted(found.runs) == [0.0, 0.2]
@@ -124,7 +131,7 @@ def test_prices_may_be_named_and_a_warm_up_reaches_the_learner(tmp_path):
 
 
 def test_what_is_not_finite_is_played(tmp_path):
-    question = FrontierSpec(
+    question = spec(
         WORLD,
         "vpac",
         wrappers=(("RewardNoise", {"std": 3.0}),),
@@ -151,7 +158,7 @@ def test_what_is_not_finite_is_played(tmp_path):
 def test_the_ppo_family_is_played_too(tmp_path):
     pytest.importorskip("jax")
     small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8]}
-    question = FrontierSpec("probes:Bandit", length=128, seeds=2, measure=300, settings=small)
+    question = spec("probes:Bandit", length=128, seeds=2, measure=300, settings=small)
     store = Store(tmp_path)
     found = trace_frontier(question, PriceChoice(psis=(0.3,)), store, Serial(), mvpi=True)
     point = found.trade_off.points[0]
@@ -166,7 +173,7 @@ def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
     pytest.importorskip("jax")
     small = {"envs": 4, "steps": 16, "epochs": 1, "minibatch": 32, "hidden": [8], "gamma": 0.9}
     store = Store(tmp_path)
-    question = FrontierSpec(WORLD, length=128, seeds=1, measure=400, settings=small)
+    question = spec(WORLD, length=128, seeds=1, measure=400, settings=small)
     found = trace_frontier(question, PriceChoice(psis=(0.3,)), store, Serial())
     point, record = found.trade_off.points[1], store.read(found.runs[0.3][0])
     assert point.mean.low == point.mean.high
@@ -178,7 +185,7 @@ def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):
 @pytest.mark.parametrize("penalty", ["gini", "cvar:0.2", "volatility"])
 def test_another_measure_has_the_price_and_the_axis(tmp_path, penalty):
     settings, mdp = {"gamma": 0.9, "penalty": penalty}, FiniteMDP.from_gymnasium(WORLD)
-    store, question = Store(tmp_path), FrontierSpec(WORLD, "vpac", settings=settings, length=40, seeds=2)
+    store, question = Store(tmp_path), spec(WORLD, "vpac", settings=settings, length=40, seeds=2)
     found = trace_frontier(question, PriceChoice(aversions=(0.5,)), store, Serial())
     assert found.exact is None
     measure = measure_of(penalty)
@@ -218,7 +225,7 @@ def test_intervals_of_seeds_and_of_episodes():
 
 
 def test_a_learner_that_cannot_learn_is_named(tmp_path):
-    question = FrontierSpec(WORLD, "vpac", length=5, seeds=1, settings={"alpha_w": 1e200, "alpha_z": 1e200})
+    question = spec(WORLD, "vpac", length=5, seeds=1, settings={"alpha_w": 1e200, "alpha_z": 1e200})
     with pytest.raises(UserError, match=r"no run at ψ = 0 came to its end: .*not finite"):
         trace_frontier(question, PriceChoice(psis=(0.1,)), Store(tmp_path), Serial())
 
@@ -238,7 +245,7 @@ def test_a_learner_that_cannot_learn_is_named(tmp_path):
 )
 def test_mistakes_are_named(wrong, words):
     with pytest.raises(UserError, match=words):
-        FrontierSpec(WORLD, **wrong)
+        spec(WORLD, **wrong)
 
 
 def test_prices_must_be_prices():

@@ -15,10 +15,11 @@ import pytest
 
 pytest.importorskip("jax")
 
+from lab.test_frontier import spec
 from tiny import contents
 from vpac.interruption import Terminated, handled, is_asked
 from vpac.lab.experiments.spec import Arm, Experiment
-from vpac.lab.frontier import FrontierSpec, PriceChoice, trace_frontier
+from vpac.lab.frontier import PriceChoice, trace_frontier
 from vpac.lab.kinds.task import program_of
 from vpac.lab.store.backend import Scratch
 from vpac.lab.store.run import runs_of
@@ -119,7 +120,7 @@ def test_an_interrupted_chunk_goes_on_from_its_checkpoints_to_the_same_bytes(alo
 
 
 def test_a_frontier_is_the_same_by_any_executor(tmp_path):
-    question = FrontierSpec(WORLD, settings=SMALL, length=64 * 3, seeds=2, measure=20)
+    question = spec(WORLD, settings=SMALL, length=64 * 3, seeds=2, measure=20)
     found = {}
     for executor in (Serial(), Processes(2)):
         store = Store(tmp_path / type(executor).__name__)

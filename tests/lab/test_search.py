@@ -39,12 +39,17 @@ def trained(monkeypatch):
     return calls
 
 
+def spec(**given):
+    usual = {"algorithm": "vpac-ppo", "psi": None, "risk_aversion": None, "steps": 100_000, "seeds": 1, "measure": 500}
+    return Search("x", **{**usual, "gamma": 0.99, "seed": 0, "settings": {}, **given})
+
+
 def storage(folder):
     return f"sqlite:///{folder / 'search.db'}"
 
 
 def test_u_decides(trained, tmp_path):
-    study = search(Search("x", psi=0.5), None, 15, storage(tmp_path))
+    study = search(spec(psi=0.5), None, 15, storage(tmp_path))
     assert len(study.trials) == 15
     for trial in study.trials:
         if trial.value is not None:
@@ -56,22 +61,22 @@ def test_u_decides(trained, tmp_path):
 
 
 def test_another_measure_decides(trained, tmp_path):
-    study = search(Search("x", risk_aversion=2.0, settings={"penalty": "mad"}), None, 3, storage(tmp_path))
+    study = search(spec(risk_aversion=2.0, settings={"penalty": "mad"}), None, 3, storage(tmp_path))
     assert study.user_attrs["psi"] == 2.0, "the measure has the unit of the reward"
     for trial in study.trials:
         assert trial.value == pytest.approx(trial.user_attrs["mean"] - 2.0 * trial.user_attrs["measure"])
         assert trial.user_attrs["measure"] == pytest.approx(trial.user_attrs["variance"] ** 0.5)
-    assert write_search(study, Search("x", psi=2.0, settings={"penalty": "mad"}), tmp_path)["penalty"] == "mad"
+    assert write_search(study, spec(psi=2.0, settings={"penalty": "mad"}), tmp_path)["penalty"] == "mad"
     for algorithm, penalty, words in (
         ("vpac-ppo", "volatility", "of single rewards"),
         ("vaac-ppo", "mad", "no choice"),
     ):
         with pytest.raises(UserError, match=words):
-            Search("x", algorithm, psi=1.0, settings={"penalty": penalty}).check()
+            spec(algorithm=algorithm, psi=1.0, settings={"penalty": penalty}).check()
 
 
 def test_it_goes_on_where_it_was_stopped(trained, tmp_path):
-    what = Search("x", risk_aversion=0.6)
+    what = spec(risk_aversion=0.6)
     first = search(what, None, 4, storage(tmp_path))
     assert first.user_attrs["psi"] == pytest.approx(0.6 / 2.0)
     assert trained[0]["psi"] == 0.0, "the risk-neutral policy says what the unit is"
@@ -84,13 +89,13 @@ def test_it_goes_on_where_it_was_stopped(trained, tmp_path):
     write_search(again, what, tmp_path)
     assert "the best of 6 trials" in (tmp_path / "best.toml").read_text()
     with pytest.raises(UserError, match=r"started with steps = 100000, not 5"):
-        search(Search("x", risk_aversion=0.6, steps=5), None, 6, storage(tmp_path))
+        search(spec(risk_aversion=0.6, steps=5), None, 6, storage(tmp_path))
 
 
 def test_what_is_given_is_not_searched(trained, tmp_path):
-    study = search(Search("x", psi=0.1, settings={"gamma": 0.98, "envs": 4}), None, 3, storage(tmp_path))
+    study = search(spec(psi=0.1, settings={"gamma": 0.98, "envs": 4}), None, 3, storage(tmp_path))
     assert all("gamma" not in trial.params for trial in study.trials)
-    best = write_search(study, Search("x", psi=0.1, settings={"gamma": 0.98, "envs": 4}), tmp_path)
+    best = write_search(study, spec(psi=0.1, settings={"gamma": 0.98, "envs": 4}), tmp_path)
     read = tomllib.loads((tmp_path / "best.toml").read_text())
     assert read == best
     assert (read["gamma"], read["envs"], read["psi"]) == (0.98, 4, 0.1)
@@ -102,11 +107,11 @@ def test_what_is_given_is_not_searched(trained, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (Search("x"), "either --psi PSI"),
-        (Search("x", psi=1.0, risk_aversion=1.0), "either --psi PSI"),
-        (Search("x", "ppo", psi=1.0), "ppo has no price of variance"),
-        (Search("x", "vpac", psi=1.0), "unknown algorithm 'vpac'"),
-        (Search("x", psi=1.0, steps=0), "steps"),
+        (spec(), "either --psi PSI"),
+        (spec(psi=1.0, risk_aversion=1.0), "either --psi PSI"),
+        (spec(algorithm="ppo", psi=1.0), "ppo has no price of variance"),
+        (spec(algorithm="vpac", psi=1.0), "unknown algorithm 'vpac'"),
+        (spec(psi=1.0, steps=0), "steps"),
     ],
 )
 def test_mistakes_are_named(wrong, words, tmp_path):

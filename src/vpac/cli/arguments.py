@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from vpac.lab.store.store import Store
     from vpac.lab.workers.pool import Executor
 
-EnvName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+_IDS = "Gymnasium id, package.module:Name-v0 or package.module:Class."
+EnvName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV", help=_IDS)]
 Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 Jobs = Annotated[Count, tyro.conf.arg(help="Number of runs at a time. Default: one for each core.")]
 Seed = Annotated[int, tyro.conf.arg(help="Random seed.")]

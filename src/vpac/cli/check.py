@@ -37,7 +37,6 @@ class Check(Verb):
     """
 
     env: EnvName
-    """Gymnasium id, package.module:Name-v0, or package.module:Class."""
     environment: EnvOptions = field(default_factory=EnvOptions)
     steps: int = 20_000
     """Number of random steps."""
@@ -116,11 +115,12 @@ LARGEST_POLICY_BYTES = 2**28
 class Solve(Verb):
     """Exact mean and variance of the return of a policy; nothing is sampled.
 
+    The environment needs a transition table; `vpac list` shows some.
+
     Example: vpac solve vpac/FourRooms-v0 --policy greedy --plot rooms.png
     """
 
     env: EnvName
-    """Environment with a transition table: its Gymnasium id (`vpac list` shows some) or package.module:Class."""
     policy: Annotated[str, tyro.conf.arg(metavar="uniform|greedy|FILE")] = "uniform"
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
     psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None

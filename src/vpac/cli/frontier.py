@@ -34,7 +34,6 @@ class FrontierVerb(Verb):
     """
 
     env: EnvName
-    """Gymnasium id, package.module:Name-v0 or package.module:Class."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"
     """An algorithm with ψ: vpac-ppo, vaac-ppo, mvpi-ppo, vpac, vaac, …; `vpac list algorithms` shows all."""
     penalty: Annotated[str, tyro.conf.arg(metavar="NAME")] = "variance"
@@ -151,7 +150,6 @@ class Tune(Verb):
     """
 
     env: EnvName
-    """Gymnasium id, package.module:Name-v0 or package.module:Class."""
     trials: Annotated[int, tyro.conf.arg(metavar="N")] = 30
     """Number of finished trials of the study."""
     algorithm: Annotated[str, tyro.conf.arg(metavar="NAME")] = "vpac-ppo"

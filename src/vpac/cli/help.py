@@ -92,14 +92,14 @@ def completion(shell: str, verbs: Mapping[str, type]) -> str:
 
 def _names() -> dict[str, list[str]]:
     """Possible values of an argument, by its metavar."""
-    from vpac.cli.list import environments
+    from vpac.cli.list import LISTS, environments
     from vpac.lab.experiments.catalogue import EXPERIMENTS
 
     worlds = list(dict.fromkeys([row["name"] for row in environments()] + _gymnasium_ids()))
     return {
         "ALGORITHM": [*ALGORITHMS], "--algorithm": [*ALGORITHMS], "ENV": worlds, "--env": worlds,
         "[NAME …]": sorted({*EXPERIMENTS, *(name.partition("/")[0] for name in EXPERIMENTS)}),
-        "[WHAT]": ["all", "environments", "algorithms", "penalties", "experiments"],
+        "[WHAT]": ["all", *LISTS],
     }  # fmt: skip
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 FAILURES_SHOWN = 5
 """Number of failures named on the terminal."""
 
+_PAGE = "Folder of the page and the figures. Default: the store; for a bucket, the folder results."
+PageFolder = Annotated[Folder, tyro.conf.arg(help=_PAGE)]
+
 
 @dataclass(frozen=True)
 class Size:
@@ -32,8 +35,7 @@ class Size:
     """Multiply episodes by this (above 0, at most 1) for a quick look; for the PPO family steps, and runs down to 5."""
     runs: Count = None
     """Runs of each arm, instead of the experiment's own number."""
-    out: Folder = None
-    """Folder of the page and the figures. Default: the store; for a bucket, the folder results."""
+    out: PageFolder = None
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,7 @@ class Report(Verb):
     """
 
     store: StoreAddress = "results"
-    out: Folder = None
-    """Folder of the page and the figures. Default: the store; for a bucket, the folder results."""
+    out: PageFolder = None
 
     def run(self) -> int:
         """Build the page."""

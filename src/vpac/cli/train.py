@@ -101,7 +101,6 @@ class Train(Verb):
     algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
     """`vpac list algorithms` shows all: vpac-ppo and its family for any environment, vpac and others for small ones."""
     env: EnvName
-    """Gymnasium id, package.module:Name-v0 or package.module:Class. Box actions need the PPO family."""
     seed: Seed = 0
     out: Folder = None
     """Output folder. Default: results/train/ALGORITHM-ENV."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from vpac.evaluation.importance import OfflineEstimate
     from vpac.lab.kinds.saved_agents import Trained
 
-Price = Annotated[float | None, tyro.conf.arg(metavar="PSI")]
+_PRICE = "ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."
+Price = Annotated[float | None, tyro.conf.arg(metavar="PSI", help=_PRICE)]
 StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of the stored runs.")]
 
 
@@ -104,7 +105,6 @@ class PolicyVerb(Verb):
     run_: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", name="run")]
     """A folder that `vpac train` or `policy.save` wrote, or a run of the store by its name (`vpac runs`)."""
     psi: Price = None
-    """ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."""
     store: StoreFolder = Path("results")
 
     def flags(self, place: PolicyEnv) -> list[str]:
@@ -219,7 +219,6 @@ class Offline(Verb):
     lowest: Annotated[float | None, tyro.conf.arg(metavar="G")] = None
     """The lower bound assumes that no return is below this. Default: the lowest in the log."""
     psi: Price = None
-    """ψ, for a policy that was trained with --psi conditioned."""
     seed: int = 0
     """Random seed of the bootstrap."""
     elsewhere: PolicyEnv = field(default_factory=PolicyEnv)

@@ -34,28 +34,20 @@ MOST_STATES = 300
 
 @dataclass(frozen=True)
 class FrontierSpec:
-    """The learner and environment of a frontier: everything but the values of ψ."""
+    """The options of `vpac frontier` that decide a run, except ψ: learner and environment."""
 
     env: str
-    """Gymnasium id or import path."""
-    algorithm: str = "vpac-ppo"
-    """An algorithm with ψ."""
-    env_settings: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the environment."""
-    wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """Wrappers of the environment."""
-    settings: dict[str, Any] = field(default_factory=dict)
+    algorithm: str
+    env_settings: dict[str, Any]
+    wrappers: tuple[tuple[str, dict[str, Any]], ...]
+    settings: dict[str, Any]
     """Settings of the learner, except ψ."""
-    length: int = 1000
+    length: int
     """Episodes of a run; for the PPO family, environment steps."""
-    seeds: int = 3
-    """Runs for each ψ."""
-    measure: int = 1000
-    """Episodes in which each policy is measured, if it is not measured exactly."""
-    warm_up: float = 0.0
-    """The share of training with ψ = 0; ψ rises to its value over the same time again."""
-    seed: int = 0
-    """Seed of all randomness."""
+    seeds: int
+    measure: int
+    warm_up: float
+    seed: int
 
     def __post_init__(self) -> None:
         found = algorithms.find(self.algorithm)

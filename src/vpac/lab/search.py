@@ -7,7 +7,7 @@ that trials with different γ can be compared. The study is in Optuna's own stor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,28 +32,18 @@ FIRST_TRIAL = {"learning_rate": 3e-4, "entropy": 1e-3, "gamma": 0.99, "gae_lambd
 
 @dataclass(frozen=True)
 class Search:
-    """The specification of a search. It is stored with the study, which continues only with the same one."""
+    """The options of `vpac tune` that decide a search: stored with the study, which continues only with the same ones."""
 
     env: str
-    """The name of the environment, for the study; `search` gets the environment itself."""
-    algorithm: str = "vpac-ppo"
-    """One of the PPO family."""
-    psi: float | None = None
-    """ψ; for the variance in units of 1/reward."""
-    risk_aversion: float | None = None
-    """ψ without a unit: ψ = R / standard deviation of the risk-neutral return, which is measured first."""
-    steps: int = 100_000
-    """Environment steps of each training."""
-    seeds: int = 1
-    """Trainings of each trial; U is their mean."""
-    measure: int = 500
-    """Episodes in which each policy is measured."""
-    gamma: float = 0.99
-    """Discount factor of the measurement."""
-    seed: int = 0
-    """Random seed."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of all trials; these are not searched."""
+    algorithm: str
+    psi: float | None
+    risk_aversion: float | None
+    steps: int
+    seeds: int
+    measure: int
+    gamma: float
+    seed: int
+    settings: dict[str, Any]
 
     def check(self) -> None:
         """Reject a specification that cannot be searched."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.test_frontier import spec
 from vpac.cli.output import as_rich
-from vpac.lab.frontier import FrontierResult, FrontierSpec
+from vpac.lab.frontier import FrontierResult
 from vpac.lab.report.trade_off import TracedFrontier
 from vpac.risk import FrontierPoint, Interval, TradeOff
 
@@ -20,7 +21,7 @@ def point(psi, mean, std, bars=(0.1, 0.1), step=None):
 
 
 def found(*points, seeds=3, outsider=None):
-    return FrontierResult(FrontierSpec(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
+    return FrontierResult(spec(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
 
 
 def chart_of(frontier):

@@ -129,8 +129,6 @@ SHORTER_SIDE = 240
 """Pixels of the shorter side of a picture that words are still readable on; smaller pictures are enlarged."""
 BAND = 18
 """Pixels of the line of numbers above the picture."""
-Pace = tuple[int, float]
-"""Every how many-th step is shown, and pictures per second."""
 
 
 def film_kind(path: Path) -> str:
@@ -151,8 +149,8 @@ def _ffmpeg() -> Any:
     return imageio_ffmpeg
 
 
-def pace(fps: float, kind: str) -> Pace:
-    """For an environment that takes `fps` steps per second: real time, leaving out what no viewer can show."""
+def pace(fps: float, kind: str) -> tuple[int, float]:
+    """Every how many-th step to show, and pictures per second: real time for an environment of `fps` steps per second."""
     every = max(1, math.ceil(fps / FASTEST[kind] - 1e-9))
     return every, max(fps / every, SLOWEST)
 
