@@ -12,8 +12,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled once by all worker
 if not {"XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"} & os.environ.keys():  # to compile takes longer than to run
     os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-if not {"NUMBA_OPT", "NUMBA_CACHE_DIR"} & os.environ.keys():
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "numba")  # not the one that users have
+if "NUMBA_OPT" not in os.environ:
+    folder = os.environ.get("NUMBA_CACHE_DIR", Path(__file__).parents[1] / ".cache" / "numba")
+    os.environ["NUMBA_CACHE_DIR"] = os.path.join(folder, "tests")  # what users have compiled is optimised more
     os.environ["NUMBA_OPT"] = "1"
 
 import numpy as np

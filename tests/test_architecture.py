@@ -243,7 +243,7 @@ def test_to_train_and_evaluate_an_agent_of_the_ppo_family_imports_no_numba(tmp_p
     code = """if 1:
         import sys
         from vpac.cli import main
-        small = ["--steps", "64", "--envs", "2", "--option", "steps=32", "hidden=[4]", "epochs=1"]
+        small = ["--steps", "64", "--envs", "2", "--option", "steps=8", "minibatch=16", "hidden=[4]", "epochs=1"]
         main(["train", "vpac-ppo", "CartPole-v1", "--max-std", "9", *small, "--out", "a"])
         main(["evaluate", "a", "--episodes", "5"])
         print("numba" in sys.modules)"""

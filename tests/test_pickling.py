@@ -60,7 +60,7 @@ class Own(gymnasium.Env):
         return np.full(2, 0.1 * action, np.float32), float(action) * self.np_random.normal(), self.left == 0, False, {}
 
 
-SMALL = {"envs": 2, "steps": 16, "epochs": 1, "minibatch": 16, "hidden": (4,)}
+SMALL = {"envs": 2, "steps": 8, "epochs": 1, "minibatch": 16, "hidden": (4,)}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", Own])

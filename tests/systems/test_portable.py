@@ -65,7 +65,7 @@ agent = vpac.VPAC("vpac/FourRooms-v0", psi=0.01).learn(20)
 agent.save("tabular")
 assert vpac.VPAC.load("tabular").episodes == 20
 assert vpac.evaluate(agent, "vpac/FourRooms-v0", 5).mean == vpac.evaluate(agent, "vpac/FourRooms-v0", 5).mean
-deep = vpac.VPACPPO("CartPole-v1", psi=0.01, envs=2, steps=16, epochs=1, minibatch=16, hidden=(4,), checkpoint_every=1)
+deep = vpac.VPACPPO("CartPole-v1", psi=0.01, envs=2, steps=8, epochs=1, minibatch=16, hidden=(4,), checkpoint_every=1)
 deep.learn(64, checkpoints="checkpoints")
 deep.save("deep")
 assert vpac.VPACPPO.load("deep").timesteps == 64
