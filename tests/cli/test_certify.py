@@ -59,7 +59,9 @@ def test_the_commands_of_a_certificate_do_what_they_say(capsys, trained, tmp_pat
 def test_versions_are_those_of_the_family(capsys, trained, tmp_path):
     """The certificate of a policy of the PPO family names JAX, that of a tabular one does not."""
     jax = pytest.importorskip("jax")
-    vpac.VPACPPO("CartPole-v1", psi=0.1, envs=2, steps=8, minibatch=16, hidden=[4], epochs=1).learn(32).save(tmp_path / "ppo")
+    vpac.VPACPPO("CartPole-v1", psi=0.1, envs=2, steps=8, minibatch=16, hidden=[4], epochs=1).learn(32).save(
+        tmp_path / "ppo"
+    )
     for folder, expected in ((tmp_path / "ppo", jax.__version__), (trained / "calm", None)):
         assert run(capsys, "certify", folder, "--episodes", 10, "--sources", 0, "--out", tmp_path / "out")[0] == 0
         about = PolicyCertificate.load(tmp_path / "out" / "certificate.json").data["about"]
