@@ -81,7 +81,7 @@ def test_advice_owns_up_to_noise_and_to_failure():
     unsure = TradeOff(
         (point(0.0, 10.0, 10.0, 1.0, 4.0), point(0.1, 9.6, 4.2, 1.0, 4.0), point(1.0, 2.0, 4.0, 1.0, 4.0))
     )
-    assert "(the intervals of both overlap: more seeds or episodes would tell)" in unsure.advice()[0]
+    assert "(the intervals of both overlap: use more seeds or episodes to decide)" in unsure.advice()[0]
     worse = TradeOff((point(0.0, -10.0, 5.0), point(0.1, -20.0, 6.0)))
     words = " ".join(worse.advice())
     assert "No price that was tried lowered the standard deviation." in words
@@ -97,9 +97,9 @@ def test_advice_owns_up_to_noise_and_to_failure():
     ("mean_error", "std_error", "doubt"),
     [
         (0.1, 0.1, ""),
-        (0.3, 0.1, " (the intervals of the mean overlap: more seeds or episodes would tell)"),
-        (0.1, 4.0, " (the intervals of the standard deviation overlap: more seeds or episodes would tell)"),
-        (0.3, 4.0, " (the intervals of both overlap: more seeds or episodes would tell)"),
+        (0.3, 0.1, " (the intervals of the mean overlap: use more seeds or episodes to decide)"),
+        (0.1, 4.0, " (the intervals of the standard deviation overlap: use more seeds or episodes to decide)"),
+        (0.3, 4.0, " (the intervals of both overlap: use more seeds or episodes to decide)"),
         (np.nan, np.nan, ""),
     ],
 )

@@ -194,7 +194,8 @@ class TradeOff:
             ]
             if poor:
                 found.append(
-                    f"Not worth choosing: ψ = {', '.join(poor)}; another point has no less mean and no more spread{words}."
+                    f"Not worth choosing: ψ = {', '.join(poor)}; another point has at least the same mean and at most the same "
+                    f"{self.axis}{words}."
                 )
         return found
 
@@ -220,7 +221,7 @@ class TradeOff:
             if one.estimate != other.estimate and one.low < other.high and other.low < one.high
         ]  # fmt: skip
         whose = "" if not doubtful else "both" if len(doubtful) == 2 else f"the {doubtful[0]}"
-        unsure = f" (the intervals of {whose} overlap: more seeds or episodes would tell)" if whose else ""
+        unsure = f" (the intervals of {whose} overlap: use more seeds or episodes to decide)" if whose else ""
         return f"{mean} and {spread}{unsure}"
 
 
