@@ -31,6 +31,8 @@ class Algorithm:
     """Whether it learns from the experience of a behaviour policy, and has options for it."""
     priced: bool = True
     """Whether it has a price of variance ψ."""
+    any_penalty: bool = False
+    """Whether `penalty` may name another measure than the variance."""
 
     @property
     def package(self) -> str:
@@ -80,7 +82,8 @@ ALGORITHMS = {
     for algorithm in (
         Algorithm("ac", "AC", "Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit.", priced=False),
         Algorithm(
-            "vpac", "VPAC", "Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."
+            "vpac", "VPAC", "Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return.",
+            any_penalty=True,
         ),
         Algorithm("vaac", "VAAC", "Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."),
         Algorithm("vaac-td", "VAACTD", "Variance-adjusted actor-critic with TD critics (Algorithm 3)."),
@@ -106,7 +109,8 @@ ALGORITHMS = {
         ),
         Algorithm("ppo", "PPO", "Proximal policy optimisation, in JAX.", deep=True, priced=False),
         Algorithm(
-            "vpac-ppo", "VPACPPO", "PPO that pays ψ for the variance of the return, with a direct critic of it.", deep=True
+            "vpac-ppo", "VPACPPO", "PPO that pays ψ for the variance of the return, with a direct critic of it.", deep=True,
+            any_penalty=True,
         ),
         Algorithm(
             "vaac-ppo", "VAACPPO", "PPO with a variance-adjusted actor: its critic learns the second moment.", deep=True

@@ -18,6 +18,7 @@ from vpac.cli.output import inert, note, show_summary
 from vpac.envs.make import EnvOverrides, make_unflattened
 from vpac.errors import UserError, one_of
 from vpac.files import write_text
+from vpac.risk.budget import LIMIT_KINDS
 
 if TYPE_CHECKING:
     from vpac.lab.report.chart import Summary
@@ -40,8 +41,6 @@ StoreAddress = Annotated[
 
 REPEATABLE = ("--set", "--option", "--where", "--wrap")
 """Options that may be given several times: `gather` joins their values."""
-LIMITS = ("--keep-mean", "--min-mean", "--max-std", "--max-variance", "--min-cvar", "--max-ruin")
-"""Options that may be given only once: otherwise the last would silently win."""
 EXECUTORS = ("processes", "serial", "ray")
 
 
@@ -235,9 +234,9 @@ def gather(arguments: Sequence[str]) -> list[str]:
     others: list[str] = []
     left, current = list(arguments), ""
     names = [word.partition("=")[0] for word in arguments]
-    for limit in LIMITS:
-        if names.count(limit) > 1:
-            raise UserError(f"{limit} is given {names.count(limit)} times: give each limit once")
+    for kind in LIMIT_KINDS:  # the last would silently win
+        if (times := names.count(f"--{kind}")) > 1:
+            raise UserError(f"--{kind} is given {times} times: give each limit once")
     while left:
         word = left.pop(0)
         name, equals, value = word.partition("=")

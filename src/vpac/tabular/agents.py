@@ -58,12 +58,12 @@ class Learner:
 
     critic: ClassVar[int] = codes.DIRECT
     volatility: ClassVar[bool] = False
-    priced: ClassVar[bool] = True
     options_type: ClassVar[type[Options]] = Options
     defaults: ClassVar[dict[str, Any]] = {}
+    """Settings that differ from those of `options_type`; algorithms with a price of variance have one of `psi`."""
 
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
-        if not self.priced:
+        if "psi" not in self.defaults:
             self._refuse_price(settings)
         self.options = self.options_type.read(with_budget(self.defaults, settings))
         self.seed = whole(seed, "seed")
@@ -96,7 +96,7 @@ class Learner:
         """Whether the penalty is subtracted from rewards (MVPI), and whether from whole returns (all measures but variance)."""
         measure, name = measure_of(self.options.penalty), type(self).__name__
         usual = "volatility" if self.volatility else "variance"
-        choice = self.priced and self.critic == codes.DIRECT and not self.volatility
+        choice = "psi" in self.defaults and self.critic == codes.DIRECT and not self.volatility
         if measure.name not in ("variance", usual) and (not choice or isinstance(self.options, OffPolicyOptions)):
             own = "an influence function needs returns of the policy itself"
             why = own if choice else "it has no choice of penalties"
@@ -385,27 +385,24 @@ class Learner:
 class AC(Learner):
     """Actor-critic: maximises the mean return. It is VPAC at ψ = 0, bit for bit."""
 
-    priced = False
-
 
 class VPAC(AC):
     """Variance-penalized actor-critic (Algorithm 1): maximises mean − ψ · variance of the return."""
 
-    priced = True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
 
 
 class VAAC(AC):
     """Variance-adjusted actor-critic with Monte-Carlo critics (Algorithm 2)."""
 
-    critic, priced = codes.MONTE_CARLO, True
+    critic = codes.MONTE_CARLO
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.01, "alpha_theta": 0.001, "alpha_w": 0.05, "alpha_z": 0.005}
 
 
 class VAACTD(AC):
     """Variance-adjusted actor-critic with TD critics (Algorithm 3)."""
 
-    critic, priced = codes.INDIRECT, True
+    critic = codes.INDIRECT
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
 
 
@@ -416,7 +413,7 @@ class MVPI(AC):
     has ended pays 0 for ever (`vpac.oracle.step_reward`).
     """
 
-    volatility, priced = True, True
+    volatility = True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
 
 
@@ -429,20 +426,17 @@ class OffPolicyLearner(Learner):
 class OffPolicyAC(OffPolicyLearner):
     """Off-policy actor-critic: maximises the mean return of the target policy from a behaviour policy's experience."""
 
-    priced = False
-
 
 class OffPolicyVPAC(OffPolicyAC):
     """Off-policy VPAC (Appendix D)."""
 
-    priced = True
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.015}
 
 
 class OffPolicyVAAC(OffPolicyAC):
     """VAAC with importance sampling, Monte-Carlo critics. Whole returns carry ratios: there are no expected critics."""
 
-    critic, priced = codes.MONTE_CARLO, True
+    critic = codes.MONTE_CARLO
     defaults: ClassVar[dict[str, Any]] = {
         "psi": 0.0015, "alpha_theta": 0.005, "alpha_w": 0.01, "alpha_z": 0.01, "critics": "importance",
     }  # fmt: skip
@@ -459,7 +453,7 @@ class OffPolicyVAAC(OffPolicyAC):
 class OffPolicyVAACTD(OffPolicyAC):
     """Off-policy VAAC_TD, which the paper leaves out because its derivation "was not straightforward"."""
 
-    critic, priced = codes.INDIRECT, True
+    critic = codes.INDIRECT
     defaults: ClassVar[dict[str, Any]] = {"psi": 0.01}
 
 

@@ -52,7 +52,7 @@ def priced_measure(algorithm: str, settings: dict[str, Any]) -> Measure | None:
     measure = measure_of(settings.get("penalty", "variance"))
     if measure.name == "variance":
         return None
-    if algorithm not in ("vpac", "vpac-ppo"):
+    if not algorithms.ALGORITHMS[algorithm].any_penalty:
         raise UserError(f"{algorithm} has no choice of penalties, got {settings['penalty']!r}: use vpac-ppo or vpac")
     return measure
 
