@@ -41,8 +41,9 @@ REPEATED_MODULES = {
     "theorems",
 }
 """Modules of different packages that are the same idea."""
-REPEATED_CLASSES = {"VPACPPO"}
-"""Public classes of different modules that are the same idea: vpac-ppo, here and inside Stable-Baselines3."""
+REPEATED_CLASSES = {"AnyEnv", "Array", "VPACPPO"}
+"""Public classes and names of types of different modules that are the same idea: an environment of any type, JAX's arrays, and
+vpac-ppo, here and inside Stable-Baselines3."""
 REPEATED_CONSTANTS = {"AC", "ACTIVATIONS", "EXPERIMENTS", "STROKES", "VAAC", "VPAC"}
 """Public constants of different modules that are the same idea: the experiments of a module and their arms, activations in JAX
 and in NumPy, and marks upon a map in files and on pages. What has one value is defined once and imported."""
@@ -59,30 +60,31 @@ def repeated_modules() -> set[str]:
     return {name for name, times in counts.items() if times > 1}
 
 
-def repeated_classes() -> set[str]:
-    counts = Counter(
-        node.name
-        for path in FILES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    return {name for name, times in counts.items() if times > 1}
-
-
-def constants_of(path: Path) -> set[str]:
-    """Names in capitals that a module defines; those of one letter are type variables."""
+def assigned(path: Path) -> set[str]:
+    """Names that a module assigns, without leading underscores; those of one letter are type variables."""
     found = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
-        names = (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
-        found |= {name for name in names if name.isupper() and len(name) > 1 and not name.startswith("_")}
-    return found
+        found |= {part.id.lstrip("_") for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return {name for name in found if len(name) > 1}
+
+
+def classes_of(path: Path) -> set[str]:
+    """Public classes of a module, and names of types such as `Count = Annotated[…]`."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    classes = {node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")}
+    return classes | {name for name in assigned(path) if name[0].isupper() and not name.isupper()}
+
+
+def repeated_classes() -> set[str]:
+    counts = Counter(name for path in FILES for name in classes_of(path))
+    return {name for name, times in counts.items() if times > 1}
 
 
 def repeated_constants() -> set[str]:
-    counts = Counter(name for path in FILES for name in constants_of(path))
+    counts = Counter(name for path in FILES for name in assigned(path) if name.isupper())
     return {name for name, times in counts.items() if times > 1}
 
 

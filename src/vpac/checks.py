@@ -52,7 +52,7 @@ class Allowed(NamedTuple):
 
 Share = Annotated[float, Allowed(0.0, 1.0, "a number from 0 to 1")]
 FROM_ONE = Allowed(1, 1e9, "a whole number from 1 up")
-Count = Annotated[int, FROM_ONE]
+PositiveInt = Annotated[int, FROM_ONE]
 Positive = Annotated[float, Allowed(1e-300, 1e300, "a positive number")]
 NotNegative = Annotated[float, Allowed(0.0, 1e300, "a number that is not negative")]
 Finite = Annotated[float, Allowed(-1e300, 1e300, "a finite number")]

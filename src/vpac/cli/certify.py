@@ -15,7 +15,7 @@ import tyro
 from vpac.checks import whole
 from vpac.cli.arguments import Pairs, PolicyEnv, Wrappers, env_arguments, read_value
 from vpac.cli.output import may_be_closed, next_step, note, show_summary
-from vpac.cli.trained import Playing, Policy, PolicyVerb, check_levels, file_name
+from vpac.cli.trained import Playing, PolicyVerb, SavedPolicy, check_levels, file_name
 from vpac.errors import UserError
 from vpac.files import jsonable, make_folder, sealed, write_bytes, write_text
 from vpac.progress import steps
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vpac.risk.budget import Limit
     from vpac.risk.sample import ReturnSample
 
-Numbers = Annotated[str, tyro.conf.arg(metavar="V,V,…")]
+NumberList = Annotated[str, tyro.conf.arg(metavar="V,V,…")]
 Fraction = Annotated[float | None, tyro.conf.arg(metavar="X")]
 NOT_HELD = 3
 """Exit code of a certificate with a limit that does not hold or is undecided."""
@@ -78,7 +78,7 @@ class Measuring(Playing):
 
     def open(
         self, verb: Certify | Stress, name: str, place: PolicyEnv
-    ) -> tuple[Policy, Path, dict[str, Any], dict[str, Any]]:
+    ) -> tuple[SavedPolicy, Path, dict[str, Any], dict[str, Any]]:
         """The policy of a verb, the folder of its results, and the options of playing and of measuring episodes."""
         from vpac.evaluation.actors import gamma_of
 
@@ -86,7 +86,7 @@ class Measuring(Playing):
         whole(verb.episodes, "--episodes", 10)
         if not 0.0 < self.level < 1.0:
             raise UserError(f"--level must be between 0 and 1, got {self.level:g}")
-        policy = Policy.find(verb.run_, verb.store, place, name, verb.psi)
+        policy = SavedPolicy.find(verb.run_, verb.store, place, name, verb.psi)
         folder = self.out or Path("results") / name / file_name(policy.trained.name)
         make_folder(folder)
         gamma = gamma_of(policy.agent) if self.gamma is None else self.gamma
@@ -170,13 +170,13 @@ class Certify(PolicyVerb):
         check_kinds(limits, self.baseline is not None)
         return limits
 
-    def _baseline(self, policy: Policy) -> tuple[Any, dict[str, Any]]:
+    def _baseline(self, policy: SavedPolicy) -> tuple[Any, dict[str, Any]]:
         """The baseline, in the environment of the policy, and its description."""
         if self.baseline in (None, "random"):
             return self.baseline, {"name": "random actions"} if self.baseline else {}
         path = policy.recipe.env if ":" in policy.recipe.env else None
         place = replace(self.elsewhere, env=self.elsewhere.env or path)
-        other = Policy.find(str(self.baseline), self.store, place, "certify", None)
+        other = SavedPolicy.find(str(self.baseline), self.store, place, "certify", None)
         return other.agent, other.identity()
 
     def _stress(self, identity: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -196,7 +196,7 @@ class Certify(PolicyVerb):
                 )
         return found
 
-    def _commands(self, seed: int, gamma: float, policy: Policy, folder: Path) -> dict[str, str]:
+    def _commands(self, seed: int, gamma: float, policy: SavedPolicy, folder: Path) -> dict[str, str]:
         """Commands that repeat an episode and, if the environment can render, film it."""
         flags = ["--seed", str(seed), *(["--deterministic"] if self.measuring.deterministic else [])]
         flags += self.flags(self.elsewhere)
@@ -221,15 +221,15 @@ class Stress(PolicyVerb):
 
     set: Pairs = ()
     """Arguments of the environment and the values to try, e.g. --set demand=4,5,6 price=8,10."""
-    noise: Numbers = ""
+    noise: NumberList = ""
     """Noise on observations, in standard deviations of each number; if discrete, the probability of observing another."""
-    action_noise: Numbers = ""
+    action_noise: NumberList = ""
     """Noise on actions, in units of half their range; if discrete, the probability of taking another."""
-    delay: Numbers = ""
+    delay: NumberList = ""
     """Steps by which observations are delayed."""
-    drop: Numbers = ""
+    drop: NumberList = ""
     """Share of observations that are lost; the previous one is repeated."""
-    first_steps: Numbers = ""
+    first_steps: NumberList = ""
     """Other start states: up to this many random actions before the policy takes over."""
     episodes: int = 200
     """Episodes of each arm."""

@@ -64,9 +64,9 @@ class PPOTraining:
     """Continue a run from its last checkpoint in this folder."""
 
 
-_ABOUT = algorithms.option_docs(Budget)
-_LIMITS: Any = [
-    (name, Annotated[kind, tyro.conf.arg(metavar=metavar, help=_ABOUT[name])], None)
+_BUDGET_HELP = algorithms.option_docs(Budget)
+_BUDGET_FIELDS: Any = [
+    (name, Annotated[kind, tyro.conf.arg(metavar=metavar, help=_BUDGET_HELP[name])], None)
     for name, kind, metavar in (
         ("max_std", float | None, "S"), ("max_variance", float | None, "V"), ("keep_mean", float | None, "SHARE"),
         ("min_cvar", str | None, "A:C"), ("max_ruin", str | None, "P:C"), ("wait", float | None, "N"),
@@ -75,7 +75,7 @@ _LIMITS: Any = [
 
 
 @dataclass(frozen=True)
-class VarianceBudget(make_dataclass("BudgetOptions", _LIMITS, frozen=True)):  # type: ignore[misc]
+class VarianceBudget(make_dataclass("BudgetOptions", _BUDGET_FIELDS, frozen=True)):  # type: ignore[misc]
     """Limits of the return, one or more: ψ is then found automatically, and the limits are checked at the end.
 
     Examples: --keep-mean 0.95 · --max-ruin 0.05:0 · --min-cvar 0.1:100 --max-std 50
@@ -236,11 +236,11 @@ def _metavar(option: Field[Any]) -> str:
     return "true|false" if kind == "bool" else "VALUE"
 
 
-Trained = tuple["Summary", Sequence[BudgetReport], Sequence[UserError]]
+TrainingResult = tuple["Summary", Sequence[BudgetReport], Sequence[UserError]]
 """The summary, the reports of budgets, and why runs are missing."""
 
 
-def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
+def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> TrainingResult:
     """Train all runs and write them."""
     from vpac.lab.kinds.saved_agents import check_unused, record_training, remove_training
     from vpac.lab.kinds.tabular import train
@@ -265,7 +265,7 @@ def _train_tabular(verb: Train, kind: Any, env: Any, folder: Path, settings: dic
     return summary, result.budgets, result.diverged
 
 
-def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> Trained:
+def _train_deep(verb: Train, kind: Any, env: Any, folder: Path, settings: dict[str, Any]) -> TrainingResult:
     """Train from the beginning, or continue from the last checkpoint; then save and draw."""
     from vpac.evaluation.play import held_budget
     from vpac.lab.kinds.deep import learn, resumed, trained

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from vpac.evaluation.importance import OfflineEstimate
     from vpac.lab.kinds.saved_agents import Trained
 
-_PRICE = "ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."
-Price = Annotated[float | None, tyro.conf.arg(metavar="PSI", help=_PRICE)]
+_PRICE_HELP = "ψ, in units of 1/reward, for a policy that was trained with --psi conditioned."
+Price = Annotated[float | None, tyro.conf.arg(metavar="PSI", help=_PRICE_HELP)]
 StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder of the stored runs.")]
 
 
@@ -65,7 +65,7 @@ class Playing:
 
 
 @dataclass(frozen=True)
-class Policy:
+class SavedPolicy:
     """A trained policy, ready to act."""
 
     trained: Trained
@@ -77,7 +77,7 @@ class Policy:
     @classmethod
     def find(
         cls, run: str, store: Path, place: PolicyEnv, verb: str, psi: float | None, **how: Callable[[Any], Any]
-    ) -> Policy:
+    ) -> SavedPolicy:
         """The only policy under this name; `how` may be `make`, which makes the environment of its recipe."""
         from vpac.lab.kinds.saved_agents import find_trained
 
@@ -140,7 +140,7 @@ class Watch(PolicyVerb):
         whole(self.episodes, "--episodes", 1)
         whole(self.seed, "--seed")
         kind = film_kind(self.out or Path("film.gif"))
-        policy = Policy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make=make_watched)
+        policy = SavedPolicy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make=make_watched)
         made, agent, name = policy.env, policy.agent, policy.trained.name
         path = self.out or self.store / "videos" / f"{Path(name).parts[0]}.gif"
         every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)
@@ -188,7 +188,7 @@ class Export(PolicyVerb):
         if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
             agent = at_price(load_policy(where[0]), self.psi, self.run_)
         else:
-            agent = Policy.find(self.run_, self.store, self.elsewhere, "export", self.psi).agent
+            agent = SavedPolicy.find(self.run_, self.store, self.elsewhere, "export", self.psi).agent
         path = agent.export(self.out)
         show({"file": str(path), "bytes": path.stat().st_size, "run": self.run_} if self.json else None)
         self.say(f"wrote {path}")
@@ -232,7 +232,7 @@ class Offline(Verb):
         log = load_log(self.log)
         asked = shlex.join(["offline", self.log, "--policy"])
         report = offline(
-            log, Policy.find(self.policy, self.store, self.elsewhere, asked, self.psi).agent, gamma=self.gamma,
+            log, SavedPolicy.find(self.policy, self.store, self.elsewhere, asked, self.psi).agent, gamma=self.gamma,
             methods=self.methods or METHODS, alphas=self.levels, least=self.least, lowest=self.lowest, seed=self.seed,
             progress=not self.json,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vpac.checks import FROM_ONE, CheckedOptions, Count, Finite, NotNegative, Positive, Share
+from vpac.checks import FROM_ONE, CheckedOptions, Finite, NotNegative, Positive, PositiveInt, Share
 from vpac.deep.price import PriceRange
 from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
@@ -59,15 +59,15 @@ class PPOOptions(CheckedOptions):
     """λ of the advantages (GAE)."""
     target_lambda: Share | None = None
     """λ of the critics' targets; None: `gae_lambda`. 1: returns, bootstrapped at the end of the rollout."""
-    envs: Count = 16
+    envs: PositiveInt = 16
     """Environments stepped together."""
-    steps: Count = 128
+    steps: PositiveInt = 128
     """Steps of each environment per iteration."""
-    epochs: Count = 10
+    epochs: PositiveInt = 10
     """Passes over an iteration's samples."""
-    minibatch: Count = 128
+    minibatch: PositiveInt = 128
     """Samples per gradient step."""
-    minibatches: Count | None = None
+    minibatches: PositiveInt | None = None
     """Gradient steps per epoch; None: as many as the samples give."""
     learning_rate: Positive | None = None
     """Learning rate of the policy; None: 3e-4, or 2.5e-3 with Discrete observations, where a sample updates only one state."""
@@ -117,7 +117,7 @@ class PPOOptions(CheckedOptions):
     """Lower rewards are raised to this; None: no floor."""
     normalise_advantages: bool = True
     """Normalise the weights of an iteration to mean 0 and standard deviation 1."""
-    checkpoint_every: Count = 50
+    checkpoint_every: PositiveInt = 50
     """Iterations between checkpoints. Episodes continue across them, and a resumed run is the same run."""
     reset_every_iteration: bool = False
     """Reset all environments in every iteration."""

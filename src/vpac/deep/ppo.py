@@ -38,7 +38,7 @@ from vpac.deep.policy import NumpyPolicy
 from vpac.deep.price import EpisodePrices, PriceController, PriceRange, looks_of, price_path
 from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.functional import FunctionalEnvironments
-from vpac.envs.vector import Backend, environments, remembering
+from vpac.envs.vector import EnvBackend, environments, remembering
 from vpac.errors import UserError
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
@@ -104,7 +104,7 @@ class PPO:
     """Whether the penalty is subtracted from the rewards (MVPI: for the variance of the reward per step)."""
 
     def __init__(
-        self, env: Any, *, seed: int = 0, preset: str = "default", backend: Backend = "auto",
+        self, env: Any, *, seed: int = 0, preset: str = "default", backend: EnvBackend = "auto",
         arguments: dict[str, Any] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         configure_jax()

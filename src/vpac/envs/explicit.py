@@ -22,7 +22,7 @@ from vpac.files import read_input
 from vpac.typing import BoolArray
 
 MOST_MODEL_BYTES = 2**31
-Line = tuple[int, list[str]]
+NumberedLine = tuple[int, list[str]]
 
 
 class _Reader:
@@ -35,7 +35,7 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise UserError(f"cannot read {self.path}: {error}") from None
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[NumberedLine]:
         """Number and words of each line that is not empty."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if words := line.split():
@@ -191,7 +191,7 @@ def _read_state_rewards(reader: _Reader, model: _Model, size: int, skip: bool) -
         model.state_rewards[reader.whole(number, words[0], size)] = reader.number(number, words[1], "reward")
 
 
-def _body(reader: _Reader, skip: bool) -> Iterator[Line]:
+def _body(reader: _Reader, skip: bool) -> Iterator[NumberedLine]:
     """Lines after comments and, in PRISM's files, the line of sizes."""
     lines = (line for line in reader.lines() if not line[1][0].startswith("#"))
     if skip:

@@ -23,7 +23,7 @@ from vpac.errors import UserError
 
 AnyEnv = gymnasium.Env[Any, Any]
 AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
-Step = tuple[Any, Any, bool, bool, dict[str, Any]]
+StepResult = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
 class _Noise(AnyWrapper, RecordConstructorArgs):
@@ -49,7 +49,7 @@ class ActionNoise(_Noise):
             raise UserError(f"ActionNoise needs Box actions, got {env.action_space}: normal noise has no meaning there")
         self._low, self._high = env.action_space.low, env.action_space.high
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take the noisy action."""
         wanted = np.asarray(action)
         noisy = wanted + self.std * self.np_random.standard_normal(wanted.shape)
@@ -64,7 +64,7 @@ class RewardNoise(_Noise):
         std: standard deviation, in the units of the reward.
     """
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take an action; its reward is noisy."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, float(reward) + self.std * self.np_random.standard_normal(), terminated, truncated, info
@@ -114,7 +114,7 @@ class RegionalRewardNoise(_Noise):
             raise UserError(f"info has no {self.where!r}: it holds {known}; where = 0 looks at observation[0]")
         return self.low < value < self.high
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take an action; `info["noisy"]` says whether the reward got noise. The noise is always drawn, so that two policies
         with the same seed get the same noise."""
         observation, reward, terminated, truncated, info = self.env.step(action)
@@ -227,7 +227,7 @@ class SeedGlobals(AnyWrapper, RecordConstructorArgs):
         with self._own_streams():
             return self.env.reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take an action."""
         with self._own_streams():
             return self.env.step(action)

@@ -19,11 +19,11 @@ from gymnasium.utils import RecordConstructorArgs
 from vpac.checks import chance, not_negative, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.maps import FOUR_MOVES, GridMap
-from vpac.envs.noise import AnyEnv, AnyWrapper, Step
+from vpac.envs.noise import AnyEnv, AnyWrapper, StepResult
 from vpac.envs.worlds import FiniteMDPEnv
 from vpac.errors import UserError
 
-Outcome = tuple[int, int, int, float, float]
+Arrival = tuple[int, int, int, float, float]
 """State, action, successor, probability, reward."""
 GUARDED_MAZE = """
 wwwwwwww
@@ -37,7 +37,7 @@ wwwwwwww
 """The path through the gate x takes 5 steps, the path around 11. After meeting the guard the agent is in the upper x."""
 
 
-def _process(n: int, actions: int, outcomes: Iterable[Outcome], start: int, terminal: int, **more: Any) -> FiniteMDP:
+def _process(n: int, actions: int, outcomes: Iterable[Arrival], start: int, terminal: int, **more: Any) -> FiniteMDP:
     """An MDP with one start and one end, from its outcomes."""
     state, action, after, chance, pay = (np.array(column) for column in zip(*outcomes, strict=True))
     ones = np.arange(n)
@@ -69,7 +69,7 @@ class GuardedMaze(FiniteMDPEnv):
         place = {state: (int(row), int(column)) for state, (row, column) in enumerate(layout.position)}
         start, caught, gate, goal = (int(s) for letter in "sxg" for s in np.flatnonzero(layout.has(letter)))
 
-        def outcomes() -> Iterator[Outcome]:
+        def outcomes() -> Iterator[Arrival]:
             for state in set(place) - {goal}:
                 row, column = place[gate if state == caught else state]
                 for action, (down, right) in enumerate(FOUR_MOVES.values()):
@@ -111,7 +111,7 @@ class CarFollowing(FiniteMDPEnv):
         def state_of(step: int, gap: int, braking: int) -> int:
             return (step * widths + gap - 1) * 2 + braking if step < length else end
 
-        def outcomes() -> Iterator[Outcome]:
+        def outcomes() -> Iterator[Arrival]:
             for step, gap, braking, action in product(range(length), range(1, widths + 1), (0, 1), range(3)):
                 for next_braking, p in ((1, 0.5 if braking else begins), (0, 0.5 if braking else 1.0 - begins)):
                     after = min(gap + 1 - action, widths) - 2 * next_braking
@@ -151,7 +151,7 @@ class ServerAllocation(FiniteMDPEnv):
         def state_of(step: int, servers: int, busy: int) -> int:
             return (step * (most + 1) + servers) * 2 + busy if step < length else end
 
-        def outcomes() -> Iterator[Outcome]:
+        def outcomes() -> Iterator[Arrival]:
             for step, servers, busy, action in product(range(length), range(most + 1), (0, 1), range(3)):
                 for next_busy, p in ((1, 0.7 if busy else begins), (0, 0.3 if busy else 1.0 - begins)):
                     requests = 6 if next_busy else 1
@@ -174,7 +174,7 @@ class BothDirections(AnyWrapper, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self)
         gymnasium.Wrapper.__init__(self, env)
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take an action."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "reward_forward" not in info:
@@ -198,7 +198,7 @@ class NoisyLanding(AnyWrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
         self.std, self.low = not_negative(std, "std"), float(low)
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take an action; `info["noisy"]` says whether the reward got noise."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         noise = self.std * self.np_random.standard_normal() if terminated else 0.0

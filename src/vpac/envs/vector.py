@@ -29,7 +29,7 @@ from vpac.errors import UserError, one_of
 from vpac.portable import cores as cores_of_process
 from vpac.typing import BoolArray, FloatArray
 
-Backend = Literal["auto", "envpool", "gymnasium"]
+EnvBackend = Literal["auto", "envpool", "gymnasium"]
 
 
 class VectorStep(NamedTuple):
@@ -91,13 +91,13 @@ class Environments(ABC):
 
 
 def environments(
-    env: Any, n: int, backend: Backend = "auto", arguments: dict[str, Any] | None = None, masks: bool | None = None
+    env: Any, n: int, backend: EnvBackend = "auto", arguments: dict[str, Any] | None = None, masks: bool | None = None
 ) -> Environments:
     """`n` environments from anything that `vpac.envs.make_env` takes, or a vector environment, which has its own n.
 
     `masks`: whether they have masks of allowed actions; None: detect them. An object is not reset for that.
     """
-    one_of(backend, get_args(Backend), "backend")
+    one_of(backend, get_args(EnvBackend), "backend")
     if isinstance(env, Environments):
         return env
     if isinstance(env, VectorEnv):

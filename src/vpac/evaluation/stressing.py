@@ -20,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from vpac.checks import not_negative, whole
-from vpac.envs.noise import AnyEnv, AnyWrapper, RandomFirstSteps, Step
+from vpac.envs.noise import AnyEnv, AnyWrapper, RandomFirstSteps, StepResult
 from vpac.envs.observations import MASK, read_mask
 from vpac.errors import UserError
 from vpac.evaluation.play import episode_seeds, evaluate_each
@@ -84,7 +84,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         self._seen.append(self._noisy(observation))
         return self._shown(observation, info), info
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take the disturbed action; return the disturbed observation."""
         observation, reward, terminated, truncated, info = self.env.step(self._moved(action))
         lost = self._own.random() < self.drop
@@ -269,7 +269,7 @@ class _Watched(AnyWrapper):
         self.seen.append(np.array(observation))
         return observation, info
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         found = self.env.step(action)
         self.seen.append(np.array(found[0]))
         return found

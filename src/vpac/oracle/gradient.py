@@ -26,12 +26,12 @@ from vpac.oracle.policies import check_policy, check_price, check_theta, softmax
 from vpac.typing import FloatArray
 
 Form = Literal["exact", "published"]
-Algorithm = Literal["vpac", "vaac"]
+Family = Literal["vpac", "vaac"]
 
 
 def gradient(
     mdp: FiniteMDP, theta: ArrayLike, gamma: float, psi: float, form: Form = "exact", variance_of: VarianceOf = "action",
-    *, algorithm: Algorithm = "vpac", temperature: float = 1.0, behaviour: ArrayLike | None = None,
+    *, algorithm: Family = "vpac", temperature: float = 1.0, behaviour: ArrayLike | None = None,
     critics: Critics = "importance", ratios: Literal["plain", "clipped"] = "plain",
 ) -> FloatArray:  # fmt: skip
     """The mean update direction of an algorithm with exact critics; `form="exact"`: ∇θ of mean − ψ · variance, [S, A].
@@ -80,7 +80,7 @@ def gradient(
 
 
 def on_policy_weights(
-    moments: Moments, weights: FloatArray, psi: float, form: Form, variance_of: VarianceOf, algorithm: Algorithm = "vpac",
+    moments: Moments, weights: FloatArray, psi: float, form: Form, variance_of: VarianceOf, algorithm: Family = "vpac",
     squared: FloatArray | None = None,
 ) -> FloatArray:  # fmt: skip
     """Ω(s,a) with the critics of the policy itself.

@@ -28,7 +28,7 @@ PLAIN_STEPS = 5000
 WHOLE_FACTORS = 20_000
 """Up to this many states sparse factors are kept whole; beyond, small entries are dropped to bound their memory."""
 
-Solve = Callable[[FloatArray], FloatArray]
+Solver = Callable[[FloatArray], FloatArray]
 
 
 def solve_iteratively(step: Any, source: FloatArray, tolerance: float) -> FloatArray:
@@ -48,7 +48,7 @@ def solve_iteratively(step: Any, source: FloatArray, tolerance: float) -> FloatA
         return _krylov(step, source, tolerance, sparse_factors(step))[0]
 
 
-def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solve) -> tuple[FloatArray, bool]:
+def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solver) -> tuple[FloatArray, bool]:
     """BiCGSTAB (van der Vorst, 1992), restarted after a breakdown; also returns whether it converged."""
     x, left, arrived = np.zeros_like(source), KRYLOV_STEPS, False
     for _ in range(KRYLOV_STARTS):
@@ -59,7 +59,7 @@ def _krylov(step: Any, source: FloatArray, tolerance: float, precondition: Solve
     return x, arrived
 
 
-def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, limit: int, precondition: Solve) -> int:
+def _bicgstab(step: Any, source: FloatArray, x: FloatArray, tolerance: float, limit: int, precondition: Solver) -> int:
     """Improve x in place until it converges, the method breaks down, or `limit`; returns the number of steps.
 
     Not `scipy.sparse.linalg.bicgstab`: that stops at a breakdown, and its dot products wait for the threads of BLAS, many times
@@ -108,7 +108,7 @@ def _plain(step: Any, source: FloatArray, x: FloatArray, tolerance: float) -> Fl
     return x
 
 
-def sparse_factors(step: Any) -> Solve:
+def sparse_factors(step: Any) -> Solver:
     """y ↦ (1 − step)⁻¹ y by sparse factors: exact for few states, nearly so for many."""
     from scipy.sparse import eye_array
     from scipy.sparse.linalg import spilu, splu

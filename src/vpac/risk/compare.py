@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from vpac.errors import UserError
 from vpac.risk import intervals, metrics
-from vpac.risk.intervals import Interval, Method, Seed, bootstrap_by_index, one_sample
+from vpac.risk.intervals import Interval, Method, SeedLike, bootstrap_by_index, one_sample
 from vpac.risk.metrics import mean, variance
 from vpac.risk.sample import ReturnSample
 from vpac.typing import FloatArray, IntArray
@@ -24,7 +24,7 @@ NEGLIGIBLE = 1e-12
 
 
 def probability_of_improvement(
-    x: ArrayLike, y: ArrayLike, *, seed: Seed, level: float = 0.95, resamples: int = 10_000,
+    x: ArrayLike, y: ArrayLike, *, seed: SeedLike, level: float = 0.95, resamples: int = 10_000,
     method: Method = "percentile",
 ) -> Interval:  # fmt: skip
     """P(X > Y) + ½ P(X = Y), the Mann–Whitney statistic U/(nm), with its bootstrap interval.
@@ -180,7 +180,7 @@ def _counts(indices: IntArray, n: int) -> FloatArray:
     return counts.reshape(*indices.shape[:-1], n).astype(np.float64)
 
 
-Verdict = Literal["A", "B", "neither", "undecided"]
+Preferred = Literal["A", "B", "neither", "undecided"]
 DOMINANCE_RESAMPLES = 200
 """Resamples that test whether a dominance is more than chance."""
 SURE_SHARE = 0.9
@@ -209,7 +209,7 @@ class Comparison:
     """Share of resamples with second-order dominance."""
 
     @property
-    def prefers(self) -> tuple[Verdict, Verdict]:
+    def prefers(self) -> tuple[Preferred, Preferred]:
         """The verdicts at first and at second order.
 
         "A" or "B" dominates in the samples and in nine of ten resamples; "neither": as many show no dominance; or "undecided".
@@ -248,7 +248,7 @@ def compare_samples(a: ReturnSample, b: ReturnSample, *, level: float = 0.95, se
     )  # fmt: skip
 
 
-def _verdict(dominates: tuple[bool, bool], share: tuple[float, float]) -> Verdict:
+def _verdict(dominates: tuple[bool, bool], share: tuple[float, float]) -> Preferred:
     if dominates[0] and share[0] >= SURE_SHARE:
         return "A"
     if dominates[1] and share[1] >= SURE_SHARE:

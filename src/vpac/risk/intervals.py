@@ -49,7 +49,7 @@ from vpac.typing import FloatArray, IntArray
 
 Method = Literal["percentile", "bca"]
 BOOTSTRAP_METHODS = ("percentile", "bca")
-Seed = int | np.random.SeedSequence | np.random.Generator
+SeedLike = int | np.random.SeedSequence | np.random.Generator
 LEAST_TAIL = 5.0
 """A CVaR of fewer observations in its tail has unknown ends."""
 CHUNK = 200_000
@@ -117,7 +117,7 @@ def log_variance_error(x: FloatArray) -> float:
 
 
 def bootstrap(
-    sample: ArrayLike, statistic: Callable[[FloatArray], FloatArray], *, seed: Seed, level: float = 0.95,
+    sample: ArrayLike, statistic: Callable[[FloatArray], FloatArray], *, seed: SeedLike, level: float = 0.95,
     resamples: int = 10_000, method: Method = "percentile",
 ) -> Interval:  # fmt: skip
     """A bootstrap interval for `statistic` of one sample.
@@ -131,7 +131,7 @@ def bootstrap(
 
 
 def bootstrap_many(
-    samples: Sequence[ArrayLike], statistic: Callable[..., FloatArray], *, seed: Seed, level: float = 0.95,
+    samples: Sequence[ArrayLike], statistic: Callable[..., FloatArray], *, seed: SeedLike, level: float = 0.95,
     resamples: int = 10_000, method: Method = "percentile",
 ) -> Interval:  # fmt: skip
     """A bootstrap interval for a function of several independent samples, each of which is resampled on its own.
@@ -149,7 +149,7 @@ def bootstrap_many(
 
 
 def bootstrap_by_index(
-    sizes: Sequence[int], statistic: Callable[..., FloatArray], *, seed: Seed, level: float, resamples: int,
+    sizes: Sequence[int], statistic: Callable[..., FloatArray], *, seed: SeedLike, level: float, resamples: int,
     method: Method,
 ) -> Interval:  # fmt: skip
     """A bootstrap interval for a function of which observations are in the sample: of indices [..., n] for each size n.
@@ -172,7 +172,7 @@ def bootstrap_by_index(
 
 
 def studentised_interval(
-    estimate: float, influence: FloatArray, *, seed: Seed, level: float = 0.95, resamples: int = 2000,
+    estimate: float, influence: FloatArray, *, seed: SeedLike, level: float = 0.95, resamples: int = 2000,
     unseen: bool = False, curved: float = 0.0,
 ) -> Interval:  # fmt: skip
     """Bootstrap-t from the influence hᵢ of each observation (see `skewed_interval`): θ̂ − t · s_h/√n, where t are quantiles

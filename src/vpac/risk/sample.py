@@ -93,7 +93,7 @@ def _from_parquet(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return head, {name: frame[name].to_numpy() for name in SAMPLE_COLUMNS}
 
 
-Kind = Literal["discounted", "undiscounted"]
+ReturnKind = Literal["discounted", "undiscounted"]
 MEASURES = (
     "mean", "variance", "std", "semivariance", "sharpe", "quantile", "value_at_risk", "cvar", "gini_deviation", "minimum",
     "maximum", "length",
@@ -136,7 +136,7 @@ class ReturnSample:
     """The discount factor."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """How the sample was made, as plain data."""
-    kind: Kind = "discounted"
+    kind: ReturnKind = "discounted"
     """Which returns the metrics use."""
 
     def __post_init__(self) -> None:

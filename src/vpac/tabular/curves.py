@@ -25,7 +25,7 @@ from vpac.tabular.kernel.jit import compiled, inlined
 from vpac.tabular.loop import FixedPolicy, play, play_path
 from vpac.typing import FloatArray, IntArray
 
-Policy = Literal["greedy", "softmax"]
+PolicyKind = Literal["greedy", "softmax"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Snapshots:
         self.thetas.append(learner.weights.theta.copy())
 
     def curve(
-        self, learner: Learner, policy: Policy = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
+        self, learner: Learner, policy: PolicyKind = "greedy", *, evaluate: Literal["exact", "rollouts"] = "exact",
         horizon: int | None = None, n_rollouts: int = 800,
     ) -> Curve:  # fmt: skip
         """Mean and variance of each stored policy, exact or by rollouts as in the paper.
@@ -77,7 +77,7 @@ class Snapshots:
 
 
 def rollouts(
-    learner: Learner, theta: FloatArray, policy: Policy, count: int, limit: int, seed: np.random.SeedSequence
+    learner: Learner, theta: FloatArray, policy: PolicyKind, count: int, limit: int, seed: np.random.SeedSequence
 ) -> FloatArray:
     """Discounted returns of `count` episodes of a policy, in compiled code."""
     returns = np.zeros(count)

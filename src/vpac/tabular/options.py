@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vpac.checks import CheckedOptions, Count, Positive, Share, real
+from vpac.checks import CheckedOptions, Positive, PositiveInt, Share, real
 from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
 from vpac.risk.measures import measure_of
@@ -64,17 +64,17 @@ class Options(CheckedOptions):
     remember: Literal["nothing", "return"] = "nothing"
     """"return": observations also have the step and the return so far (`vpac.envs.RememberReturn`), in finite MDPs on a grid.
     `predict` and `act` take such observations; `vpac.evaluate` adds both numbers."""
-    max_episode_steps: Count | None = None
+    max_episode_steps: PositiveInt | None = None
     """Truncate episodes after this many steps; default: the environment's own limit."""
     start_policy: Literal["zero", "uniform"] = "zero"
     """Policy parameters start at zero, or uniform in (0, 1) as in the paper's experiments."""
     start_critics: Literal["zero", "uniform"] = "zero"
     """Critics start at zero, or uniform in (0, 1)."""
-    tilings: Count = 10
+    tilings: PositiveInt = 10
     """Tilings, for Box observations."""
-    tiles: Count = 5
+    tiles: PositiveInt = 5
     """Tiles along each coordinate."""
-    hash_size: Count | None = 1024
+    hash_size: PositiveInt | None = 1024
     """Number of features into which tiles are hashed; None: one for each tile."""
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS, TrialWorld
 from vpac.lab.kinds.theorems import (
-    Verdict,
+    GradientVerdict,
     cosine,
     nearer_target,
     random_process,
@@ -50,8 +50,8 @@ def test_relative_error_and_cosine_by_hand():
     assert relative_error(np.array([3.0, 4.0]), np.array([0.0, 4.0])) == pytest.approx(0.75)
     assert cosine(np.array([1.0, 1.0]), np.array([0.0, 2.0])) == pytest.approx(np.sqrt(0.5))
     assert cosine(np.zeros(2), np.ones(2)) == 0.0
-    assert not Verdict("w", "f", "published", (1e-9, 1e-7), (1.0, 1.0)).holds
-    assert Verdict("w", "f", "published", (1e-9,), (1.0,)).holds
+    assert not GradientVerdict("w", "f", "published", (1e-9, 1e-7), (1.0, 1.0)).holds
+    assert GradientVerdict("w", "f", "published", (1e-9,), (1.0,)).holds
 
 
 def test_the_target_is_drawn_nearer_until_the_variance_exists():

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from vpac.cli.output import as_rich
 from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS
-from vpac.lab.kinds.theorems import Verdict
+from vpac.lab.kinds.theorems import GradientVerdict
 from vpac.lab.report import theorems
 from vpac.lab.report.theorems import Theorems
 
@@ -21,11 +21,11 @@ def made_up():
     for world in TRIAL_WORLDS:
         for formula in FORMULAS:
             wrong = formula.key not in ("theorem-1", "theorem-3")
-            yield Verdict(
+            yield GradientVerdict(
                 world.name, formula.key, "published", (0.5, 0.7) if wrong else (1e-15,), (0.9, 0.8) if wrong else (1.0,)
             )
             if wrong:
-                yield Verdict(world.name, formula.key, "corrected", (1e-14,), (1.0,))
+                yield GradientVerdict(world.name, formula.key, "corrected", (1e-14,), (1.0,))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_drawing_twice_gives_the_same_bytes(written, tmp_path):
 
 def test_a_partial_success_is_said_so():
     verdicts = [v for v in made_up() if v.formula == "vaac"]
-    verdicts[0] = Verdict("four rooms", "vaac", "published", (1e-15,), (1.0,))
+    verdicts[0] = GradientVerdict("four rooms", "vaac", "published", (1e-15,), (1.0,))
     (vaac,) = (f for f in FORMULAS if f.key == "vaac")
     assert Theorems(verdicts).summary(vaac) == "holds in 1 of 9 worlds; corrected: holds in every world"
 

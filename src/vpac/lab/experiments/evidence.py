@@ -7,7 +7,7 @@ from typing import Any
 from vpac.lab.experiments import corrected, forms, four_rooms, puddle_world
 from vpac.lab.experiments.spec import Arm, Experiment, Figure, claims, curves
 
-Points = tuple[tuple[float, float, float], ...]
+Optima = tuple[tuple[float, float, float], ...]
 ABOUT = (
     "Both forms swept over the price. At equal ψ they are optima of different objectives, so they are compared by their "
     "frontiers: by the area that the points dominate, and by U = mean − ψ · variance at every ψ of the grid, with the "
@@ -17,7 +17,7 @@ AS_PAPER, BASELINE, CORRECTED_LABEL = "published, as in the paper", "published, 
 
 
 def _sweep(
-    of: Experiment, name: str, variants: dict[str, dict[str, Any]], psis: tuple[float, ...], oracle: Points, **more: Any
+    of: Experiment, name: str, variants: dict[str, dict[str, Any]], psis: tuple[float, ...], oracle: Optima, **more: Any
 ) -> Experiment:
     """An experiment's world and settings with each variant along the price."""
     vpac = "off-policy-vpac" if "behaviour" in of.settings else "vpac"
@@ -52,7 +52,7 @@ OFF_POLICY_ARMS: dict[str, dict[str, Any]] = {
     CORRECTED_LABEL: dict(corrected.OFF_POLICY), AS_PAPER: {},
 }  # fmt: skip
 EVEN_FORMS: dict[str, dict[str, Any]] = {"published": {"form": "published"}, CORRECTED_LABEL: {"form": "corrected"}}
-ORACLE: dict[str, Points] = {
+ORACLE: dict[str, Optima] = {
     "four rooms": (
         (0.0, 45.8526, 125.882), (0.001, 45.8523, 122.403), (0.002, 45.8477, 119.621), (0.005, 45.8247, 112.04),
         (0.01, 45.5199, 71.2937), (0.015, 45.2524, 49.8125), (0.02, 45.0638, 38.8017), (0.03, 44.9531, 34.0227),

@@ -8,8 +8,8 @@ from vpac.lab.experiments.spec import Arm, Claim, Experiment, Figure, claim
 
 MILLION = 1_000_000
 PER_ITERATION = 8 * 2048
-Numbers = dict[str, tuple[float, float]]
-TASKS: tuple[tuple[str, str, int, float, Numbers], ...] = (
+PaperNumbers = dict[str, tuple[float, float]]
+TASKS: tuple[tuple[str, str, int, float, PaperNumbers], ...] = (
     ("halfcheetah", "HalfCheetah-v5", 1500, 0.15, {"PPO": (1557, 1.6e5), "VAAC": (1525, 0.8e5), "VPAC": (1373, 0.1e5)}),
     ("hopper", "Hopper-v5", 1500, 0.2, {"PPO": (1944, 6.6e5), "VAAC": (1991, 6.5e5), "VPAC": (1624, 4.0e5)}),
     ("walker2d", "Walker2d-v5", 2500, 0.15, {"PPO": (3058, 12.1e5), "VAAC": (3102, 12.5e5), "VPAC": (2625, 9.2e5)}),
@@ -59,7 +59,7 @@ DEVIATIONS = (
 )
 
 
-def _arms(psi: float, vaac: float, paper: Numbers) -> tuple[Arm, ...]:
+def _arms(psi: float, vaac: float, paper: PaperNumbers) -> tuple[Arm, ...]:
     def numbers(label: str) -> dict[str, float]:
         return dict(zip(("fixed_mean", "fixed_variance"), paper.get(label, ()), strict=False))
 
@@ -72,7 +72,7 @@ def _arms(psi: float, vaac: float, paper: Numbers) -> tuple[Arm, ...]:
     )
 
 
-def _claims_of_paper(paper: Numbers) -> tuple[Claim, ...]:
+def _claims_of_paper(paper: PaperNumbers) -> tuple[Claim, ...]:
     """VPAC varies less than PPO and than VAAC, at a price; the same of the corrected form."""
     mean, _ = paper["PPO"]
     price = PRICE * mean
@@ -112,7 +112,7 @@ def _common(name: str, env: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_published(name: str, env: str, iterations: int, psi: float, paper: Numbers) -> Experiment:
+def _as_published(name: str, env: str, iterations: int, psi: float, paper: PaperNumbers) -> Experiment:
     return Experiment(
         title=f"{env}: VPAC inside PPO, the paper's settings",
         about="VPAC and VAAC as penalties inside PPO, with the paper's networks, rates, scaled rewards and prices: the preset "

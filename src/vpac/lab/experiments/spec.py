@@ -15,9 +15,9 @@ from vpac.errors import suggestion
 
 Plain = bool | int | float | str | None | list[float]
 """Types of a setting: those of JSON and TOML."""
-Settings = dict[str, Plain]
-Kind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
-Count = Annotated[int, Field(ge=1, le=10**13)]
+PlainSettings = dict[str, Plain]
+ExperimentKind = Literal["training", "prediction", "convergence", "frontier", "theorems", "deep"]
+RunCount = Annotated[int, Field(ge=1, le=10**13)]
 Episodes = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -59,11 +59,11 @@ class Arm(Data):
     """Name in figures and tables."""
     algorithm: str = ""
     """Name of the algorithm on the command line, e.g. `vpac`."""
-    settings: Settings = {}
+    settings: PlainSettings = {}
     """Settings that differ from those of the experiment."""
     env: str | None = None
     """Environment, if it differs from that of the experiment."""
-    env_settings: Settings = {}
+    env_settings: PlainSettings = {}
     """Arguments of the environment, in addition to those of the experiment."""
     episodes: Episodes | None = None
     """Number of episodes, if it differs from that of the experiment."""
@@ -170,39 +170,39 @@ class Experiment(Data):
     """Description, with deviations from the paper."""
     paper: str = ""
     """Figure or table of the paper; empty for an experiment of ours."""
-    kind: Kind = "training"
+    kind: ExperimentKind = "training"
     """Kind of its runs."""
     env: str = ""
     """Gymnasium id of the environment."""
-    env_settings: Settings = {}
+    env_settings: PlainSettings = {}
     """Arguments of the environment."""
-    wrappers: tuple[tuple[str, Settings], ...] = ()
+    wrappers: tuple[tuple[str, PlainSettings], ...] = ()
     """Wrappers of the environment, the innermost first: import path, or name in `vpac.envs`, and arguments."""
     algorithm: str = ""
     """Default algorithm of the arms."""
-    settings: Settings = {}
+    settings: PlainSettings = {}
     """Settings of all arms."""
     episodes: Episodes = 1000
     """Episodes of a run."""
-    steps: Count = 1_000_000
+    steps: RunCount = 1_000_000
     """Environment steps of a run of the PPO family; there, `episodes` evaluate the last policy."""
-    fixed_start: Settings = {}
+    fixed_start: PlainSettings = {}
     """Arguments of the environment that fix the start state, to evaluate as the paper does."""
-    every: Count = 50
+    every: RunCount = 50
     """Episodes between two evaluations of the policy."""
     policy: Literal["greedy", "softmax"] = "greedy"
     """The policy to evaluate."""
-    horizon: Count | None = None
+    horizon: RunCount | None = None
     """Step limit of evaluation episodes; None: that of training."""
     evaluate: Literal["exact", "rollouts", "returns", "episodes"] = "exact"
     """How policies are evaluated: exactly; by 800 rollouts as in the paper; by the returns of training episodes since the last
     evaluation (at the end the last tenth); or, with "episodes", like that but at the end by `measure` episodes of the last
     policy. Environments that are not compiled need one of the last two."""
-    measure: Count = 1000
+    measure: RunCount = 1000
     """Episodes to evaluate the last policy in."""
     runs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """Independent runs of each arm at full size. For the PPO family `--scale` multiplies them too, down to five."""
-    usual_runs: Count | None = None
+    usual_runs: RunCount | None = None
     """Runs without `--full`, if the full size takes too long."""
     on_demand: bool = False
     """Whether it runs only if it is named."""
@@ -252,7 +252,7 @@ class Experiment(Data):
         """An arm by its label."""
         return next(arm for arm in self.arms if arm.label == label)
 
-    def settings_of(self, arm: Arm) -> Settings:
+    def settings_of(self, arm: Arm) -> PlainSettings:
         """All settings of an arm."""
         return {**self.settings, **arm.settings}
 

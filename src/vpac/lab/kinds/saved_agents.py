@@ -18,7 +18,7 @@ from vpac.errors import Newer, UserError, suggestion
 from vpac.evaluation.actors import as_seen, check_fits, restored
 from vpac.files import RECORD, read_bytes, write_bytes
 from vpac.lab.kinds.task import learner_of, task_recipe
-from vpac.lab.store.records import TRAIN, Damaged, Folder, trainings
+from vpac.lab.store.records import TRAIN, Damaged, RunFolder, trainings
 from vpac.lab.store.run import Run
 from vpac.lab.store.store import METRICS_FILE, Record, Result, Store, fingerprint, packed
 from vpac.saved import AGENT, WEIGHTS, SavedAgent, reading
@@ -209,7 +209,7 @@ def _remove_agent(folder: Path) -> None:
 def _saved(folder: Path, name: str) -> Trained:
     """A saved agent; if there is a record of a training, all files that it names are checked first."""
     if (folder / RECORD).is_file():
-        _checked(lambda: Record.read(Folder(folder)))
+        _checked(lambda: Record.read(RunFolder(folder)))
     saved = SavedAgent.read(folder)
 
     def facts() -> dict[str, Any]:

@@ -40,7 +40,7 @@ def perform(run: Run, _: Scratch) -> Result:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GradientVerdict:
     """One formula, in one form, in one environment: its errors over the tested policies."""
 
     world: str
@@ -67,14 +67,14 @@ def seed_of(world: TrialWorld) -> np.random.SeedSequence:
     return np.random.SeedSequence(SEED).spawn(len(TRIAL_WORLDS))[TRIAL_WORLDS.index(world)]
 
 
-def try_world(world: TrialWorld, seed: np.random.SeedSequence) -> list[Verdict]:
+def try_world(world: TrialWorld, seed: np.random.SeedSequence) -> list[GradientVerdict]:
     """Every formula in one world."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for mdp, theta in _cases(world, np.random.default_rng(seed)):
         for key, form, value, truth in _compare(mdp, theta, world.gamma):
             found.setdefault((key, form), []).append((relative_error(value, truth), cosine(value, truth)))
     return [
-        Verdict(world.name, key, form, tuple(e for e, _ in pairs), tuple(c for _, c in pairs))
+        GradientVerdict(world.name, key, form, tuple(e for e, _ in pairs), tuple(c for _, c in pairs))
         for (key, form), pairs in found.items()
     ]
 
@@ -99,10 +99,10 @@ def _cases(world: TrialWorld, rng: np.random.Generator) -> Iterator[tuple[Finite
         yield mdp, rng.normal(scale=0.5, size=(mdp.n_states, mdp.n_actions))
 
 
-Comparison = tuple[str, str, FloatArray, FloatArray]
+CurvePair = tuple[str, str, FloatArray, FloatArray]
 
 
-def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[Comparison]:
+def _compare(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> Iterator[CurvePair]:
     """(formula, form, its value, the truth) for one policy."""
     policy, behaviour = oracle.softmax(theta), oracle.uniform(mdp)
     moments = oracle.evaluate(mdp, policy, gamma)
@@ -142,7 +142,7 @@ def nearer_target(mdp: FiniteMDP, theta: FloatArray, gamma: float) -> FloatArray
 
 def _compare_state_critics(
     mdp: FiniteMDP, theta: FloatArray, gamma: float, state_truth: FloatArray
-) -> Iterator[Comparison]:
+) -> Iterator[CurvePair]:
     """PPO's form: from the start if episodes end, averaged over visited states if they do not."""
     weighting: Literal["start", "uniform"] = "start" if mdp.terminal.any() else "uniform"
     truth = state_truth

@@ -16,7 +16,7 @@ from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Chart, Grid, Line, Lines, Points, Spots, Style
 from vpac.lab.report.geometry import Look, colour_scale, look
 
-Figure = dict[str, Any]
+PlotlyFigure = dict[str, Any]
 """Plotly's data and layout; the figure is `aspect` · width + `extra` pixels high."""
 
 
@@ -37,7 +37,7 @@ def _colour(style: Look, opacity: float | None = None) -> str:
     return name if opacity is None else f"{name} {opacity:g}"
 
 
-def _base_layout() -> Figure:
+def _base_layout() -> PlotlyFigure:
     """A transparent figure without a legend."""
     return {
         "autosize": True, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
@@ -47,7 +47,7 @@ def _base_layout() -> Figure:
     }  # fmt: skip
 
 
-def figures(chart: Chart) -> list[Figure]:
+def figures(chart: Chart) -> list[PlotlyFigure]:
     """A figure for each panel."""
     return [
         _grid_figure(panel, chart.limits(panel)) if isinstance(panel, Grid) else _axes_figure(panel)
@@ -55,7 +55,7 @@ def figures(chart: Chart) -> list[Figure]:
     ]
 
 
-def _axes_figure(panel: Lines | Points) -> Figure:
+def _axes_figure(panel: Lines | Points) -> PlotlyFigure:
     layout = _base_layout()
     x = _axis(panel.x_label, panel.x_log, panel.x_range)
     y = _axis(panel.y_label, panel.y_log, panel.y_range)
@@ -178,7 +178,7 @@ def _name_categories(panel: Points, axis: dict[str, Any]) -> None:
             axis |= {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
 
 
-def _add_references(panel: Lines | Points, layout: Figure) -> None:
+def _add_references(panel: Lines | Points, layout: PlotlyFigure) -> None:
     """A dotted line each, labelled at its end."""
     for mark in panel.references:
         ink = "var(--muted)" if mark.style is None else _colour(look(mark.style))
@@ -204,7 +204,7 @@ STROKES = {"hatching": (1, "solid"), "border": (3.5, "solid"), "outline": (1.8, 
 """Width and dashes of marks upon a map."""
 
 
-def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
+def _grid_figure(grid: Grid, limits: tuple[float, float]) -> PlotlyFigure:
     """Cells, walls, marked regions, the goal, the policy and trajectories."""
     rows, columns = grid.walls.shape
     valued = bool(len(grid.finite()))
@@ -220,7 +220,7 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     for position, path in enumerate(grid.trajectories):
         data += _path(path.label, [(x, y) for y, x in path.points], path.style, position)
     layout = _base_layout()
-    hidden: Figure = {"visible": False, "fixedrange": True, "constrain": "domain"}
+    hidden: PlotlyFigure = {"visible": False, "fixedrange": True, "constrain": "domain"}
     layout |= {
         "margin": {"l": 2, "r": 2, "t": 2, "b": 2}, "plot_bgcolor": "var(--floor)",
         "xaxis": {**hidden, "range": [-0.5, columns - 0.5]},
@@ -232,7 +232,7 @@ def _grid_figure(grid: Grid, limits: tuple[float, float]) -> Figure:
     return {"data": data, "layout": layout, "aspect": round(rows / columns, 3), "extra": 62 if valued else 0}
 
 
-def _cells(grid: Grid, limits: tuple[float, float]) -> Figure:
+def _cells(grid: Grid, limits: tuple[float, float]) -> PlotlyFigure:
     low, high = limits
     label = safe(grid.value_label)
     scale = [[k / 10, shade] for k, shade in enumerate(colour_scale(grid.colours))]
@@ -245,7 +245,7 @@ def _cells(grid: Grid, limits: tuple[float, float]) -> Figure:
     }  # fmt: skip
 
 
-def _path(label: str, points: list[tuple[float, float]], style: Style, position: int) -> list[Figure]:
+def _path(label: str, points: list[tuple[float, float]], style: Style, position: int) -> list[PlotlyFigure]:
     """A line with a border, a ring at its start and its marker at its end."""
     if not points:
         return []

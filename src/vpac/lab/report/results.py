@@ -94,7 +94,7 @@ class Results:
     failures: list[Failure] = field(default_factory=list)
     """Runs that failed, are damaged or are missing."""
     _first: dict[str, Any] = field(default_factory=dict, repr=False)
-    _moments: dict[str, dict[str, Moments]] = field(default_factory=dict, repr=False)
+    _moments: dict[str, dict[str, MeanAndVariance]] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[Arm]:
@@ -200,16 +200,16 @@ def check_named(run: Run) -> None:
         raise UserError(f"{name!r:.80} is an import path, and stored files do not decide what is imported")
 
 
-Moments = tuple[FloatArray, FloatArray]
+MeanAndVariance = tuple[FloatArray, FloatArray]
 """Of a column at each point: the mean over runs, and the sum of squared distances from it."""
 
 
-def moments_over_runs(records: Sequence[Record], numbers: int) -> dict[str, Moments]:
+def moments_over_runs(records: Sequence[Record], numbers: int) -> dict[str, MeanAndVariance]:
     """Of the runs' metrics, of which one table has so many numbers; columns that not all runs have are left out.
 
     Tables are read in pieces, whose moments are merged (Chan, Golub and LeVeque 1983).
     """
-    found: dict[str, Moments] = {}
+    found: dict[str, MeanAndVariance] = {}
     step = max(1, min(TABLES_AT_ONCE, NUMBERS_AT_ONCE // max(numbers, 1)))
     for before in range(0, len(records), step):
         contents = [record.file(METRICS_FILE) for record in records[before : before + step]]

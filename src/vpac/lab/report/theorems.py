@@ -12,7 +12,7 @@ import numpy as np
 from vpac._version import __version__
 from vpac.files import read_bytes, write_text
 from vpac.lab.experiments.theorems import FORMULAS, SEED, TRIAL_WORLDS, Formula
-from vpac.lab.kinds.theorems import HOLDS, Verdict
+from vpac.lab.kinds.theorems import HOLDS, GradientVerdict
 from vpac.lab.report.chart import Chart, Panel, Points, Reference, Spots, Table
 from vpac.lab.report.draw import write
 from vpac.lab.report.results import Results
@@ -25,7 +25,7 @@ PICTURES = ("png", "svg", "pdf")
 class Theorems:
     """Verdicts on the paper's formulas, published and corrected."""
 
-    def __init__(self, verdicts: Sequence[Verdict]) -> None:
+    def __init__(self, verdicts: Sequence[GradientVerdict]) -> None:
         self.verdicts = list(verdicts)
 
     @classmethod
@@ -36,9 +36,9 @@ class Theorems:
             for row in results.first(arm.label).iter_rows(named=True):
                 key = (row["world"], row["formula"], row["form"])
                 found.setdefault(key, []).append((row["error"], row["cosine"]))
-        return cls([Verdict(*key, *zip(*pairs, strict=True)) for key, pairs in found.items()])
+        return cls([GradientVerdict(*key, *zip(*pairs, strict=True)) for key, pairs in found.items()])
 
-    def _of(self, formula: Formula, form: str) -> list[Verdict]:
+    def _of(self, formula: Formula, form: str) -> list[GradientVerdict]:
         return [v for v in self.verdicts if (v.formula, v.form) == (formula.key, form)]
 
     def summary(self, formula: Formula) -> str:
@@ -117,6 +117,6 @@ class Theorems:
             write_text(files[kind], content)
 
 
-def _cell(verdict: Verdict) -> str:
+def _cell(verdict: GradientVerdict) -> str:
     error, angle = np.median(verdict.relative_errors), np.median(verdict.cosines)
     return f"{error:.0e}" if verdict.holds else f"{error:.2g} (cos {angle:.2f})"

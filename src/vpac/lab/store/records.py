@@ -28,7 +28,7 @@ NOTE_FORMAT = 2
 """Of the notes of studies; those of the first had no checksum."""
 LARGEST_RECORD = 2**24
 """Bytes of a record or a note, which has some thousands; parsed data takes many times as much memory."""
-Count = Annotated[int, Field(ge=0, lt=2**63)]
+NaturalInt = Annotated[int, Field(ge=0, lt=2**63)]
 Number = bool | Annotated[int, Field(ge=-(2**1023), le=2**1023)] | FiniteFloat
 
 
@@ -65,8 +65,8 @@ class FailureNote(_Checked):
     """The note of a failed run."""
 
     name: str
-    number: Count
-    seed: Count
+    number: NaturalInt
+    seed: NaturalInt
     task: TaskRecord
     about: About
     error: str
@@ -89,7 +89,7 @@ def check_version(path: str, found: Any, newest: int) -> None:
         )
 
 
-def read_sealed(backend: Backend | Folder, key: str, required: bool = True) -> dict[str, Any]:
+def read_sealed(backend: Backend | RunFolder, key: str, required: bool = True) -> dict[str, Any]:
     """A JSON object with its checksum verified; `Damaged` if it is not what was written. Old notes have no checksum."""
     path = f"{backend.address}/{key}"
     try:
@@ -106,7 +106,7 @@ def read_sealed(backend: Backend | Folder, key: str, required: bool = True) -> d
     return dict(data)
 
 
-class Folder:
+class RunFolder:
     """The folder of one training, anywhere: what `read_record` and `Record` need of a `Backend`."""
 
     def __init__(self, folder: Path) -> None:
@@ -132,7 +132,7 @@ def trainings(backend: Backend) -> dict[str, int]:
     return {name: stamp for name, stamp in found.items() if stamp >= 0}
 
 
-def read_record(backend: Backend | Folder, name: str) -> tuple[dict[str, Any], Run]:
+def read_record(backend: Backend | RunFolder, name: str) -> tuple[dict[str, Any], Run]:
     """The record of a finished run, and the run; a name with a slash, or none, is that of a training."""
     key = key_of(name, RECORD)
     path = f"{backend.address}/{key}"

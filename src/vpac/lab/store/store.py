@@ -32,7 +32,7 @@ from vpac.files import LARGEST_READ, RECORD, as_parquet, sealed
 from vpac.interruption import stop_if_asked
 from vpac.lab.store.backend import Backend, Scratch, Unreadable, backend_at
 from vpac.lab.store.folder import FolderBackend
-from vpac.lab.store.records import FAILED, RUNS, Damaged, Folder, key_of, read_failure, read_record
+from vpac.lab.store.records import FAILED, RUNS, Damaged, RunFolder, key_of, read_failure, read_record
 from vpac.lab.store.run import Run
 from vpac.typing import FloatArray
 
@@ -127,12 +127,12 @@ class Record:
     """Seconds, time, versions, machine, commit."""
     files: dict[str, Any]
     """Size and checksum of each file."""
-    backend: Backend | Folder
+    backend: Backend | RunFolder
     name: str
     """In the store; none: a training anywhere."""
 
     @classmethod
-    def read(cls, backend: Backend | Folder, name: str = "") -> Self:
+    def read(cls, backend: Backend | RunFolder, name: str = "") -> Self:
         """A finished run; all its bytes are checked."""
         record, run = read_record(backend, name)
         found = cls(run, record["final"], record["about"], record["files"], backend, name)
