@@ -256,7 +256,8 @@ class PPO:
         rewards = rollout.training_rewards(o.reward_floor, self.raw_psi(self.psi) if self.volatility else None)
         batch = Batch.of(self.context.beside(rollout), rewards * scale)
         asked = self.psi if rollout.prices is None else rollout.prices * self.warm_up_at(self.timesteps)
-        psi = self._scaled_psi(asked)
+        unit = scale**o.price_power if o.psi_units == "raw" or self.controller is not None else 1.0
+        psi = asked / unit
         weights, targets, metrics, spread = estimate_update(
             self.networks, batch, self.trace, EpisodeSums(*np.asarray(self.window.sums, np.float32)),
             jnp.asarray(psi, jnp.float32), jnp.float32(scale), kind=self.spread, options=o,
@@ -500,11 +501,6 @@ class PPO:
         """ψ per unit of the environment's own reward."""
         raw = self.options.psi_units == "raw" or self.controller is not None
         return psi if raw else psi * self.reward_scale.value**self.options.price_power
-
-    def _scaled_psi(self, psi: Any) -> Any:
-        """ψ per unit of the scaled reward."""
-        raw = self.options.psi_units == "raw" or self.controller is not None
-        return psi / self.reward_scale.value**self.options.price_power if raw else psi
 
     @property
     def prices(self) -> PricePath:

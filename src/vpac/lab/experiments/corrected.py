@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vpac.lab.experiments import four_rooms, puddle_world
-from vpac.lab.experiments.spec import Arm, Experiment
+from vpac.lab.experiments.spec import Experiment
 
 ON_POLICY: dict[str, Any] = {"form": "corrected", "baseline": True, "variance_of": "return"}
 OFF_POLICY: dict[str, Any] = {**ON_POLICY, "critics": "expected", "ratios": "clipped"}
@@ -29,8 +29,6 @@ EXPLANATIONS = {
     "and costs some of the mean": "Four runs of each are too few to tell.",
 }
 """Why claims of the paper do not hold of the corrected forms."""
-
-
 VAAC_TOO = (
     " VAAC learns from whole returns, which have no expected kind: its critics keep the clipped ratios, and its variance is "
     "the one given the first action."
@@ -40,6 +38,7 @@ VAAC_TOO = (
 def corrected(experiment: Experiment, **changes: Any) -> Experiment:
     """The same with the corrected gradient of mean − ψ · variance of the return, and with baselines, for AC too."""
     off_policy = "critics" in experiment.settings
+    whole = [arm for arm in experiment.arms if arm.algorithm == "off-policy-vaac"]
     return experiment.model_copy(
         update={
             "name": f"{experiment.name}-corrected",
@@ -47,10 +46,13 @@ def corrected(experiment: Experiment, **changes: Any) -> Experiment:
             "about": f"As {experiment.name}, but with the exact gradient of the objective and state-value baselines, for AC "
             "too; the variance is that of the return over start states as well"
             + (", and the critics are expected ones, without ratios." if off_policy else ".")
-            + (VAAC_TOO if any(_whole_returns(arm) for arm in experiment.arms) else ""),
+            + (VAAC_TOO if whole else ""),
             "paper": "",
             "settings": experiment.settings | (OFF_POLICY if off_policy else ON_POLICY),
-            "arms": tuple(_corrected(arm) for arm in experiment.arms),
+            "arms": tuple(
+                arm.model_copy(update={"paper": {}, "settings": arm.settings | (WHOLE_RETURNS if arm in whole else {})})
+                for arm in experiment.arms
+            ),
             "claims": tuple(
                 one.model_copy(update={"of": "corrected", "paper": "", "explanation": EXPLANATIONS.get(one.text, "")})
                 for one in experiment.claims
@@ -58,15 +60,6 @@ def corrected(experiment: Experiment, **changes: Any) -> Experiment:
             **changes,
         }
     )
-
-
-def _corrected(arm: Arm) -> Arm:
-    settings = arm.settings | (WHOLE_RETURNS if _whole_returns(arm) else {})
-    return arm.model_copy(update={"paper": {}, "settings": settings})
-
-
-def _whole_returns(arm: Arm) -> bool:
-    return arm.algorithm == "off-policy-vaac"
 
 
 EXPERIMENTS = (
