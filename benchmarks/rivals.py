@@ -314,7 +314,7 @@ def _winner(judged: dict[str, Any]) -> tuple[str, str]:
     order = sorted(judged, key=lambda arm: float(judged[arm].tuned[0]))
     first = judged[order[0]].tuned
     near = [arm for arm in order[1:] if np.quantile((judged[arm].tuned - first)[1:], 0.025) <= 0.0]
-    return order[0], "yes" if not near else "no: " + ", ".join(near)
+    return order[0], "yes" if not near else "no: " + "; ".join(near)
 
 
 def _rows(found: dict[Key, dict[str, float]], task: str, arm: str, r: float) -> list[dict[str, float]]:

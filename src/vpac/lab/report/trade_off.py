@@ -82,7 +82,7 @@ class TracedFrontier:
         caption = (
             f"Each point is the policies trained at one price ψ of the {priced}, with 95 % intervals over seeds; an arrow says "
             "that the interval goes on. Up is a higher mean, left is a more dependable return. Crosses mark dominated points: "
-            "another has no less mean and no more spread."
+            "another has at least the same mean and at most the same spread."
         )
         if found.exact:
             caption += " The dotted line is the exact frontier, from the oracle."
