@@ -5,8 +5,9 @@
     python benchmarks/score.py --only-table                 print what has been measured
 
 The paper and its readers look at undiscounted scores, so the price is on their variance (`variance_gamma=1`). PPO has its
-defaults, γ = 0.99, and once a longer horizon; VPAC has the defaults, at R = 0.1, 0.3 and 1. ψ = R / standard deviation of
-PPO's score, measured on two seeds (100, 101) beside the ten. Policies are measured with their noise, in 512 episodes with
+defaults, γ = 0.99, and once a longer horizon; VPAC has the defaults, at R = 0.1, 0.3 and 1. "later" arms are PPO for 700 000
+steps, and go on with γ = 0.997 and the price for 300 000. ψ = R / standard deviation of PPO's score, measured on two seeds
+(100, 101) beside the ten. Policies are measured with their noise, in 512 episodes with
 starts drawn anew. Arms are compared with PPO seed by seed, by their means and by the logarithm of their variances; 95 %
 intervals by Student's t.
 Results are lines of JSON in docs/data/score.jsonl.
@@ -32,7 +33,9 @@ RESULTS = paired.RESULTS.with_name("score.jsonl")
 AVERSIONS = (0.1, 0.3, 1.0)
 NEUTRAL = {"PPO": 0.99, "γ = 0.997": 0.997}
 """Arms without a price, and their discounts."""
-ARMS = (*NEUTRAL, *(f"R = {r:g}" for r in AVERSIONS))
+LATER = ("later, R = 0", "later, R = 0.3")
+"""Arms with a longer horizon, and a price, for the last 300 000 steps."""
+ARMS = (*NEUTRAL, *(f"R = {r:g}" for r in AVERSIONS), *LATER)
 EPISODES = 512
 
 
@@ -42,8 +45,12 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: 
         psi, agent = 0.0, PPO(env, seed=seed, gamma=NEUTRAL[arm])
     else:
         spread = np.mean([math.sqrt(found[env, "PPO", seed]["variance 1"]) for seed in paired.CALIBRATION])
-        psi = float(f"{float(arm.removeprefix('R = ')) / spread:.2g}")
-        agent = VPACPPO(env, seed=seed, psi=psi, variance_gamma=1.0)
+        psi = float(f"{float(arm.rpartition('R = ')[2]) / spread:.2g}")
+        horizon = {"gamma": 0.997, "psi_warm_up": 0.2} if arm in LATER else {}
+        agent = VPACPPO(env, seed=seed, psi=psi, variance_gamma=1.0, **horizon)
+    if arm in LATER:
+        agent.start_from(PPO(env, seed=seed).learn(steps - paired.MORE))
+        steps = paired.MORE
     agent.learn(steps)
     agent.environments.close()
     return {"psi": psi, **measure(agent, env, seed, EPISODES)}
