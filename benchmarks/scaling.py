@@ -125,6 +125,7 @@ def sizes_of_the_oracle(quick: bool) -> Iterator[Growth]:
     worlds = [PuddleWorld(scale=scale, moves=4).mdp for scale in scales]
     sizes = [mdp.n_states for mdp in worlds]
     with one_blas_thread():
+        oracle.best_policy(worlds[0], 0.01, GAMMA)  # imports what the first search needs
         costs = [once(lambda mdp=mdp: oracle.best_policy(mdp, 0.01, GAMMA)) for mdp in worlds]  # type: ignore[misc]
         yield Growth(
             "oracle, the best policy of one price, s", sizes, costs,

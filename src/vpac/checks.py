@@ -104,9 +104,7 @@ def not_negative(value: Any, name: str) -> float:
 
 def share(value: float, name: str) -> float:
     """A share between 0 and 1."""
-    if not 0.0 <= value <= 1.0:
-        raise UserError(f"{name} must be between 0 and 1, got {value!r}")
-    return value
+    return real(value, name, "between 0 and 1", 0.0, 1.0)
 
 
 def chance(value: Any, name: str) -> float:

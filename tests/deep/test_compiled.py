@@ -242,6 +242,25 @@ def test_an_environment_of_the_other_kind_is_refused():
         VPACPPO.learn_many("CartPole-v1", 64, seeds=[0], **SMALL, psi=[0.1])
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seeds": 3}, "seeds must be several, for example a list, got 3"),
+        ({"psi": 0.1}, "psi must be several, for example a list, got 0.1"),
+        ({"together": 1.5}, "together must be a whole number from 1 up, got 1.5"),
+        ({"cores": 0}, "cores must be a whole number from 1 up, got 0"),
+    ],
+)
+def test_bad_batches_are_refused(given, message):
+    with pytest.raises(UserError, match=message):
+        VPACPPO.learn_many(CHAIN, 64, **{"seeds": [0], "psi": [0.1]} | given, **SMALL)
+
+
+def test_the_return_is_not_remembered():
+    with pytest.raises(UserError, match="environments in JAX do not remember"):
+        VPACPPO(CHAIN, psi=0.1, remember="return", **SMALL)
+
+
 class Endless(Drift):
     """Rewards grow beyond all bounds after a while."""
 

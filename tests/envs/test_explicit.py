@@ -133,6 +133,36 @@ def test_bad_drn_files_are_named_with_their_line(tmp_path, text, options, messag
         FiniteMDP.from_drn(tmp_path / "m.drn", **options)
 
 
+def test_a_file_that_was_cut_is_not_taken_for_a_smaller_model(tmp_path):
+    """Of the die: states whose lines are missing would count as terminal."""
+    whole = die_tra("13 20").splitlines()
+    write(
+        tmp_path,
+        p_tra="\n".join(whole[:9]),
+        s_tra="\n".join(["dtmc", *whole[1:9]]),
+        large_tra="99999999999999 1\n0 0 1",
+    )
+    with pytest.raises(UserError, match="the first line says 20 transitions, there are 8: is it complete"):
+        FiniteMDP.from_prism(tmp_path / "p.tra")
+    with pytest.raises(UserError, match="state 4 has no transitions and is not terminal"):
+        FiniteMDP.from_prism(tmp_path / "s.tra")
+    with pytest.raises(UserError, match="1 transitions for 99999999999999 states: is it complete"):
+        FiniteMDP.from_prism(tmp_path / "large.tra")
+    (tmp_path / "m.drn").write_text(
+        HEAD.replace("\n2\n", "\n3\n") + "state 0\naction 0\n0 : 0.5\n1 : 0.5\nstate 1\naction 0\n1 : 1\n"
+    )
+    with pytest.raises(UserError, match="state 2 has no transitions and is not terminal"):
+        FiniteMDP.from_drn(tmp_path / "m.drn", reward="a")
+
+
+@pytest.mark.parametrize(
+    ("transitions", "rewards"), [("x", [0.0]), ([np.eye(1)], None), ([np.eye(1)], "x"), ([np.eye(1)], [1, [2, 3]])]
+)
+def test_arrays_that_are_none(transitions, rewards):
+    with pytest.raises(UserError, match=r"must be arrays of numbers, or lists of matrices|expected transitions"):
+        FiniteMDP.from_mdptoolbox(transitions, rewards)
+
+
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="cannot read"):
         FiniteMDP.from_drn(tmp_path / "none.drn")

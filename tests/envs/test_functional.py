@@ -177,6 +177,12 @@ def returning(*last):
     return lambda key, state, action: (state, state, *last)
 
 
+def keeping(key, state, action, kept=[]):  # noqa: B006
+    """A step that keeps a traced value outside of the function."""
+    kept.append(state)
+    return state, state, 0.0, False, False
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
@@ -187,6 +193,19 @@ def returning(*last):
         ({"step": returning(0.0, jnp.zeros(3, bool), False)}, r"step returns terminated of shapes \[\[3\]\]"),
         ({"step": returning(0.0, False, (False, False))}, r"step returns truncated of shapes \[\[\], \[\]\]"),
         ({"step": returning(0.0, False)}, "step must return state, .* and truncated, got 4 things"),
+        ({"step": returning(1j, False, False)}, "step returns reward as complex64, expected a real number"),
+        ({"step": returning(0.0, jnp.nan, False)}, "step returns terminated as float32, expected a truth value"),
+        ({"limit": 0}, "limit must be None or at least 1, got 0"),
+        ({"action_space": gymnasium.spaces.MultiDiscrete([2, 2])}, ".* have Discrete or Box actions, got MultiDiscrete"),
+        (
+            {
+                "observation_space": gymnasium.spaces.Discrete(3),
+                "reset": lambda key: (jnp.zeros(1), jnp.float32(1.0)),
+                "step": lambda key, state, action: (state, jnp.float32(1.0), 0.0, False, False),
+            },
+            "reset observes float32, a Discrete space needs whole numbers",
+        ),
+        ({"step": keeping}, r"JAX cannot trace step \([^()]*\)$"),
         ({"reset": lambda key: jnp.zeros(1)}, "reset must return state and observation, got one thing"),
         ({"draws": lambda key, shape: 1 / 0}, r"JAX cannot trace draws \(ZeroDivisionError: division by zero\)"),
         (

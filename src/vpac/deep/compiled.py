@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vpac.checks import whole
 from vpac.deep import diagnostics
 from vpac.deep.collect import RECENT, Episode, Rollout
 from vpac.deep.estimate import (
@@ -739,6 +740,12 @@ def learn_many(
         The agents, for each seed those of all ψ. An agent that met a number that is not finite keeps its state from before it,
         and its attribute `diverged` holds the error.
     """
+    for name, several in (("seeds", seeds), ("psi", () if psi is None else psi)):
+        if isinstance(several, str) or not isinstance(several, Iterable):
+            raise UserError(f"{name} must be several, for example a list, got {several!r}")
+    for name, count in (("cores", cores), ("together", together)):
+        if count is not None:
+            whole(count, name, 1)
     prices: list[dict[str, Any]] = [{}] if psi is None else [{"psi": price} for price in psi]
     agents: list[Agent] = []
     for seed in seeds:

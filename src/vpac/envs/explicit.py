@@ -77,6 +77,8 @@ class _Model:
         """Build the MDP after all lines have been read."""
         if not self.entries:
             raise UserError(f"{reader.path} holds no transitions")
+        if n_states > len(self.entries) + sum(map(len, self.labels.values())):
+            raise UserError(f"{reader.path} has {len(self.entries)} transitions for {n_states} states: is it complete?")
         keys = np.array(list(self.entries), np.int64)
         state, choice, successor = keys.T
         chance = np.array([p for p, _ in self.entries.values()])
@@ -123,9 +125,10 @@ class _Model:
                 near = suggestion(label, self.labels) or f": expected {', '.join(sorted(self.labels)) or 'none'}"
                 raise UserError(f"the model has no label {label!r}{near}")
             return np.isin(np.arange(n_states), list(self.labels[label]))
-        moves = np.zeros(n_states, bool)
-        moves[state[(state != successor) | (paid != 0.0)]] = True
-        return ~moves
+        stays = np.zeros(n_states, bool)
+        stays[state] = True  # a state without a line is missing, not terminal
+        stays[state[(state != successor) | (paid != 0.0)]] = False
+        return stays
 
 
 def from_prism(
@@ -154,6 +157,9 @@ def from_prism(
         largest = max(largest, key[0], key[2])
         if len(rest) > 1:
             model.names.setdefault(key[1], set()).add(rest[1])
+    if not storm and len(model.entries) != int(head[-1]):
+        said = f"the first line says {head[-1]} transitions, there are {len(model.entries)}"
+        raise UserError(f"{reader.path}: {said}: is it complete?")
     size = n_states if n_states is not None else largest + 1
     if transition_rewards is not None:
         _read_rewards(_Reader(transition_rewards), model, chooses, size, skip=not storm)
@@ -299,7 +305,12 @@ def from_mdptoolbox(transitions: Any, rewards: Any, start: ArrayLike | None, ter
     """P[a, s, s'] or one matrix for each action, and R[s], R[s, a], R[a, s, s'] or one matrix for each action."""
     from scipy.sparse import coo_array
 
-    matrices = [coo_array(matrix) for matrix in transitions]
+    try:
+        matrices = [coo_array(matrix) for matrix in transitions]
+        by_matrix: list[Any] = [r.toarray() if hasattr(r, "toarray") else r for r in rewards]
+        table = np.asarray(by_matrix, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"transitions and rewards must be arrays of numbers, or lists of matrices: {error}") from None
     if not matrices or any(m.ndim != 2 or m.shape != (matrices[0].shape[1],) * 2 for m in matrices):
         raise UserError(
             f"expected transitions [A, S, S] or A matrices [S, S], got shapes {[list(m.shape) for m in matrices][:4]}; the "
@@ -309,9 +320,6 @@ def from_mdptoolbox(transitions: Any, rewards: Any, start: ArrayLike | None, ter
     action = np.repeat(np.arange(count), [m.nnz for m in matrices])
     state, successor = (np.concatenate([m.coords[i] for m in matrices]) for i in (0, 1))
     chance = np.concatenate([m.data for m in matrices])
-    given: list[Any] = list(rewards)
-    by_matrix = [r.toarray() if hasattr(r, "toarray") else np.asarray(r, np.float64) for r in given]
-    table = np.asarray(by_matrix, np.float64)
     if table.shape == (count, n, n):
         paid = table[action, state, successor]
     elif table.shape == (n, count):

@@ -308,6 +308,10 @@ class FunctionalEnvironments(Environments):
         import jax
 
         tree: Any = jax.tree
+        if not isinstance(self.action_space, spaces.Discrete | spaces.Box):
+            raise UserError(f"{self.name}: environments in JAX have Discrete or Box actions, got {self.action_space}")
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"{self.name}: limit must be None or at least 1, got {self.limit!r}")
         copies = (self.n,)
         draws = self._traced("draws", lambda: self.env.draws(jax.random.key(0), copies))
         first = self._traced("reset", jax.vmap(self.env.reset), draws)
@@ -318,6 +322,9 @@ class FunctionalEnvironments(Environments):
         for what, found in zip(RETURNED["step"][2:], after[2:], strict=True):
             if (shapes := [list(leaf.shape[1:]) for leaf in tree.leaves(found)]) != [[]]:
                 raise UserError(f"{self.name}: step returns {what} of shapes {shapes}, expected one number")
+            kinds, expected = ("iuf", "a real number") if what == "reward" else ("bi", "a truth value")
+            if (dtype := np.result_type(tree.leaves(found)[0])).kind not in kinds:
+                raise UserError(f"{self.name}: step returns {what} as {dtype}, expected {expected}")
         for what, was, now in zip(("state", "observation"), first, after, strict=False):
             before, later = ([(leaf.shape[1:], leaf.dtype.name) for leaf in tree.leaves(one)] for one in (was, now))
             if before != later or tree.structure(was) != tree.structure(now):
@@ -326,13 +333,18 @@ class FunctionalEnvironments(Environments):
         if len(seen) != 1 or seen[0].shape != (*copies, *shape):
             found = [list(leaf.shape[1:]) for leaf in seen]
             raise UserError(f"{self.name}: reset observes {found}, the observation space is {self.observation_space}")
+        if isinstance(self.observation_space, spaces.Discrete) and np.result_type(seen[0]).kind not in "iu":
+            raise UserError(
+                f"{self.name}: reset observes {np.result_type(seen[0])}, a Discrete space needs whole numbers"
+            )
 
     def _traced(self, what: str, function: Any, *given: Any) -> Any:
         """The shapes of a function's results."""
         import jax
 
         try:
-            found = jax.eval_shape(function, *given)
+            with jax.checking_leaks():  # of values that a function keeps: JAX finds them much later otherwise
+                found = jax.eval_shape(function, *given)
         except UserError:
             raise
         except Exception as error:

@@ -165,7 +165,11 @@ def remembering(
 
     The third result is the arguments of its `RememberReturn`: `gamma`, unless the environment has a memory already.
     """
+    from vpac.envs.functional import functional_of
+
     memory: dict[str, Any] = {"gamma": float(gamma)}
+    if functional_of(env, arguments or {}) is not None:
+        raise UserError('environments in JAX do not remember: pass remember="nothing"')
     if isinstance(env, VectorEnv):
         raise UserError(
             'a vector environment does not remember: put RememberReturn around its parts, or remember="nothing"'

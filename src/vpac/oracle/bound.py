@@ -84,7 +84,7 @@ def upper_bound(
         psi: price of variance.
         gamma: discount factor in [0, 1].
         policy: a policy to compare with; default: the one that `frontier` finds.
-        programmes: linear programmes to solve; more lower the bound. Thousands close the gap of tiny MDPs.
+        programmes: linear programmes to solve; more lower the bound. A gap may stay, also in tiny worlds with cycles.
     """
     gamma, psi = check_gamma(gamma), check_price(psi)
     whole(programmes, "programmes", 1)

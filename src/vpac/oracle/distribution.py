@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpac.checks import share, whole
+from vpac.checks import real, share, whole
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError
 from vpac.oracle.linear import OracleError
@@ -77,7 +77,7 @@ class ReturnDistribution:
 
     def below(self, threshold: float) -> float:
         """P(G < threshold)."""
-        return float(self.probability @ self._below(float(threshold))[0])
+        return float(self.probability @ self._below(real(threshold, "threshold", "a finite number"))[0])
 
     def quantile(self, q: float = 0.5) -> float:
         """min {x : P(G ≤ x) ≥ q}; by default the median."""

@@ -139,6 +139,14 @@ def test_the_example_is_right():
     assert len(read_experiment_example().arms) == 6
 
 
+@pytest.mark.parametrize("where", ["", "[[arms]]\nlabel = 'calm'\n"])
+def test_a_study_of_the_ppo_family_needs_no_kind(tmp_path, where):
+    path = tmp_path / "deep.toml"
+    arms = "" if where else "[[arms]]\nlabel = 'calm'\n"
+    path.write_text(f"env = 'CartPole-v1'\n{where}algorithm = 'vpac-ppo'\n{arms}settings = {{psi = 0.1}}\n")
+    assert read_experiment(path).kind == "deep"
+
+
 def read_experiment_example():
     from pathlib import Path
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from vpac.algorithms import DEEP
 from vpac.errors import UserError, suggestion
 from vpac.files import read_bytes
 from vpac.lab.experiments import (
@@ -100,6 +101,12 @@ def read_experiment(path: Path) -> Experiment:
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in path.stem.lower()).split()
     given.setdefault("name", "-".join(words) or "study")
     given.setdefault("title", given["name"])
+    arms = given.get("arms")
+    named = [
+        one.get("algorithm") for one in (given, *(arms if isinstance(arms, list) else ())) if isinstance(one, dict)
+    ]
+    if {name for name in named if name} <= {algorithm.name for algorithm in DEEP} and any(named):
+        given.setdefault("kind", "deep")
     if given["name"] in EXPERIMENTS:
         raise UserError(f"{path}: the name {given['name']!r} is taken by an experiment of ours; choose another")
     try:
