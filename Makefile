@@ -18,10 +18,9 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("vpac needs Python 3.11 or later, found %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "Setting up .venv (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(TICK) if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --no-compile --require-hashes --requirement requirements.hashes; fi
-	@$(TICK) $(PIP) --no-compile $(if $(strip $(HASHES)),--no-deps) --editable ".[dev]"
-	@$(BIN)/python -m compileall -qq -j 0 src "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-		|| true # on all cores, where pip uses one; some packages have files for other versions of Python
+	@$(TICK) if [ -n "$(strip $(HASHES))" ]; then $(INSTALL) --require-hashes --requirement requirements.hashes; fi
+	@$(TICK) $(PIP) $(if $(strip $(HASHES)),--no-deps) --editable ".[dev]"
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 	@echo "Set up: $(BIN)/vpac --help"
 
