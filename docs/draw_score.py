@@ -1,6 +1,7 @@
-"""Draws docs/images/mujoco-score.png from docs/data/mujoco.json: what form and discount do to the score of a hopper.
+"""Draws docs/images/mujoco-score.png from docs/data/mujoco.json: what form and discount do to the score of a hopper; and
+docs/images/score-prices.png from docs/data/score.jsonl: what a price on the score's variance does on three tasks.
 
-The price is the same everywhere; a dot is a run, its score measured in 512 episodes without discount.
+A dot is a run, its score measured in 512 episodes without discount.
 """
 
 from __future__ import annotations
@@ -20,8 +21,38 @@ ARMS = {
 """What each is called here, and its look."""
 
 
+PRICED = {"PPO": 6, "R = 0.1": 3, "R = 0.3": 1, "R = 1": 0, "later, R = 0": 4}
+"""Arms of benchmarks/score.py, and their looks."""
+
+
+def prices() -> None:
+    """A panel for each task: mean and standard deviation of every run of each arm."""
+    rows = [json.loads(line) for line in (HERE / "data" / "score.jsonl").read_text(encoding="utf-8").splitlines()]
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
+    for axis, task in zip(axes, ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"), strict=True):
+        for arm, style in PRICED.items():
+            runs = [row for row in rows if (row["env"], row["arm"]) == (task, arm) and row["seed"] < 100]
+            label = {"later, R = 0": "PPO, later γ = 0.997"}.get(arm, arm)
+            axis.plot(
+                [row["variance 1"] ** 0.5 for row in runs], [row["mean 1"] for row in runs], linestyle="none",
+                marker=look(style).marker, markersize=6, alpha=0.8, color=look(style).colour, markeredgecolor="white",
+                label=label,
+            )  # fmt: skip
+        axis.set(title=task, xlabel="standard deviation of the score", xscale="log")
+        low, high = axis.get_xlim()
+        axis.set_xticks(ticks := [x for x in (30, 100, 200, 300, 500, 1000, 1500) if low < x < high], map(str, ticks))
+        axis.minorticks_off()
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("mean score")
+    axes[1].legend(frameon=False, fontsize=9)
+    path = HERE / "images" / "score-prices.png"
+    figure.savefig(path, dpi=150)
+    print(path)
+
+
 def main() -> None:
-    """Two panels with one pair of axes."""
+    """Two panels with one pair of axes, then those of the prices."""
+    prices()
     rows = json.loads((HERE / "data" / "mujoco.json").read_text(encoding="utf-8"))
     figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), sharex=True, sharey=True, layout="constrained")
     for axis, (experiment, title) in zip(axes, PANELS.items(), strict=True):
