@@ -8,8 +8,8 @@ The paper and its readers look at undiscounted scores, so the price is on their 
 defaults, γ = 0.99, and once a longer horizon; VPAC has the defaults, at R = 0.1, 0.3 and 1. "later" arms are PPO for 700 000
 steps, and go on with γ = 0.997 and the price for 300 000. ψ = R / standard deviation of PPO's score, measured on two seeds
 (100, 101) beside the ten. Policies are measured with their noise, in 512 episodes with
-starts drawn anew. Arms are compared with PPO seed by seed, by their means and by the logarithm of their variances; 95 %
-intervals by Student's t.
+starts drawn anew. Arms are compared with PPO seed by seed: logarithms of means and of variances, and U, the discounted mean
+(γ = 0.99) − ψ · variance of the score, which VPAC maximises; 95 % intervals by Student's t.
 Results are lines of JSON in docs/data/score.jsonl.
 """
 
@@ -28,6 +28,7 @@ import numpy as np
 import paired
 from paired import Key, measure, ratio
 from vpac.deep import PPO, VPACPPO
+from vpac.risk import mean_interval
 
 RESULTS = paired.RESULTS.with_name("score.jsonl")
 AVERSIONS = (0.1, 0.3, 1.0)
@@ -71,8 +72,10 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
         if not rows["PPO"]:
             continue
         print(f"\n**{env}**; ratios by pairs of seeds, geometric means with 95 % intervals\n")
-        print("| arm | seeds | ψ | mean score | variance | CVaR 10 % | length | mean ÷ PPO | variance ÷ PPO |")
-        print("|---|---:|---:|---:|---:|---:|---:|---|---|")
+        print(
+            "| arm | seeds | ψ | mean score | variance | CVaR 10 % | length | mean ÷ PPO | variance ÷ PPO | gain in U |"
+        )
+        print("|---|---:|---:|---:|---:|---:|---:|---|---|---|")
         for arm, those in rows.items():
             if not those:
                 continue
@@ -86,6 +89,13 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
                 for name in ("mean 1", "variance 1")
             ]  # fmt: skip
             psi = next(iter(those.values()))["psi"]
+            gains = [
+                row["mean 0.99"] - psi * row["variance 1"] - (other["mean 0.99"] - psi * other["variance 1"])
+                for s, row in those.items()
+                if psi and (other := rows["PPO"].get(s))
+            ]
+            gain = mean_interval(np.array(gains)) if len(gains) > 1 else None
+            cells.append("" if gain is None else f"{gain.estimate:.0f} ({gain.low:.0f} to {gain.high:.0f})")
             about = f"{psi:.2g} | {mean:.0f} | {variance:.2g} | {tail:.0f} | {length:.0f}"
             print(f"| {arm} | {len(those)} | {about} | {' | '.join(cells)} |")
 
