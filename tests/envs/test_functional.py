@@ -196,7 +196,10 @@ def keeping(key, state, action, kept=[]):  # noqa: B006
         ({"step": returning(1j, False, False)}, "step returns reward as complex64, expected a real number"),
         ({"step": returning(0.0, jnp.nan, False)}, "step returns terminated as float32, expected a truth value"),
         ({"limit": 0}, "limit must be None or at least 1, got 0"),
-        ({"action_space": gymnasium.spaces.MultiDiscrete([2, 2])}, ".* have Discrete or Box actions, got MultiDiscrete"),
+        (
+            {"action_space": gymnasium.spaces.MultiDiscrete([2, 2])},
+            ".* have Discrete or Box actions, got MultiDiscrete",
+        ),
         (
             {
                 "observation_space": gymnasium.spaces.Discrete(3),
