@@ -92,7 +92,7 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
             gains = [
                 row["mean 0.99"] - psi * row["variance 1"] - (other["mean 0.99"] - psi * other["variance 1"])
                 for s, row in those.items()
-                if psi and (other := rows["PPO"].get(s))
+                if psi and arm not in LATER and (other := rows["PPO"].get(s))
             ]
             gain = mean_interval(np.array(gains)) if len(gains) > 1 else None
             cells.append("" if gain is None else f"{gain.estimate:.0f} ({gain.low:.0f} to {gain.high:.0f})")

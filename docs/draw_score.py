@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 
@@ -25,6 +26,14 @@ PRICED = {"PPO": 6, "R = 0.1": 3, "R = 0.3": 1, "R = 1": 0, "later, R = 0": 4}
 """Arms of benchmarks/score.py, and their looks."""
 
 
+def dots(axis: Any, variances: list[float], means: list[float], style: int, label: str) -> None:
+    """A dot for each run: its standard deviation to the right, its mean upwards."""
+    axis.plot(
+        [variance**0.5 for variance in variances], means, linestyle="none", marker=look(style).marker, markersize=6,
+        alpha=0.8, color=look(style).colour, markeredgecolor="white", label=label,
+    )  # fmt: skip
+
+
 def prices() -> None:
     """A panel for each task: mean and standard deviation of every run of each arm."""
     rows = [json.loads(line) for line in (HERE / "data" / "score.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -33,11 +42,7 @@ def prices() -> None:
         for arm, style in PRICED.items():
             runs = [row for row in rows if (row["env"], row["arm"]) == (task, arm) and row["seed"] < 100]
             label = {"later, R = 0": "PPO, later γ = 0.997"}.get(arm, arm)
-            axis.plot(
-                [row["variance 1"] ** 0.5 for row in runs], [row["mean 1"] for row in runs], linestyle="none",
-                marker=look(style).marker, markersize=6, alpha=0.8, color=look(style).colour, markeredgecolor="white",
-                label=label,
-            )  # fmt: skip
+            dots(axis, [row["variance 1"] for row in runs], [row["mean 1"] for row in runs], style, label)
         axis.set(title=task, xlabel="standard deviation of the score", xscale="log")
         low, high = axis.get_xlim()
         axis.set_xticks(ticks := [x for x in (30, 100, 200, 300, 500, 1000, 1500) if low < x < high], map(str, ticks))
@@ -58,11 +63,7 @@ def main() -> None:
     for axis, (experiment, title) in zip(axes, PANELS.items(), strict=True):
         for arm, (label, style) in ARMS.items():
             runs = [row for row in rows if row["experiment"] == experiment and row["arm"] == arm]
-            axis.plot(
-                [row["variance"] ** 0.5 for row in runs], [row["mean"] for row in runs], linestyle="none",
-                marker=look(style).marker, markersize=6, alpha=0.8, color=look(style).colour, markeredgecolor="white",
-                label=label,
-            )  # fmt: skip
+            dots(axis, [row["variance"] for row in runs], [row["mean"] for row in runs], style, label)
         axis.set(title=title, xlabel="standard deviation of the score", xscale="log")
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("mean score")
