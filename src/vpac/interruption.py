@@ -69,13 +69,15 @@ def handled(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterato
         yield
         return
     INTERRUPTION.asked, INTERRUPTION.message, INTERRUPTION.printed = None, None, False
-    before = {number: signal.signal(number, _handle) for number in signals}
+    before = {number: signal.getsignal(number) for number in signals}
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     threading.Thread(target=_listen, args=(reader, signals), daemon=True).start()
     listener = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     hook, sys.unraisablehook = sys.unraisablehook, partial(_unraisable, sys.unraisablehook)
     try:
+        for number in signals:
+            signal.signal(number, _handle)  # last: a signal before this has its earlier effect
         yield
     finally:
         sys.unraisablehook = hook

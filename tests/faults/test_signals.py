@@ -154,6 +154,19 @@ def test_a_signal_while_vpac_starts_ends_it_quietly(tmp_path, how, number, code)
         assert (process.returncode, out, err) == (code, "", "vpac: stopped\n")
 
 
+@pytest.mark.parametrize("moment", ["it.threading.Thread.start", "it.signal.set_wakeup_fd", "it.signal.signal"])
+def test_a_signal_while_vpac_takes_signals_over_ends_it_quietly(tmp_path, moment):
+    (tmp_path / "vpac").write_text(
+        "import os, sys, vpac.interruption as it\nfrom vpac.cli import main\n"
+        "def and_stop(real):\n"
+        "    return lambda *words, **more: (real(*words, **more), os.kill(os.getpid(), 2))[0]\n"
+        f"{moment} = and_stop({moment})\n"
+        "sys.exit(main(['list', 'worlds']))\n"
+    )
+    ended = subprocess.run([sys.executable, tmp_path / "vpac"], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "vpac: stopped\n")
+
+
 def test_ctrl_c_while_python_runs_text_has_its_exit_code_too(tmp_path):
     """Python kills itself at the end if it ever saw one there, which is how dataclasses are made."""
     text = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nwhile True: pass"

@@ -7,6 +7,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -85,9 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     deduplicate_stderr()
-    with handled(), warnings.catch_warnings():
-        warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
+    with ExitStack() as stack:
         try:
+            stack.enter_context(handled())
+            stack.enter_context(warnings.catch_warnings())
+            warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
             return end_with(_main(arguments))
         except KeyboardInterrupt as stop:
             print("vpac: stopped", file=sys.stderr)
