@@ -89,12 +89,12 @@ def measure(agent: PPO, env: str, seed: int, episodes: int = EPISODES) -> dict[s
     return found
 
 
-def trained(env: str, seed: int) -> PPO:
-    """PPO after a million steps, from the file if there is one."""
-    folder = CHECKPOINTS / f"{env}-{seed}"
+def trained(env: str, seed: int, steps: int = STEPS) -> PPO:
+    """PPO after so many steps, from the file if there is one."""
+    folder = CHECKPOINTS / (f"{env}-{seed}" if steps == STEPS else f"{env}-{seed}-{steps}")
     if (folder / "agent.json").exists():
         return PPO.load(folder)
-    agent = PPO(env, seed=seed).learn(STEPS)
+    agent = PPO(env, seed=seed).learn(steps)
     agent.save(folder)
     return agent
 

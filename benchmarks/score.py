@@ -50,7 +50,7 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: 
         horizon = {"gamma": 0.997, "psi_warm_up": 0.2} if arm in LATER else {}
         agent = VPACPPO(env, seed=seed, psi=psi, variance_gamma=1.0, **horizon)
     if arm in LATER:
-        agent.start_from(PPO(env, seed=seed).learn(steps - paired.MORE))
+        agent.start_from(paired.trained(env, seed, steps - paired.MORE))
         steps = paired.MORE
     agent.learn(steps)
     agent.environments.close()

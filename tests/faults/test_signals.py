@@ -161,7 +161,7 @@ def test_a_signal_while_vpac_takes_signals_over_ends_it_quietly(tmp_path, moment
         "def and_stop(real):\n"
         "    return lambda *words, **more: (real(*words, **more), os.kill(os.getpid(), 2))[0]\n"
         f"{moment} = and_stop({moment})\n"
-        "sys.exit(main(['list', 'worlds']))\n"
+        "sys.exit(main(['list', 'environments']))\n"
     )
     ended = subprocess.run([sys.executable, tmp_path / "vpac"], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "vpac: stopped\n")
@@ -254,9 +254,9 @@ def test_every_worker_starts_deaf_to_ctrl_c():
         import signal
         from multiprocessing import active_children
         from pathlib import Path
-        from vpac.lab.workers.pool import start_worker
+        from vpac.lab.workers.pool import start_workers
 
-        pools = [start_worker(), start_worker()]
+        pools = [start_workers(), start_workers()]
         for process in active_children():
             lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk", "SigIgn"))]

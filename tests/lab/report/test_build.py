@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ from tiny import little, study
 from vpac import VPAC
 from vpac.lab.experiments.catalogue import EXPERIMENTS
 from vpac.lab.experiments.spec import Arm, Claim
+from vpac.lab.report import build as building
 from vpac.lab.report import draw
 from vpac.lab.report.build import build, document_of
 from vpac.lab.report.chart import Reference
@@ -78,6 +80,7 @@ def test_every_experiment_runs_and_every_figure_draws(group, tmp_path, monkeypat
     """Everything is run and made into charts; each kind of chart is drawn, as SVG and PDF: a PNG is the
     same drawing, and a study's below has one."""
     monkeypatch.setattr(draw, "write", partial(draw.write, kinds=("pdf", "csv")))
+    monkeypatch.setattr(draw, "FEW", 1000)  # other processes would write all kinds
     store, plans, tallies = study(tmp_path, *GROUPS[group], runs=1 if group in ("searches", "steps", "evidence") else 2)
     assert [outcome for tally in tallies.values() for outcome in tally.failed] == []
     others = [one for one in studies(store) if one.experiment.name not in DRAWN]
@@ -156,6 +159,32 @@ def test_figures_are_drawn_again_only_when_they_change(little_store):
     assert {path.name: path.stat().st_mtime_ns for path in figures.glob("*.p*")} == before
     with (figures / "little.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.reader(file))) > 4
+
+
+def test_figures_drawn_by_other_processes_are_the_same_and_an_error_hides_one_study(tmp_path, monkeypatch):
+    store, section_of = Store(tmp_path / "store"), building.section_of
+    carry_out_studies([plan(little(name="bad", runs=1)), plan(little(runs=1))], store, Serial())
+    monkeypatch.setattr(draw, "FEW", 0)
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        folder = tmp_path / str(cores)
+        build(store, quiet=True, out=folder)
+        files = [path for path in (folder / "figures").iterdir() if path.suffix in (".svg", ".png", ".csv")]
+        found.append({path.name: path.read_bytes() for path in files})  # PDFs have other fonts here, see conftest.py
+
+        def section(results):
+            good = section_of(results)
+            bad = [replace(chart, panels=["no panel"]) for chart in good.charts]
+            return replace(good, charts=bad) if good.name.endswith("bad") else good
+
+        with monkeypatch.context() as patch:
+            patch.setattr(building, "section_of", section)
+            patch.setattr(building, "live", lambda chart: [])
+            document = build(store, quiet=True, out=tmp_path / f"bad {cores}")[1]
+        assert [section.name for section in document.sections] == ["experiment-little"]
+        assert [failure.run for failure in document.failures] == ["bad"]
+    assert found[0] == found[1]
 
 
 def test_a_failed_run_is_shown_on_the_page(tmp_path):

@@ -9,13 +9,15 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pebble import ProcessPool
 
 from vpac.envs.picture import INK, WALL
 from vpac.errors import one_of
@@ -23,6 +25,7 @@ from vpac.files import LARGEST_TEXT, parse, read_bytes, write_bytes, write_text
 from vpac.lab.report import geometry as shapes
 from vpac.lab.report.chart import Axes, Chart, Grid, Lines, Points, Reference, Trajectory
 from vpac.lab.report.geometry import MUTED, Look, look
+from vpac.lab.workers.pool import start_workers, stop_workers
 
 FILE_KINDS = ("pdf", "png", "csv")
 STATIC_POINTS = 200
@@ -30,6 +33,8 @@ STATIC_POINTS = 200
 MILLIONS = 1e5
 """Numbers along a horizontal axis from here on are written in millions: in full they would overlap."""
 MARKERS_PER_CURVE = 9
+FEW = 10
+"""Figures that are drawn sooner than processes for them start."""
 
 
 @contextmanager
@@ -93,29 +98,51 @@ def static_svg(chart: Chart) -> str:
 
 
 class Drawings:
-    """A folder of figures (PDF, PNG, CSV, and SVG for the page), drawn again only when chart, code or files changed."""
+    """A folder of figures (PDF, PNG, CSV, and SVG for the page), drawn again only when chart, code or files changed.
 
-    def __init__(self, folder: Path) -> None:
+    With more than `FEW` to draw, `jobs` processes draw them.
+    """
+
+    def __init__(self, folder: Path, jobs: int = 1) -> None:
         self.folder, self._note = folder, folder / ".drawn.json"
+        self._jobs, self._begun = jobs, 0
+        self._pool: ProcessPool | None = None
         try:
             found = parse(read_bytes(self._note, LARGEST_TEXT))
         except (OSError, ValueError):
             found = {}
         self._drawn: dict[str, Any] = found if isinstance(found, dict) else {}
 
-    def update(self, charts: Iterable[Chart]) -> None:
-        """Draw those that are out of date."""
+    def update(self, charts: Iterable[Chart]) -> Callable[[], None]:
+        """Begin to draw those that are out of date; returns a function that waits for them."""
         stale = [chart for chart in charts if self._drawn.get(chart.name) != self._state(chart)]
+        self._begun += len(stale)
+        if self._pool is None and self._jobs > 1 and self._begun > FEW:
+            self._pool = start_workers(self._jobs)
+        tasks: list[Future[None]] = []
         for chart in stale:
-            write_text(self.folder / f"{chart.name}.svg", static_svg(chart))
-            write(chart, self.folder)
-        self._drawn |= {chart.name: self._state(chart) for chart in stale}
-        write_text(self._note, json.dumps(self._drawn, indent=1))
+            if self._pool is None:
+                _draw_files(chart, self.folder)
+            else:
+                tasks.append(self._pool.schedule(_draw_files, (chart, self.folder)))
+
+        def wait() -> None:
+            for task in tasks:
+                task.result()
+            self._drawn |= {chart.name: self._state(chart) for chart in stale}
+            write_text(self._note, json.dumps(self._drawn, indent=1))
+
+        return wait
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            stop_workers(self._pool)
 
     def svg(self, chart: Chart) -> str:
         """The chart as SVG, drawn if it is out of date."""
         if self._drawn.get(chart.name) != self._state(chart):
-            self.update([chart])
+            self.update([chart])()
         return read_bytes(self.folder / f"{chart.name}.svg").decode("utf-8")
 
     def _state(self, chart: Chart) -> list[str]:
@@ -124,6 +151,11 @@ class Drawings:
             content = repr(chart).encode() + _code()
         files = [self.folder / f"{chart.name}.{kind}" for kind in (*FILE_KINDS, "svg")]
         return [hashlib.sha256(content).hexdigest(), *map(_digest, files)]
+
+
+def _draw_files(chart: Chart, folder: Path) -> None:
+    write_text(folder / f"{chart.name}.svg", static_svg(chart))
+    write(chart, folder)
 
 
 def _digest(path: Path) -> str:

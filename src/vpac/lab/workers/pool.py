@@ -157,12 +157,12 @@ class Processes:
         self._seconds.clear()
 
         def submit(batch: list[Run]) -> Future[list[Outcome]]:
-            pool = self._free.pop() if self._free else start_worker()
+            pool = self._free.pop() if self._free else start_workers()
             try:
                 wide = len(batch) > 1 and program_of(batch[0].task) is not None
                 task = pool.schedule(_carry_out_batch, (store.address, batch, self.jobs if wide else 0))
             except RuntimeError:  # it died while idle
-                _stop(pool)
+                stop_workers(pool)
                 return submit(batch)
             self._busy[task] = pool
             if wide:
@@ -211,7 +211,7 @@ class Processes:
                 self._free.append(pool)
                 continue
             self._broken += not task.cancelled() and isinstance(task.exception(), BrokenProcessPool)
-            _stop(pool)
+            stop_workers(pool)
         if self._broken > MAX_BROKEN:
             raise BrokenProcessPool("worker processes end before they begin with a run")
         self._wide &= self._busy.keys()
@@ -271,19 +271,20 @@ class Processes:
         loop.waiting.extendleft(reversed(batch))
 
 
-def start_worker() -> ProcessPool:
-    """A pool of one spawned process that ignores Ctrl-C, which is for the driver, and ends with the driver.
+def start_workers(count: int = 1) -> ProcessPool:
+    """A pool of spawned processes that ignore Ctrl-C, which is for the driver, and end with the driver.
 
-    Each worker has a pool of its own: the workers of one pool share a lock, which a worker that is killed may hold for ever.
+    Runs have a pool for each worker: those of one pool share a lock, which a worker that is killed may hold for ever.
     """
-    pool = ProcessPool(1, initializer=_initialize, context=mp.get_context("spawn"))
+    pool = ProcessPool(count, initializer=_initialize, context=mp.get_context("spawn"))
     resource_tracker.ensure_running()  # first: starting it would unblock the signal
     with without_interrupts():
         assert pool.active  # starts it; its threads, and all processes they start, inherit the mask
     return pool
 
 
-def _stop(pool: ProcessPool) -> None:
+def stop_workers(pool: ProcessPool) -> None:
+    """End the processes at once."""
     pool.stop()  # type: ignore[no-untyped-call]
     pool.join()
 
