@@ -6,10 +6,10 @@
 
 The paper and its readers look at undiscounted scores, so the price is on their variance (`variance_gamma=1`). PPO has its
 defaults, γ = 0.99, and once a longer horizon; VPAC has the defaults, at R = 0.1, 0.3 and 1. "later" arms are PPO for 700 000
-steps, and go on with γ = 0.997 and the price for 300 000. ψ = R / standard deviation of PPO's score, measured on two seeds
-(100, 101) beside the ten. Policies are measured with their noise, in 512 episodes with
-starts drawn anew. Arms are compared with PPO seed by seed: logarithms of means and of variances, and U, the discounted mean
-(γ = 0.99) − ψ · variance of the score, which VPAC maximises; 95 % intervals by Student's t.
+steps and go on for 300 000 with γ = 0.997 and the price; one goes on with γ = 0.99, to show what a second start alone does.
+ψ = R / standard deviation of PPO's score, measured on two seeds (100, 101) beside the ten. Policies are measured with their
+noise, in 512 episodes with starts drawn anew. Arms are compared with PPO seed by seed: logarithms of means and of variances,
+and U, the mean discounted as in the arm − ψ · variance of the score, which VPAC maximises; 95 % intervals by Student's t.
 Results are lines of JSON in docs/data/score.jsonl.
 """
 
@@ -34,8 +34,8 @@ RESULTS = paired.RESULTS.with_name("score.jsonl")
 AVERSIONS = (0.1, 0.3, 1.0)
 NEUTRAL = {"PPO": 0.99, "γ = 0.997": 0.997}
 """Arms without a price, and their discounts."""
-LATER = ("later, R = 0", "later, R = 0.3")
-"""Arms with a longer horizon, and a price, for the last 300 000 steps."""
+LATER = {"later, γ = 0.99": 0.99, **dict.fromkeys(("later, R = 0", "later, R = 0.3", "later, R = 1"), 0.997)}
+"""Arms that go on with a new optimiser for the last 300 000 steps, and their discounts then."""
 ARMS = (*NEUTRAL, *(f"R = {r:g}" for r in AVERSIONS), *LATER)
 EPISODES = 512
 
@@ -46,8 +46,8 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: 
         psi, agent = 0.0, PPO(env, seed=seed, gamma=NEUTRAL[arm])
     else:
         spread = np.mean([math.sqrt(found[env, "PPO", seed]["variance 1"]) for seed in paired.CALIBRATION])
-        psi = float(f"{float(arm.rpartition('R = ')[2]) / spread:.2g}")
-        horizon = {"gamma": 0.997, "psi_warm_up": 0.2} if arm in LATER else {}
+        psi = float(f"{float(arm.rpartition('R = ')[2]) / spread:.2g}") if "R = " in arm else 0.0
+        horizon = {"gamma": LATER[arm], "psi_warm_up": 0.2} if arm in LATER else {}
         agent = VPACPPO(env, seed=seed, psi=psi, variance_gamma=1.0, **horizon)
     if arm in LATER:
         agent.start_from(paired.trained(env, seed, steps - paired.MORE))
@@ -79,7 +79,7 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
         for arm, those in rows.items():
             if not those:
                 continue
-            mean, variance, tail, length = (
+            score, variance, tail, length = (
                 np.median([row[name] for row in those.values()]) for name in ("mean 1", "variance 1", "cvar", "length")
             )
             cells = [
@@ -89,14 +89,15 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
                 for name in ("mean 1", "variance 1")
             ]  # fmt: skip
             psi = next(iter(those.values()))["psi"]
+            mean = f"mean {LATER.get(arm, 0.99):g}"
             gains = [
-                row["mean 0.99"] - psi * row["variance 1"] - (other["mean 0.99"] - psi * other["variance 1"])
+                row[mean] - psi * row["variance 1"] - (other[mean] - psi * other["variance 1"])
                 for s, row in those.items()
-                if psi and arm not in LATER and (other := rows["PPO"].get(s))
+                if psi and (other := rows["PPO"].get(s))
             ]
             gain = mean_interval(np.array(gains)) if len(gains) > 1 else None
             cells.append("" if gain is None else f"{gain.estimate:.0f} ({gain.low:.0f} to {gain.high:.0f})")
-            about = f"{psi:.2g} | {mean:.0f} | {variance:.2g} | {tail:.0f} | {length:.0f}"
+            about = f"{psi:.2g} | {score:.0f} | {variance:.2g} | {tail:.0f} | {length:.0f}"
             print(f"| {arm} | {len(those)} | {about} | {' | '.join(cells)} |")
 
 

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import csv
 import io
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,6 @@ from rich.console import Console
 from vpac.cli.output import as_rich
 from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS
 from vpac.lab.kinds.theorems import GradientVerdict
-from vpac.lab.report import theorems
 from vpac.lab.report.theorems import Theorems
 
 
@@ -28,33 +24,19 @@ def made_up():
                 yield GradientVerdict(world.name, formula.key, "corrected", (1e-14,), (1.0,))
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("theorems")
-    Theorems(made_up()).write(folder)
-    return folder
+def test_the_figure_has_every_error_and_the_claims():
+    verdicts = list(made_up())
+    (chart,) = Theorems(verdicts).charts()
+    drawn = [y for panel in chart.panels for spots in panel.series for y in spots.y]
+    assert sorted(drawn) == sorted(error for verdict in verdicts for error in verdict.relative_errors)
+    assert "Theorem 2: does not hold; corrected: holds in every world" in [panel.title for panel in chart.panels]
+    assert "Theorem 1: holds in every world" in [panel.title for panel in chart.panels]
+    assert len(chart.notes) == len(FORMULAS)
 
 
-def test_files_and_their_contents(written):
-    verdicts, folder = list(made_up()), written
-    assert {p.name for p in folder.iterdir()} == {
-        f"theorems.{kind}" for kind in ("json", "md", "csv", "png", "svg", "pdf")
-    }
-    data = json.loads((folder / "theorems.json").read_text())
-    assert len(data["verdicts"]) == len(verdicts)
-    rows = list(csv.DictReader(io.StringIO((folder / "theorems.csv").read_text())))
-    assert len(rows) == sum(len(v.relative_errors) for v in verdicts)
-    assert float(rows[0]["relative_error"]) == 1e-15
-    page = (folder / "theorems.md").read_text()
-    assert "Theorem 2: does not hold; corrected: holds in every world" in page
-    assert "Theorem 1: holds in every world" in page
-    assert "| four rooms | 0.6 (cos 0.85) | 1e-14 |" in page
-
-
-def test_drawing_twice_gives_the_same_bytes(written, tmp_path):
-    Theorems(made_up()).write(tmp_path)
-    for path in written.iterdir():
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+def test_tables_have_the_median_error_of_each_world():
+    tables = {table.title.partition(":")[0]: table.as_markdown() for table in Theorems(made_up()).tables()}
+    assert "| four rooms | 0.6 (cos 0.85) | 1e-14 |" in tables["Theorem 2"]
 
 
 def test_a_partial_success_is_said_so():
@@ -71,20 +53,6 @@ def test_the_table_fits_the_terminal():
     text = console.export_text()
     assert "Theorem 4" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_they_are_written_again_only_when_they_change(written, tmp_path, monkeypatch):
-    verdicts, drawn = list(made_up()), []
-    monkeypatch.setattr(theorems, "write", lambda chart, folder, kinds: drawn.append((folder, kinds)))
-    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert len(before) == 6
-    Theorems(verdicts).write(tmp_path)
-    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-    assert drawn == []
-    Theorems(verdicts[1:]).write(tmp_path)
-    assert drawn == [(tmp_path, ("png", "svg", "pdf"))]
-    assert (tmp_path / "theorems.json").stat().st_mtime_ns != before["theorems.json"]
 
 
 def test_the_documented_table_is_the_one_that_is_computed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -56,10 +56,6 @@ class GradientVerdict:
     def holds(self) -> bool:
         """Whether the formula is right at every tested policy."""
         return max(self.relative_errors) < HOLDS
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain data for JSON."""
-        return asdict(self) | {"holds": self.holds}
 
 
 def seed_of(world: TrialWorld) -> np.random.SeedSequence:

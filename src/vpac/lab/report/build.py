@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
     folder = store.root if out is None else out
     make_folder(folder / "figures")
     found = list(_ordered(store))
-    total = sum(2 + sum(map(len, study.runs.values())) // PROGRESS_EVERY for study in found) + 1
+    total = sum(1 + sum(map(len, study.runs.values())) // PROGRESS_EVERY for study in found) + 1
     drawings = Drawings(folder / "figures", os.cpu_count() or 1)
     with steps("building the page", total, quiet) as step, closing(drawings):
         document = document_of(store, found, step, drawings)
@@ -61,48 +61,35 @@ def build(store: Store, quiet: bool = False, out: Path | None = None) -> tuple[P
 def document_of(
     store: Store, found: list[Study], step: Callable[..., None] = lambda what="": None, drawings: Drawings | None = None
 ) -> Document:
-    """The content of the page; with drawings, the figures and, beside them, the files of the theorems' trial are written."""
+    """The content of the page; the figures are drawn if there are `drawings`."""
     known: dict[str, Record | Failure] = {}
-    shown: list[tuple[Study, list[ClaimRow], Section, Callable[[], None]]] = []
     claims: list[ClaimRow] = []
     sections: list[Section] = []
     failures: dict[str, Failure] = {}
     explorer: Explorer | None = None
-
-    @contextmanager
-    def kept(study: Study) -> Iterator[None]:
-        """Keep an error as the study's: the other studies are still shown."""
-        try:
-            yield
-        except (Unreadable, Unwritable):
-            raise
-        except Exception as error:
-            failures[study.experiment.name] = Failure(
-                study.experiment.name, f"cannot be shown: {why(error)}", command=study.command
-            )
-
     for study in found:
         step(study.experiment.name)
-        with kept(study):
+        try:
             results = read_results(store, study, known, step)
             judged, section = judge(results), section_of(results)
-            if any(section.name == other.name for _, _, other, _ in shown):
+            if any(section.name == other.name for other in sections):
                 raise UserError("another study has the same name but for its slashes")
             failures |= {f"{failure.run}: {failure.message}": failure for failure in results.failures}
-            as_json([live(chart) for chart in section.charts])
-            shown.append((study, judged, section, drawings.update(section.charts) if drawings else lambda: None))
+            if drawings is not None:
+                drawings.update(section.charts)
+                as_json([live(chart) for chart in section.charts])
+            claims += judged
+            sections.append(section)
             if study.experiment.name == "four-rooms/frontier" and results.arms:
                 policies = ExactFrontier(results).explorer()
                 as_json(policies.data)
                 explorer = policies
-            if study.experiment.kind == "theorems" and drawings:
-                Theorems.of(results).write(drawings.folder.parent)
-    for study, judged, section, wait in shown:
-        step(f"figures of {study.experiment.name}")
-        with kept(study):
-            wait()
-            claims += judged
-            sections.append(section)
+        except (Unreadable, Unwritable):
+            raise
+        except Exception as error:  # the other studies are still shown
+            failures[study.experiment.name] = Failure(
+                study.experiment.name, f"cannot be shown: {why(error)}", command=study.command
+            )
     failures |= {note: Failure(note, words) for note, words in damaged_notes(store).items()}
     claims.sort(key=lambda claim: list(GROUPS.values()).index(claim.group))
     title, subtitle = REPRODUCTION if any(study.experiment.name in EXPERIMENTS for study in found) else STUDIES_SECTION

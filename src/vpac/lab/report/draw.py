@@ -9,8 +9,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -113,26 +112,20 @@ class Drawings:
             found = {}
         self._drawn: dict[str, Any] = found if isinstance(found, dict) else {}
 
-    def update(self, charts: Iterable[Chart]) -> Callable[[], None]:
-        """Begin to draw those that are out of date; returns a function that waits for them."""
+    def update(self, charts: Iterable[Chart]) -> None:
+        """Draw those that are out of date."""
         stale = [chart for chart in charts if self._drawn.get(chart.name) != self._state(chart)]
         self._begun += len(stale)
         if self._pool is None and self._jobs > 1 and self._begun > FEW:
             self._pool = start_workers(self._jobs)
-        tasks: list[Future[None]] = []
-        for chart in stale:
-            if self._pool is None:
+        if self._pool is None:
+            for chart in stale:
                 _draw_files(chart, self.folder)
-            else:
-                tasks.append(self._pool.schedule(_draw_files, (chart, self.folder)))
-
-        def wait() -> None:
-            for task in tasks:
+        else:
+            for task in [self._pool.schedule(_draw_files, (chart, self.folder)) for chart in stale]:
                 task.result()
-            self._drawn |= {chart.name: self._state(chart) for chart in stale}
-            write_text(self._note, json.dumps(self._drawn, indent=1))
-
-        return wait
+        self._drawn |= {chart.name: self._state(chart) for chart in stale}
+        write_text(self._note, json.dumps(self._drawn, indent=1))
 
     def close(self) -> None:
         """End the processes."""
@@ -142,7 +135,7 @@ class Drawings:
     def svg(self, chart: Chart) -> str:
         """The chart as SVG, drawn if it is out of date."""
         if self._drawn.get(chart.name) != self._state(chart):
-            self.update([chart])()
+            self.update([chart])
         return read_bytes(self.folder / f"{chart.name}.svg").decode("utf-8")
 
     def _state(self, chart: Chart) -> list[str]:

@@ -1,25 +1,18 @@
-"""The trial of the theorems as tables, files and a figure."""
+"""The trial of the theorems as tables and a figure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from vpac._version import __version__
-from vpac.files import read_bytes, write_text
-from vpac.lab.experiments.theorems import FORMULAS, SEED, TRIAL_WORLDS, Formula
+from vpac.lab.experiments.theorems import FORMULAS, TRIAL_WORLDS, Formula
 from vpac.lab.kinds.theorems import HOLDS, GradientVerdict
 from vpac.lab.report.chart import Chart, Panel, Points, Reference, Spots, Table
-from vpac.lab.report.draw import write
 from vpac.lab.report.results import Results
 
 SMALLEST = 1e-17
 """Smaller errors are drawn here: the axis is logarithmic."""
-PICTURES = ("png", "svg", "pdf")
 
 
 class Theorems:
@@ -80,41 +73,10 @@ class Theorems:
                 "theorems", "Relative error of each formula in each world",
                 "Relative error of the variance's part of each gradient against the derivative itself (complex steps); one "
                 "mark for each random policy. Rounding is below 1e-8, and 1 is as wrong as no gradient at all.",
-                panels, columns=2, foot="Error of the variance's part of each gradient; 1 is as wrong as no gradient at all.",
+                panels, [f"{formula.title}: {formula.claim}." for formula in FORMULAS], columns=2,
+                foot="Error of the variance's part of each gradient; 1 is as wrong as no gradient at all.",
             )
         ]  # fmt: skip
-
-    def as_dict(self) -> dict[str, Any]:
-        """Every verdict with the errors of all policies."""
-        verdicts = [verdict.as_dict() for verdict in self.verdicts]
-        return {"version": __version__, "seed": SEED, "holds_below": HOLDS, "verdicts": verdicts}
-
-    def as_markdown(self) -> str:
-        """The tables as Markdown."""
-        text = "# The theorems on trial\n\nRelative error of the variance term, median over policies.\n\n"
-        for formula, table in zip(FORMULAS, self.tables(), strict=True):
-            text += f"## {table.title}\n\nClaim: {formula.claim}.\n\n{table.as_markdown()}\n"
-        return text.removesuffix("\n")
-
-    def as_csv(self) -> str:
-        """One line for each policy."""
-        rows = [
-            (v.world, v.formula, v.form, number, *numbers)
-            for v in self.verdicts
-            for number, numbers in enumerate(zip(v.relative_errors, v.cosines, strict=True))
-        ]
-        return Table.of(("world", "formula", "form", "policy", "relative_error", "cosine"), rows).as_csv()
-
-    def write(self, folder: Path) -> None:
-        """Write `theorems.json`, `.md`, `.csv`, `.png`, `.svg` and `.pdf`, unless they are there for the same verdicts."""
-        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
-        texts = {"md": self.as_markdown(), "csv": self.as_csv(), "json": text}
-        files = {kind: folder / f"theorems.{kind}" for kind in (*PICTURES, *texts)}
-        if all(file.is_file() for file in files.values()) and read_bytes(files["json"]) == text.encode():
-            return
-        write(self.charts()[0], folder, PICTURES)
-        for kind, content in texts.items():
-            write_text(files[kind], content)
 
 
 def _cell(verdict: GradientVerdict) -> str:
