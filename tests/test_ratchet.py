@@ -15,7 +15,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 37_100, "files": 176, "files in one folder": 18}
+CEILING = {"lines": 37_080, "files": 176, "files in one folder": 18}
 """28 637 lines in 175 files on 17 November 2026. What was there shrank by about 750 lines. New since, with lines: compiled
 trainings and functional environments 1 500, certificates, stress and monitor 2 000, evaluation from logs 1 050, limits 500, the
 oracle's search, bound and distribution 900, explicit models 380, masks, parts and images 590, exports, trackers, tuning,
