@@ -8,9 +8,12 @@ Over seeds of PPO the logarithm of the score's variance has a standard deviation
 nothing. Here PPO learns for a million steps; then every arm goes on from that agent for 300 000 steps with the same seed:
 published and corrected with the γ of PPO, 0.99; with the variance of the score (`variance_gamma=1`); and with γ = 0.997, whose
 horizon is a third of an episode. ψ is set by the size of the penalty, sd(penalty) / sd(A_V) = 0.1, 0.3 and 1, measured with ψ
-≈ 0 on two seeds (100, 101) beside the ten. Policies are measured with their noise, in 1000 episodes with starts drawn anew. An
-arm is compared with ψ = 0 at its own γ, seed by seed: the ratio of variances (of their logarithms) and the ratio of means,
-with 95 % intervals by Student's t.
+≈ 0 on two seeds (100, 101) beside the ten; or by a budget, half the variance that the same checkpoint has with ψ = 0. Policies
+are measured with their noise, in 1000 episodes with starts drawn anew. An arm is compared with ψ = 0 at its own γ, seed by
+seed: the ratio of variances (of their logarithms) and the ratio of means, with 95 % intervals by Student's t.
+
+A last arm, "frozen policy", asks whether the errors of V count as risk: the policy stays, only the critics learn, and the
+variance that they predict from the start is recorded after a tenth and after all of 600 000 steps, beside the measured one.
 Results are lines of JSON in docs/data/paired.jsonl; checkpoints are kept in results/paired and can be deleted.
 """
 
@@ -22,6 +25,7 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ from scipy import stats
 from vpac.deep import PPO, VPACPPO
 from vpac.envs.vector import environments
 from vpac.evaluation.play import plain, play
+from vpac.risk import Budget
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "data" / "paired.jsonl"
@@ -46,6 +51,12 @@ KINDS: dict[str, dict[str, Any]] = {
 CONTROLS = {"ψ = 0": "corrected", "ψ = 0, long": "corrected, long"}
 """Arms without a price, and the settings they have."""
 SIZES = (0.1, 0.3, 1.0)
+FORMS = ("corrected", "published")
+HALF = {f"{kind}, half the variance": kind for kind in FORMS}
+"""Arms with a budget: half the variance of "ψ = 0" at the γ of training."""
+FROZEN = "frozen policy"
+"""Arm in which only the critics learn, for `FROZEN_STEPS`."""
+FROZEN_STEPS = 600_000
 CALIBRATION = (100, 101)
 TINY = 1e-9
 """A price that changes nothing, at which the size of a penalty can be measured."""
@@ -53,6 +64,7 @@ GAMMAS = (0.99, 0.997, 1.0)
 """Discounts of the returns that are measured; the first is that of training."""
 
 Key = tuple[str, str, int]
+NAMES = ("env", "arm", "seed")
 
 
 class Players:
@@ -99,16 +111,36 @@ def trained(env: str, seed: int, steps: int = STEPS) -> PPO:
     return agent
 
 
-def gone_on(env: str, seed: int, psi: float, settings: dict[str, Any]) -> VPACPPO:
+def gone_on(env: str, seed: int, psi: float | Budget, settings: dict[str, Any]) -> VPACPPO:
     """The agent after 300 000 more steps; its critics of the variance have a fifth of them before the whole price is paid."""
-    agent = VPACPPO(env, seed=seed, psi=psi, psi_warm_up=0.2, **settings).start_from(trained(env, seed))
+    priced = {"budget": psi} if isinstance(psi, Budget) else {"psi": psi, "psi_warm_up": 0.2}
+    agent = VPACPPO(env, seed=seed, **priced, **settings).start_from(trained(env, seed))
     return agent.learn(MORE)
+
+
+def frozen(env: str, seed: int) -> dict[str, float]:
+    """The standard deviation of the return from the start, as the critics predict it early and late, and as measured."""
+    still = {"learning_rate": 1e-30, "critic_learning_rate": 3e-4, "decay_learning_rate": False}
+    agent = VPACPPO(env, seed=seed, psi=TINY, **still).start_from(trained(env, seed))
+    rows: list[dict[str, float]] = []
+    agent.learn(FROZEN_STEPS, callback=lambda agent: rows.append(agent.history[-1]))
+    predicted = np.array([row["start_variance"] for row in rows])
+    wide, ninth = len(rows) // 20, len(rows) // 10
+    early, late = (
+        math.sqrt(np.nanmean(part)) for part in (predicted[ninth - wide : ninth + wide], predicted[-2 * wide :])
+    )
+    return {"early": early, "late": late} | measure(agent, env, seed)
 
 
 def arms() -> dict[str, tuple[str, float]]:
     """Kind and size of the penalty of each arm."""
     free = {arm: (kind, 0.0) for arm, kind in CONTROLS.items()}
     return free | {f"{kind}, {size:g}": (kind, size) for kind in KINDS for size in SIZES}
+
+
+def all_arms() -> list[str]:
+    """The same, and those that are not set by the size of a penalty."""
+    return [*arms(), *HALF, FROZEN]
 
 
 def control(arm: str) -> str:
@@ -122,6 +154,12 @@ def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int) -> dict
         agent = gone_on(env, seed, TINY, KINDS[arm.removeprefix("size of ")])
         sizes = [row["penalty_share"] / TINY for row in list(agent.history)[len(agent.history) // 2 :]]
         return {"size": float(np.nanmedian(sizes))}
+    if arm == FROZEN:
+        return frozen(env, seed)
+    if arm in HALF:
+        limit = math.sqrt(0.5 * found[env, "ψ = 0", seed]["variance 0.99"])
+        agent = gone_on(env, seed, Budget(max_std=limit), KINDS[HALF[arm]])
+        return {"limit": limit, "psi": agent.psi} | measure(agent, env, seed)
     kind, size = arms()[arm]
     psi = 0.0
     if size:
@@ -144,6 +182,18 @@ def read(file: Path = RESULTS) -> dict[Key, dict[str, Any]]:
     return {(row["env"], row["arm"], row["seed"]): row for row in rows}
 
 
+def fill(file: Path, todo: list[Any], found: dict[Any, Any], measured: Callable[[Any], dict[str, Any]]) -> None:
+    """Measure what is missing, a line of JSON in the file for each, and print how long it will take."""
+    begun = time.monotonic()
+    for done, key in enumerate(todo, 1):
+        found[key] = measured(key)
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(found[key], ensure_ascii=False) + "\n")
+        left = (time.monotonic() - begun) / done * (len(todo) - done)
+        about = ", ".join(map(str, key))
+        print(f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({about})", file=sys.stderr, flush=True)
+
+
 def ratio(logs: np.ndarray) -> str:
     """The geometric mean of ratios with its 95 % interval."""
     if len(logs) < 2:
@@ -162,7 +212,7 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
                 for (e, a, s), row in found.items()
                 if (e, a) == (env, arm) and (env, control(arm), s) in found
             ]
-            for arm in arms()
+            for arm in [*arms(), *HALF]
         }
         if not any(table.values()):
             continue
@@ -180,32 +230,31 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
                     for name in columns
                 ]
             if rows:
-                print(f"| {arm} | {len(rows)} | {rows[0][0]['psi']:.2g} | {' | '.join(cells)} |")
+                psi = np.median([row["psi"] for row, _ in rows])
+                print(f"| {arm} | {len(rows)} | {psi:.2g} | {' | '.join(cells)} |")
+        critics = [row for (e, a, _), row in found.items() if (e, a) == (env, FROZEN)]
+        if critics:
+            print(
+                f"\n{FROZEN}, {len(critics)} seeds: standard deviation of the return from the start, predicted ÷ measured\n"
+            )
+            for when in ("early", "late"):
+                print(
+                    f"- {when}: {ratio(np.array([math.log(row[when] ** 2 / row['variance 0.99']) / 2 for row in critics]))}"
+                )
 
 
 def main() -> int:
     """Measure what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
-    parser.add_argument("--arms", nargs="+", choices=list(arms()), default=list(arms()), metavar="ARM")
+    parser.add_argument("--arms", nargs="+", choices=all_arms(), default=all_arms(), metavar="ARM")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only-table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     found = read()
     todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in found]
     warnings.simplefilter("ignore")
-    begun = time.monotonic()
-    for done, key in enumerate(todo, 1):
-        env, arm, seed = key
-        found[key] = {"env": env, "arm": arm, "seed": seed, **job(found, *key)}
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(found[key], ensure_ascii=False) + "\n")
-        left = (time.monotonic() - begun) / done * (len(todo) - done)
-        print(
-            f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({env}, {arm}, seed {seed})",
-            file=sys.stderr,
-            flush=True,
-        )
+    fill(RESULTS, todo, found, lambda key: {**dict(zip(NAMES, key, strict=True)), **job(found, *key)})
     show(found)
     return 0
 

@@ -16,10 +16,8 @@ Results are lines of JSON in docs/data/score.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-import time
 import warnings
 from typing import Any
 
@@ -40,7 +38,7 @@ ARMS = (*NEUTRAL, *(f"R = {r:g}" for r in AVERSIONS), *LATER)
 EPISODES = 512
 
 
-def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: int) -> dict[str, Any]:
+def job(found: dict[Key, dict[str, Any]], env: str, arm: str, seed: int, steps: int = paired.STEPS) -> dict[str, Any]:
     """Train one arm from one seed and measure its policy."""
     if arm in NEUTRAL:
         psi, agent = 0.0, PPO(env, seed=seed, gamma=NEUTRAL[arm])
@@ -112,18 +110,7 @@ def main() -> int:
     found = paired.read(RESULTS)
     todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in found]
     warnings.simplefilter("ignore")
-    begun = time.monotonic()
-    for done, key in enumerate(todo, 1):
-        env, arm, seed = key
-        found[key] = {"env": env, "arm": arm, "seed": seed, **job(found, *key, paired.STEPS)}
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(found[key], ensure_ascii=False) + "\n")
-        left = (time.monotonic() - begun) / done * (len(todo) - done)
-        print(
-            f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({', '.join(map(str, key))})",
-            file=sys.stderr,
-            flush=True,
-        )
+    paired.fill(RESULTS, todo, found, lambda key: {**dict(zip(paired.NAMES, key, strict=True)), **job(found, *key)})
     show(found)
     return 0
 

@@ -22,7 +22,6 @@ import argparse
 import json
 import math
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import rivals
-from paired import Players
+from paired import Players, fill
 from rivals import ARMS, Key
 from vpac import deep
 from vpac.evaluation.play import plain, play
@@ -47,6 +46,7 @@ TASKS = {
 """Environment, steps of a training, and where the noisy side begins on the first observed axis."""
 METHODS = {arm: ARMS[arm] for arm in ARMS if arm not in ("VAAC, published", "CVaR")}
 METHODS |= {"VPAC, ψ rises over half": ("VPACPPO", {"psi_warm_up": 0.5})}
+NAMES = ("task", "arm", "R", "seed")
 AVERSIONS, CALIBRATION, EPISODES, GAMMA = (0.3, 1.0), (100, 101), 200, 0.99
 
 
@@ -198,18 +198,7 @@ def main() -> int:
     found: dict[Key, dict[str, Any]] = {(r["task"], r["arm"], r["R"], r["seed"]): r for r in map(json.loads, lines)}
     todo = [] if asked.only_table else [key for key in jobs(asked.tasks, asked.arms, asked.seeds) if key not in found]
     warnings.simplefilter("ignore")
-    begun = time.monotonic()
-    for done, key in enumerate(todo, 1):
-        task, arm, aversion, seed = key
-        found[key] = {"task": task, "arm": arm, "R": aversion, "seed": seed, **job(found, *key)}
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(found[key], ensure_ascii=False) + "\n")
-        left = (time.monotonic() - begun) / done * (len(todo) - done)
-        print(
-            f"{done} of {len(todo)}, {left / 60:.0f} minutes left ({', '.join(map(str, key))})",
-            file=sys.stderr,
-            flush=True,
-        )
+    fill(RESULTS, todo, found, lambda key: {**dict(zip(NAMES, key, strict=True)), **job(found, *key)})
     show(found, asked.figure)
     return 0
 
