@@ -101,7 +101,7 @@ def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[Key]:
 
 
 def show(found: dict[Key, dict[str, Any]], figure: Path | None) -> None:
-    """Print for each task the numbers at R = 1 and the scores, in Markdown; draw the frontiers."""
+    """Print for each task the scores and the numbers at each R, in Markdown; draw the frontiers."""
     shown: dict[str, dict[str, Swept]] = {}
     for task in TASKS:
         forms = {arm: form for arm in METHODS if (form := swept(found, task, arm)) is not None}
@@ -110,24 +110,33 @@ def show(found: dict[Key, dict[str, Any]], figure: Path | None) -> None:
         shown[task] = forms
         judged = scores(forms, best(forms, [0.0, *(price(found, task, "VPAC", r) for r in AVERSIONS)]))
         ranks = np.argsort(np.argsort(np.stack([score.tuned for score in judged.values()]), axis=0), axis=0) + 1.0
-        psi, seeds = price(found, task, "VPAC", 1.0), len(forms["PPO"].means[0])
-        print(f"\n**{task}** (`{TASKS[task][0]}`, {TASKS[task][1]:,} steps, {seeds} seeds; ψ = {psi:g} at R = 1)\n")
-        heads = ("", "mean", "variance", "CVaR 10 %", "careful", "score", "hypervolume", "loss in U, tuned", "IQM of U")
-        print(f"| {' | '.join(heads)} | P(better than PPO) | rank |\n" + "|---" * (len(heads) + 2) + "|")
-        neutral = worth(found, task, "PPO", psi)
+        seeds = len(forms["PPO"].means[0])
+        print(f"\n**{task}** (`{TASKS[task][0]}`, {TASKS[task][1]:,} steps, {seeds} seeds)\n")
+        print("| all prices | hypervolume | loss in U, tuned | rank |\n|---|---|---|---|")
         for place, (arm, score) in enumerate(judged.items()):
-            those, here = rows(found, task, arm), worth(found, task, arm, psi)
-            cells = [interval(those, name) for name in ("mean", "variance", "cvar")]
-            better = "" if arm == "PPO" else rivals._ends(*rivals._improvement(here, neutral))
             low, high = np.quantile(ranks[place, 1:], [0.025, 0.975])
-            careful, total = (np.mean([row[name] for row in those]) for name in ("careful", "score"))
-            print(rivals._minus(
-                f"| {arm} | {' | '.join(cells)} | {100 * careful:.0f} % | {total:.4g} | {rivals._interval(score.volume)} | "
-                f"{rivals._interval(score.tuned)} | {interquartile_mean(here):.4g} | {better} | "
-                f"{ranks[place, 0]:.0f} ({low:.0f} … {high:.0f}) |"
-            ))  # fmt: skip
+            cells = [rivals._interval(score.volume), rivals._interval(score.tuned)]
+            print(rivals._minus(f"| {arm} | {' | '.join(cells)} | {ranks[place, 0]:.0f} ({low:.0f} … {high:.0f}) |"))
+        for aversion in AVERSIONS:
+            at_price(found, task, list(judged), aversion)
     if figure:
         draw(shown, figure)
+
+
+def at_price(found: dict[Key, dict[str, Any]], task: str, arms: list[str], aversion: float) -> None:
+    """Print what the policies of each method are like at one risk aversion."""
+    psi = price(found, task, "VPAC", aversion)
+    heads = (f"R = {aversion:g} (ψ = {psi:g})", "mean", "variance", "CVaR 10 %", "careful", "score", "IQM of U")
+    print(f"\n| {' | '.join(heads)} | P(better than PPO) |\n" + "|---" * (len(heads) + 1) + "|")
+    neutral = worth(found, task, "PPO", psi)
+    for arm in arms:
+        those = rows(found, task, arm, aversion)
+        here = worth(found, task, arm, psi, aversion)
+        cells = [interval(those, name) for name in ("mean", "variance", "cvar")]
+        better = "" if arm == "PPO" else rivals._ends(*rivals._improvement(here, neutral))
+        careful, total = (np.mean([row[name] for row in those]) for name in ("careful", "score"))
+        cells += [f"{100 * careful:.0f} %", f"{total:.4g}", f"{interquartile_mean(here):.4g}", better]
+        print(rivals._minus(f"| {arm} | {' | '.join(cells)} |"))
 
 
 def best(forms: dict[str, Swept], psis: list[float]) -> np.ndarray:
@@ -142,9 +151,9 @@ def rows(found: dict[Key, dict[str, Any]], task: str, arm: str, aversion: float 
     return [row for place, row in sorted(found.items()) if place[:3] == key and place[3] < CALIBRATION[0]]
 
 
-def worth(found: dict[Key, dict[str, Any]], task: str, arm: str, psi: float) -> np.ndarray:
-    """U of each run at R = 1."""
-    return np.array([row["mean"] - psi * row["variance"] for row in rows(found, task, arm)])
+def worth(found: dict[Key, dict[str, Any]], task: str, arm: str, psi: float, aversion: float = 1.0) -> np.ndarray:
+    """U of each run of a method at a risk aversion."""
+    return np.array([row["mean"] - psi * row["variance"] for row in rows(found, task, arm, aversion)])
 
 
 def interval(those: list[dict[str, Any]], name: str) -> str:
@@ -169,7 +178,9 @@ def draw(shown: dict[str, dict[str, Swept]], path: Path) -> None:
 
     from vpac.lab.report.geometry import LIGHT, look
 
-    figure, axes = plt.subplots(1, len(shown), figsize=(4.3 * len(shown), 4.6), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(shown), figsize=(max(6.0, 4.3 * len(shown)), 5.2), layout="constrained", squeeze=False
+    )
     for axis, (task, forms) in zip(axes.flat, shown.items(), strict=True):
         for number, (arm, form) in enumerate((arm, form) for arm, form in forms.items() if arm != "PPO"):
             style = look(number)
@@ -181,7 +192,12 @@ def draw(shown: dict[str, dict[str, Swept]], path: Path) -> None:
         axis.plot(x[:1], y[:1], "ko", markersize=7, label="PPO", zorder=5)
         axis.set(title=task, xlabel="standard deviation of the return", ylabel="mean")
         axis.grid(alpha=0.25)
-    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(
+        *axes.flat[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=min(5, 2 * len(shown)),
+        frameon=False,
+    )
     figure.savefig(path, dpi=110)
 
 

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import re
 import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,11 +20,17 @@ PAGES = sorted(DOCS.rglob("*.md"))
 NAMES = {name: algorithm.class_name for name, algorithm in ALGORITHMS.items()}
 
 
-def pages():
-    spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+def pages(name="pages"):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_table_of_all_results_counts_the_runs_that_there_are():
+    glance = pages("glance")
+    assert glance.TABLE.search((DOCS / "evidence.md").read_text(encoding="utf-8"))[0] == glance.table()
 
 
 def test_the_table_of_presets_has_every_setting_with_its_words_and_both_values():
