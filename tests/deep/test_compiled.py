@@ -357,6 +357,14 @@ def test_what_cannot_be_compiled_is_named(env, message):
         PPO(env, **SMALL)
 
 
+@pytest.mark.parametrize("part", ["_collect", "_estimate", "_improve"])
+def test_a_class_that_overrides_what_is_compiled_is_refused(part):
+    Changed = type("Changed", (PPO,), {part: lambda self, *given: getattr(PPO, part)(self, *given)})
+    with pytest.raises(UserError, match=f"Changed overrides {part}, which a compiled training does not call"):
+        Changed(CHAIN, **SMALL)
+    Changed("CartPole-v1", **SMALL).learn(64)
+
+
 def test_training_takes_its_numbers_from_seed_and_iteration():
     """One call of two iterations is two calls of one."""
     once, twice = (VPACPPO(CHAIN, seed=5, psi=0.1, **SMALL) for _ in range(2))

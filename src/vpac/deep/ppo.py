@@ -122,8 +122,8 @@ class PPO:
         self._env = env
         self.environments = envs = environments(env, o.envs, backend, arguments, o.action_masks)
         self.interface = Interface.of(envs.observation_space, envs.action_space, envs.name)
-        if isinstance(envs, FunctionalEnvironments) and (i := self.interface) and (i.image or i.masked or i.choices):
-            raise UserError(f"{envs.name}: environments in JAX have no images, masks or actions of several parts yet")
+        if isinstance(envs, FunctionalEnvironments):
+            self._check_compilable()
         self.context = CriticContext(o.time_aware, envs.limit, envs.critic_inputs)
         """Inputs of the critics that the policy does not have."""
         self.controller = PriceController(o.budget) if isinstance(o.budget, Budget) else None
@@ -164,6 +164,18 @@ class PPO:
         """Episodes finished in the last rollout."""
         self._update_metrics: dict[str, Any] = {}
         """Metrics of an update that is not yet in the history; its critics may still be learning."""
+
+    def _check_compilable(self) -> None:
+        """Reject what `compiled` cannot train."""
+        name, seen = self.environments.name, self.interface
+        if seen.image or seen.masked or seen.choices:
+            raise UserError(f"{name}: environments in JAX have no images, masks or actions of several parts yet")
+        for part in ("_collect", "_estimate", "_improve"):
+            if getattr(type(self), part) is not getattr(PPO, part):
+                raise UserError(
+                    f"{type(self).__name__} overrides {part}, which a compiled training does not call: use an environment that "
+                    f"is stepped in Python instead of {name} (an id without `jax:`)"
+                )
 
     def _check_price(self, settings: dict[str, Any]) -> None:
         """Reject a ψ that would have no effect."""
