@@ -53,6 +53,12 @@ def folder(trained, tmp_path):
     return tmp_path / "trained"
 
 
+@pytest.mark.parametrize("name", ["vpac/run-0", "ppo"])
+def test_a_missing_file_is_named(folder, capsys, name):
+    (folder / name / "agent.json").unlink()
+    assert "agent.json is missing" in refused(folder / name, capsys)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [("vpac/run-0", b'"std": 2', b'"std": 3'), ("ppo", b"CartPole-v1", b"CartPole-v0"), ("ppo", b"PPO", b"PPN")],

@@ -137,6 +137,7 @@ def find_trained(name: str, store: Path) -> list[Trained]:
         return [_saved(folder, short_name(folder))]
     if (folder / RECORD).is_file():
         whole = folder.resolve()
+        _checked(lambda: Record.read(RunFolder(folder)))  # names a missing file
         return [_stored(whole.name, Store(whole.parent.parent), whole.parent.parent)]
     runs = sorted((p.parent for p in folder.glob(f"run-*/{AGENT}")), key=lambda p: (len(p.name), p.name))
     if runs:
