@@ -14,6 +14,9 @@ from typing import Any
 
 from vpac.errors import UserError, suggestion
 
+DEFAULT_GAMMA = 0.99
+"""Discount of all learners, unless another one is asked for."""
+
 
 @dataclass(frozen=True)
 class Algorithm:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.checks import whole
 from vpac.cli.arguments import EnvName, EnvOptions, Pairs, Verb, env_arguments
 from vpac.cli.output import as_rich, next_step, show, show_summary
@@ -70,11 +71,10 @@ def _scales(found: Findings) -> list[dict[str, Any]]:
     """Mean and standard deviation of returns for each γ, and ψ at the two `AVERSIONS`; no ψ if returns do not vary."""
     from statistics import fmean, stdev
 
-    from vpac.envs.check import GAMMA
     from vpac.risk.frontier import psi_of
 
     scales = list[dict[str, Any]]()
-    for gamma, returns in ((1.0, found.returns), (GAMMA, found.discounted)):
+    for gamma, returns in ((1.0, found.returns), (DEFAULT_GAMMA, found.discounted)):
         if len(returns) > 1 and all(map(isfinite, returns)):
             std = stdev(returns)
             varies = std > 1e-9 * max(map(abs, returns))
@@ -125,7 +125,7 @@ class Solve(Verb):
     """uniform, greedy (the risk-neutral optimum), or a file with π[s, a]: .npy, .json or .csv."""
     psi: Annotated[float | None, tyro.conf.arg(metavar="PSI")] = None
     """Find the best policy for this price of variance instead, and bound what any stationary policy can reach."""
-    gamma: float = 0.99
+    gamma: float = DEFAULT_GAMMA
     """Discount factor, 0 to 1."""
     horizon: Annotated[int | None, tyro.conf.arg(metavar="H")] = None
     """Truncate episodes after this many steps, as a time limit does."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vpac import algorithms
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.checks import whole
 from vpac.cli.arguments import Count, Discount, EnvName, EnvOptions, Execution, Folder, Pairs, Seed, Verb, key_values
 from vpac.cli.output import RunProgress, next_step, note, plain_table, show
@@ -166,7 +167,7 @@ class Tune(Verb):
     """Trainings of each trial."""
     measure: int = 500
     """Episodes in which each policy is measured."""
-    gamma: float = 0.99
+    gamma: float = DEFAULT_GAMMA
     """Discount factor of the measurement, whatever a trial learns with."""
     seed: Seed = 0
     option: Pairs = ()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.checks import FROM_ONE, CheckedOptions, Finite, NotNegative, Positive, PositiveInt, Share
 from vpac.deep.price import PriceRange
 from vpac.errors import UserError, one_of
@@ -51,7 +52,7 @@ class PPOOptions(CheckedOptions):
     """Critics see the elapsed time; the policy does not."""
     remember: Literal["nothing", "return"] = "nothing"
     """"return": the policy also sees the elapsed steps and the return collected so far (`vpac.envs.RememberReturn`)."""
-    gamma: Share = 0.99
+    gamma: Share = DEFAULT_GAMMA
     """Discount factor."""
     variance_gamma: Share | None = None
     """Discount of the return whose variance is penalised, up to 1, the score; None: `gamma`. Time limits end this return."""

@@ -31,6 +31,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import PassiveEnvChecker
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.envs.make import name_of, spec_of
 from vpac.envs.observations import (
     ArrangedObservation,
@@ -49,8 +50,6 @@ from vpac.typing import BoolArray, FloatArray
 
 PLAYED_EPISODES = (3, 3000), (20, 2000)
 """Episodes to play, and steps after which no further one begins; the second pair only if nothing is wrong."""
-GAMMA = 0.99
-"""The learners' default discount factor."""
 AGAIN = 200
 """Steps that are repeated with the same seed and actions."""
 BOUND_ROUNDING, SMALL_BREACH = 1e-6, 1e-2
@@ -230,7 +229,7 @@ class _Trial:
                 played.append(one)
                 found.lengths.append(len(one.rewards))
                 found.returns.append(sum(one.rewards))
-                found.discounted.append(sum(GAMMA**k * reward for k, reward in enumerate(one.rewards)))
+                found.discounted.append(sum(DEFAULT_GAMMA**k * reward for k, reward in enumerate(one.rewards)))
         return played
 
     def row(self, observation: Any) -> FloatArray | None:

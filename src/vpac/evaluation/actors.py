@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.deep.spaces import Interface
 from vpac.envs.observations import arranged, flattened
 from vpac.envs.remember import RememberReturn, memory_of
@@ -27,8 +28,6 @@ from vpac.saved import AGENT, SavedAgent
 
 CHECKED_ACTIONS = 50
 """How often an agent's actions are compared with the action space: errors show early, and checking takes time."""
-ASSUMED_GAMMA = 0.99
-"""The discount factor of agents that do not have one."""
 
 
 class Actor:
@@ -155,7 +154,7 @@ def gamma_of(agent: Any) -> float:
         gamma = getattr(where, "gamma", None)
         if isinstance(gamma, int | float) and 0.0 <= gamma <= 1.0:
             return float(gamma)
-    return ASSUMED_GAMMA
+    return DEFAULT_GAMMA
 
 
 def _seed_globals(seed: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.checks import CheckedOptions, Positive, PositiveInt, Share, real
 from vpac.errors import UserError, one_of
 from vpac.risk.budget import Budget, as_budget
@@ -41,7 +42,7 @@ class Options(CheckedOptions):
     budget: Budget | str | Mapping[str, Any] | None = None
     """The largest variance of the return, e.g. Budget(max_std=2) or "std:2": ψ is then found automatically, and `variance_of`
     is "return" by default."""
-    gamma: Share = 0.99
+    gamma: Share = DEFAULT_GAMMA
     """Discount factor."""
     alpha_theta: Rate = 0.01
     """Step size of the policy; a number or a schedule, as for the other step sizes."""

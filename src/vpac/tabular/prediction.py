@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vpac.algorithms import DEFAULT_GAMMA
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.errors import UserError, one_of
 from vpac.oracle.gradient import stationary_distribution
@@ -158,7 +159,7 @@ class Truth:
 class Prediction:
     """Settings of a policy evaluation."""
 
-    gamma: float = 0.99
+    gamma: float = DEFAULT_GAMMA
     """Discount factor."""
     alpha_w: float | str | Schedule = 0.1
     """Step size of Q̂: a number, or a schedule whose t counts steps, e.g. "robbins-monro:0.5:0.8:1000"."""
