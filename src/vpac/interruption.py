@@ -190,14 +190,14 @@ def _write(text: str) -> None:
 
 
 @contextmanager
-def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
+def no_silent_exit(print_error: Callable[[str], object]) -> Iterator[None]:
     """Turn `os._exit`, `sys.exit` and C's `exit` in other code into failures of the command, whose work is not finished."""
     mine = os.getpid()
 
     def leave(status: int, called: str = "os._exit({})") -> NoReturn:
         if os.getpid() == mine:
             show_stderr()
-            complain(f"something in this process, perhaps the environment, has called {called.format(repr(status))}")
+            print_error(f"something in this process, perhaps the environment, has called {called.format(repr(status))}")
             status = status or 1
         EXIT(status)
 
@@ -206,7 +206,7 @@ def no_silent_exit(complain: Callable[[str], object]) -> Iterator[None]:
         with at_native_exit(lambda: leave(1, "exit of the C library")):
             yield
     except SystemExit as error:
-        complain(f"something in this process, perhaps the environment, has called sys.exit({error.code!r})")
+        print_error(f"something in this process, perhaps the environment, has called sys.exit({error.code!r})")
         raise SystemExit(error.code if isinstance(error.code, int) and error.code else 1) from None
     finally:
         os._exit = EXIT

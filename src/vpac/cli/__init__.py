@@ -22,7 +22,7 @@ from vpac.cli.check import Check, Solve
 from vpac.cli.frontier import FrontierVerb, Tune
 from vpac.cli.help import SHELLS, completion, overview, readable, with_hints
 from vpac.cli.list import Doctor, List
-from vpac.cli.output import complain, may_be_closed, prepare_streams
+from vpac.cli.output import may_be_closed, prepare_streams, print_error
 from vpac.cli.studies import Report, Reproduce, Runs, Sweep
 from vpac.cli.train import Train, with_learner_options
 from vpac.cli.trained import Evaluate, Export, Offline, Watch
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             stack.enter_context(handled())
             stack.enter_context(warnings.catch_warnings())
-            warnings.showwarning = each_once(lambda text: complain(f"note: {text}"))
+            warnings.showwarning = each_once(lambda text: print_error(f"note: {text}"))
             return end_with(_main(arguments))
         except KeyboardInterrupt as stop:
             print("vpac: stopped", file=sys.stderr)
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(verb: Any) -> int:
     """Run a verb. A library may wrap the exception of Ctrl-C or SIGTERM in its own: raise the original."""
     try:
-        with no_silent_exit(complain):
+        with no_silent_exit(print_error):
             return int(verb.run())
     except BaseException as error:
         if (stop := stopped_by(error)) is None:
@@ -121,17 +121,17 @@ def _main(arguments: Sequence[str] | None) -> int:
                 code = _run(parse(arguments))
         return code or 0
     except (UserError, MemoryError) as error:
-        complain(error if isinstance(error, UserError) else "this needs more memory than there is")
+        print_error(error if isinstance(error, UserError) else "this needs more memory than there is")
         return 2
     except (Unreadable, Unwritable) as error:
-        complain(error)
+        print_error(error)
         return 1
     except UnicodeEncodeError as error:
-        complain(f"{error.object!r:.80} is not UTF-8 and cannot be used here: choose another name")
+        print_error(f"{error.object!r:.80} is not UTF-8 and cannot be used here: choose another name")
         return 2
     except OSError as error:  # files that are written have said so; the rest are read, or standard output
         what = f"cannot open {error.filename}" if error.filename else "cannot write"
-        complain(f"{what}: {error.strerror or error}")
+        print_error(f"{what}: {error.strerror or error}")
         if error.filename:
             return 2 if error.errno in MISTAKES else 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -104,7 +104,7 @@ def note(text: str) -> None:
     print(inert(text), file=sys.stderr)
 
 
-def complain(message: object) -> None:
+def print_error(message: object) -> None:
     """Print an error to standard error."""
     note(f"vpac: {message}")
 

@@ -17,7 +17,7 @@ from vpac import algorithms
 from vpac.algorithms import ALGORITHMS, Algorithm
 from vpac.checks import whole
 from vpac.cli.arguments import Count, EnvName, EnvOptions, Folder, Jobs, Pairs, Seed, Verb, flat, key_values, read_value
-from vpac.cli.output import complain, next_step, note, show_summary
+from vpac.cli.output import next_step, note, print_error, show_summary
 from vpac.envs.make import spec_of
 from vpac.errors import UserError, suggestion
 from vpac.files import hold
@@ -132,7 +132,7 @@ class Train(Verb):
         prices = ("--psi", *map(str, settings["psi_range"])) if settings.get("psi_range") else ()
         next_step(self.json, "evaluate", folder, *prices, env=self.env, wrap=self.environment.wrappers)
         for error in diverged:
-            complain(f"a run is missing: {error}")
+            print_error(f"a run is missing: {error}")
         return 2 if diverged else 0
 
     def _settings(self, algorithm: Algorithm) -> dict[str, Any]:

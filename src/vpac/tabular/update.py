@@ -12,7 +12,7 @@ resolved in favour of its derivations:
 
 - Algorithm 2 sums future rewards into Ḡ; the derivation needs those collected so far, Ḡ_t = Σ_{j<t} γ^{2j} R_{j+1}.
 - Algorithm 2 exchanges α_w and α_z: α_w is the value critic's here.
-- Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A').
+- Algorithm 3's δ̄ lacks − M̂(S,A) and has Q̂(S,A) for Q̂(S',A'); it multiplies I_M by γ² before it adds I_M R to Ḡ.
 - V(S_0) is the value of this episode's start, not one number for all starts.
 - VAAC's episodes have no limit in the paper; here they have that of the others. A truncated episode is bootstrapped.
 """
@@ -193,7 +193,7 @@ def begin_episode(
 
 @inlined
 def begin(settings: Settings, action_value: float, state_value: float, mean: float, choice: Choice) -> Trace:
-    """k = 0: I_Q ← 1, + I_σ ← 1, ρ_Q, ρ_σ ← ρ(S,A) (line 7 | D 7–10 | 3: 7–9, 16), and the reference c of the penalty."""
+    """k = 0: I_Q ← 1, + I_σ ← 1, ρ_Q, ρ_σ ← ρ(S,A) (line 7 | D 7–10 | 2: 9, 16 | 3: 7–10, 16), and the reference c."""
     if settings.variance_of == codes.ACTION:
         reference = action_value
     elif settings.variance_of == codes.STATE:
@@ -232,7 +232,7 @@ def learn_step(
         feature, column = np.uint64(t.state[index]), np.uint64(t.action)
         w[feature, column] += alpha_w * delta  # line 12 | D 15 | 3: 14
         z[feature, column] += alpha_z * delta_bar  # + line 13 | D 16 | 3: 15
-    found = move_actor(settings, weights, ascent, trace, sizes, t.state, t.policy, t.action, q_after, s_after)
+    found = move_actor(settings, weights, ascent, trace, sizes, t.state, t.policy, t.action, q_after, s_after)  # 14, 15
     return found, advance(settings, trace, t.reward, delta, delta_v, t.next_choice)  # line 16 | D 19–23 | 3: 18, 19
 
 
@@ -359,7 +359,7 @@ def advance(
     """From step k to step k + 1: I_Q ← γ I_Q, + I_σ ← γ̄ I_σ, the ratios' products and the sums of the corrected form."""
     gamma, rho, t_bar, x = settings.gamma, trace.rho, trace.t_bar, trace.x
     collected = trace.collected + trace.i_q * reward
-    collected_bar = trace.collected_bar + trace.i_sigma * rho * reward  # + 3: 19
+    collected_bar = trace.collected_bar + trace.i_sigma * rho * reward  # + 2: 12 | 3: 19
     luck = trace.luck + trace.i_q * delta_v
     if not settings.on_policy:
         rho_next = next_choice.rho
@@ -425,8 +425,8 @@ def learn_from_episode(
     for step in range(steps):
         state, action = buffer.active[step], buffer.action[step]
         for index in range(len(state)):
-            weights.w[state[index], action] += sizes.alpha_w * buffer.value_error[step]  # line 13
-            weights.z[state[index], action] += sizes.alpha_z * buffer.moment_error[step]  # + line 14
+            weights.w[state[index], action] += sizes.alpha_w * buffer.value_error[step]  # lines 8, 13
+            weights.z[state[index], action] += sizes.alpha_z * buffer.moment_error[step]  # + lines 8, 14
 
     state, policy, first = buffer.active[0], buffer.policy[0], _recorded_choice(buffer, 0)
     q, v_0 = value(weights.w, state, first.action), mean_value(weights.w, state, policy)  # line 16

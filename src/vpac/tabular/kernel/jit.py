@@ -74,7 +74,7 @@ def compiled(function: Function) -> Function:
 
 
 def _one_process_at_a_time(build: Callable[[Any], Any], lock: Path) -> Callable[[Any], Any]:
-    """If several processes need the same function, one compiles it (half a minute for the largest); the others load the result.
+    """Compile once: one process compiles a function (half a minute for the largest), the others load the result.
 
     The lock also keeps them from writing different compilations under one name, as Numba's cache would.
     """
