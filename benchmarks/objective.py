@@ -237,6 +237,7 @@ DEFAULT = "start, luck critic (default)"
 """The arm that `VPACPPO` is by default."""
 WARM = "default, but ψ rises at first"
 """ψ rises from 0 over the first twentieth of the training: the default until 17 November 2026."""
+RISING = "default, but ψ rises over half"
 FALLING = "default, but ψ falls"
 """The price is twice ψ at first and falls to ψ in the first half of the training."""
 LATE = "default, but ψ after half of the training"
@@ -264,10 +265,11 @@ def _forms() -> dict[str, tuple[str, dict[str, Any]]]:
 
 MAIN = _forms()
 ARMS = MAIN | {
-    WARM: ("VPACPPO", {"psi_warm_up": 0.05}), FALLING: ("VPACPPO", {}), LATE: ("VPACPPO", {}), PRICED: ("PPO", {}),
-    NEUTRAL[2]: ("PPO", {"gae_lambda": 0.5}), SHORT: ("VPACPPO", {"gae_lambda": 0.5}),
+    WARM: ("VPACPPO", {"psi_warm_up": 0.05}), RISING: ("VPACPPO", {"psi_warm_up": 0.5}), FALLING: ("VPACPPO", {}),
+    LATE: ("VPACPPO", {}), PRICED: ("PPO", {}), NEUTRAL[2]: ("PPO", {"gae_lambda": 0.5}),
+    SHORT: ("VPACPPO", {"gae_lambda": 0.5}),
 }  # fmt: skip
-"""The last six are measured only where they are asked for."""
+"""The last seven are measured only where they are asked for."""
 
 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:
