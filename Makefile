@@ -7,7 +7,7 @@ TICK = ( while sleep 15 >/dev/null 2>&1; do echo "$$(date +%T)  $$(ls $(BIN)/../
 	$$(grep -c == requirements.hashes) packages installed"; done ) & trap "kill $$!" EXIT; # what follows may take minutes
 HASHES ?= yes # HASHES= where a mirror has built its packages anew
 
-.PHONY: help setup reproduce test test-fast lint bench torture fuzz docs clean
+.PHONY: help setup reproduce evidence test test-fast lint bench torture fuzz docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,14 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 reproduce: setup  ## Set up, then rerun the paper's experiments; the page is results/report/index.html
 	@echo "Rerunning the paper's experiments (about six minutes on two cores the first time) ..."
 	@$(BIN)/vpac reproduce
+
+EVIDENCE := objective rivals sided budgets limits measures families parity score paired
+
+evidence: .venv/.bench  ## Set up, then measure what is missing of every study of docs/evidence.md but the paper's deep table (hours; resumes)
+	@$(BIN)/vpac reproduce evidence
+	@for script in $(EVIDENCE); do echo "== benchmarks/$$script.py"; $(BIN)/python benchmarks/$$script.py || \
+		echo "benchmarks/$$script.py: not every goal was met, see above"; done
+	@$(BIN)/python docs/glance.py --write
 
 test: setup .venv/.browser  ## Set up, with a Chromium if there is none, then run all tests
 	@echo "Running the tests ..."
