@@ -127,7 +127,7 @@ TABULAR = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.deep]
 DEEP = [algorithm for algorithm in ALGORITHMS.values() if algorithm.deep]
 PRICED = [algorithm for algorithm in ALGORITHMS.values() if algorithm.priced]
 BY_CLASS = {algorithm.class_name: algorithm for algorithm in ALGORITHMS.values()}
-"""By the name in agent.json."""
+"""Algorithms by the name in agent.json."""
 
 
 def find(name: str, among: Iterable[Algorithm] = ALGORITHMS.values()) -> Algorithm:

@@ -115,7 +115,7 @@ def chance(value: Any, name: str) -> float:
 
 
 def seeds_of(seeds: Iterable[Any]) -> list[int]:
-    """At least one seed, from any iterable."""
+    """Seeds from any iterable, at least one."""
     try:
         found = list(seeds)
     except TypeError:

@@ -22,7 +22,7 @@ from vpac.errors import Newer, UserError
 LARGEST_READ = 0x7FFFF000
 """Largest size of a file that is read; vpac writes much smaller ones."""
 RECORD = "run.json"
-"""In the folder of a run or a training: what was run, where and when, with checksums of the other files."""
+"""File in the folder of a run or a training: what was run, where and when, with checksums of the other files."""
 BLOCK_BYTES = 4096
 """Bytes that a new folder, or a file name in one, takes."""
 MISTAKES = {

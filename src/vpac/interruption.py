@@ -34,7 +34,7 @@ class _State:
     asked: int | None = None
     """The first signal that arrived."""
     message: str | None = None
-    """Printed for the first signal instead of raising it; None: raise."""
+    """Text that is printed for the first signal instead of raising it; None: raise."""
     printed: bool = False
     """Whether it has been printed."""
     when: float = 0.0

@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use."""
+"""Number of threads that linear algebra may use."""
 
 from __future__ import annotations
 

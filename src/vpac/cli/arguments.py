@@ -1,4 +1,4 @@
-"""Shared by the verbs: their base class, options, and KEY=VALUE arguments. Parsing runs no code."""
+"""Parts that the verbs share: their base class, options, and KEY=VALUE arguments. Parsing runs no code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Verb:
 
     @classmethod
     def name(cls) -> str:
-        """As it is typed: the name of its class in lower case, without the ending `Verb`."""
+        """The verb as it is typed: the name of its class in lower case, without the ending `Verb`."""
         return cls.__name__.removesuffix("Verb").lower()
 
     def run(self) -> int:
@@ -111,7 +111,7 @@ class EnvOptions:
 
     @property
     def words(self) -> list[str]:
-        """Both as they are typed."""
+        """Arguments and wrappers as they are typed."""
         return as_words("--set", self.set) + as_words("--wrap", self.wrap)
 
     def make(self, env: str, **more: Any) -> Any:
@@ -147,7 +147,7 @@ class PolicyEnv:
 
 @dataclass(frozen=True)
 class Execution:
-    """Where runs are executed and stored; the results do not depend on it."""
+    """Executor and store of the runs; the results do not depend on them."""
 
     jobs: Jobs = None
     executor: Annotated[str, tyro.conf.arg(metavar="processes|serial|ray")] = "processes"

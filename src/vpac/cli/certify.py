@@ -32,7 +32,7 @@ Two = Annotated[str | None, tyro.conf.arg(metavar="P:C")]
 
 
 def episode_cache(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Callable[..., ReturnSample]], ReturnSample]:
-    """Stores episodes in a folder and loads them if they were played in the same way, so that a stopped command continues."""
+    """Cache that stores episodes in a folder and loads those that were played in the same way: a stopped command continues."""
     from vpac.evaluation.sources import NUMBERS
     from vpac.risk.sample import ReturnSample
 
@@ -66,13 +66,13 @@ def episode_cache(folder: Path, about: Mapping[str, Any]) -> Callable[[str, Call
 
 @dataclass(frozen=True)
 class Measuring(Playing):
-    """How episodes are played and measured."""
+    """Options for playing and measuring episodes."""
 
     level: float = 0.95
     """Confidence of each interval."""
 
     def flags(self) -> list[str]:
-        """What another verb needs to measure the same return of the same policy."""
+        """Flags with which another verb measures the same return of the same policy."""
         found = [f"--{name}" for name in ("deterministic", "undiscounted") if getattr(self, name)]
         return found if self.gamma is None else [*found, "--gamma", repr(self.gamma)]
 

@@ -156,7 +156,7 @@ def examine() -> dict[str, Any]:
     from packaging.requirements import Requirement
 
     extras: dict[str, dict[str, str | None]] = {"": {}}
-    """By extra; "" for required packages."""
+    """Versions of packages by extra; "" for required packages."""
     unfit: dict[str, dict[str, str]] = {}
     for line in importlib.metadata.requires("vpac") or ():
         needed, extra = Requirement(line), re.search(r"extra == ['\"]([\w-]+)['\"]", line)

@@ -51,7 +51,7 @@ def at_price(agent: Any, psi: float | None, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Playing:
-    """How episodes are played, and the folder of the results."""
+    """Options for playing episodes, and the folder of the results."""
 
     seed: Seed = 0
     gamma: Discount = None
@@ -108,7 +108,7 @@ class PolicyVerb(Verb):
     store: StoreFolder = Path("results")
 
     def flags(self, place: PolicyEnv) -> list[str]:
-        """What another verb needs to take the same policy to the same place."""
+        """Flags with which another verb takes the same policy to the same place."""
         found = ["--env", place.env] if place.env else []
         found += as_words("--set", place.set) + as_words("--wrap", place.wrap)
         found += ["--psi", repr(self.psi)] if self.psi is not None else []

@@ -35,7 +35,7 @@ class Rollout(NamedTuple):
     """Observation after each step, where it is not the next row of `observations`."""
     actions: Any
     rewards: Any
-    """As the environments gave them."""
+    """Rewards as the environments gave them."""
     continues: Any
     """0 where the episode terminated."""
     running: Any
@@ -239,7 +239,7 @@ class Collector:
         return (steps >= LEAST_STEPS and bool(self._ended.all())) or steps * self.envs.n > MOST_REPLAYED
 
     def underway(self) -> dict[str, Any]:
-        """What `replay` needs besides the seeds of the last restart: all actions since then, a digest of the observations."""
+        """State for `replay` besides the seeds of the last restart: all actions since then, a digest of the observations."""
         prices = {} if self.prices is None else {"prices": self.prices.now}
         return {"actions": np.concatenate(self._actions), "seen": self._digest(), **prices}
 

@@ -66,7 +66,7 @@ class CompiledPlan:
     interface: Interface
     options: PPOOptions
     kind: Literal["variance", "moment", "measure"] | None
-    """What the spread critic learns."""
+    """The quantity that the spread critic learns."""
     volatility: bool
     """Whether the penalty is subtracted from the rewards (MVPI)."""
 
@@ -455,7 +455,7 @@ class IterationReport(NamedTuple):
     metrics: Named
     """One row per iteration."""
     finite: Named
-    """For the last iteration: whether each of its inputs is finite."""
+    """Whether each input of the last iteration is finite."""
 
 
 def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: Array) -> tuple[State, IterationReport]:
@@ -645,7 +645,7 @@ class CompiledTraining:
 
 
 def among(devices: int) -> Any:
-    """How a batch of runs is divided among the devices."""
+    """Division of a batch of runs among the devices."""
     spec: Any = jax.sharding.PartitionSpec
     return jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("runs",)), spec("runs"))
 

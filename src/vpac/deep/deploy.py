@@ -303,7 +303,7 @@ def _constants(policy: NumpyPolicy) -> dict[str, Numbers]:
 
 
 def _c_shapes(policy: NumpyPolicy) -> list[tuple[int, ...]]:
-    """For each convolution: rows, columns and channels, the kernel's rows, columns and stride, and the shape of the result."""
+    """Rows, columns and channels before each convolution, its kernel's rows, columns and stride, and its result's shape."""
     found, sides = [], policy.interface.sides if policy.interface.image else (0, 0, 0)
     for W, stride in zip(policy.kernels, policy.strides, strict=True):
         result = (sides[0] - W.shape[0]) // stride + 1, (sides[1] - W.shape[1]) // stride + 1, W.shape[3]

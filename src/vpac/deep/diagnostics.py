@@ -21,7 +21,7 @@ CONSEQUENCES = (
 BINS = 16
 """Number of values of k for which the drift is computed: 1, 2, 4, …"""
 FEWEST_SAMPLES = 20.0
-"""With fewer samples no drift is computed."""
+"""Fewest samples from which a drift is computed."""
 LARGE_DRIFT, SURE_DRIFT, FELT_DRIFT = 0.5, 5.0, 0.2
 """A mean luck of half a standard deviation is a drift, if it is five standard errors from 0 and 2ψ times it is at least 0.2."""
 LEARNED = 20
@@ -64,11 +64,11 @@ class LargestDrift(NamedTuple):
     """The largest mean luck."""
 
     mean: float
-    """In units of the raw reward."""
+    """Mean luck in units of the raw reward."""
     share: float
-    """In standard deviations of the luck."""
+    """Mean luck in standard deviations of the luck."""
     errors: float
-    """In standard errors."""
+    """Mean luck in standard errors."""
 
 
 def stopped_at(k: Any, elapsed: Any, running: Any) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ def stopped_at(k: Any, elapsed: Any, running: Any) -> tuple[Any, Any]:
 
 
 def largest_drift(sums: Any) -> LargestDrift:
-    """From the number of samples, their sum and the sum of their squares for each k."""
+    """The largest drift, from the number of samples, their sum and the sum of their squares for each k."""
     xp = namespace(sums)
     count, known = xp.maximum(sums[0], 1.0), sums[0] >= FEWEST_SAMPLES
     mean = sums[1] / count

@@ -134,14 +134,14 @@ class SpreadEstimate(NamedTuple):
     luck_after: Array
     """D_{k+1}, after it."""
     trace: EpisodeTrace
-    """Carried into the next rollout."""
+    """Trace to carry into the next rollout."""
     episodes: EpisodeSums
     """Sums over the episodes that began or ended in the batch."""
     metrics: dict[str, Array]
 
 
 FEWEST_RETURNS = 20
-"""With fewer finished episodes the measure is not estimated, and ψ is 0."""
+"""Fewest finished episodes from which the measure is estimated; with fewer ψ is 0."""
 SMALLEST_DISCOUNT = 1e-3
 """Smaller γ^k are raised to this: such steps hardly change the return, and 1/γ^k would amplify rounding errors."""
 

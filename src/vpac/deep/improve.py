@@ -233,7 +233,7 @@ class Networks(NamedTuple):
 
 
 class UpdateRules(NamedTuple):
-    """How networks are improved: optimisers, learning rates and the entropy bonus, from the settings and the spaces."""
+    """Rules for improving networks: optimisers, learning rates and the entropy bonus, from the settings and the spaces."""
 
     actor: Optimiser
     critics: Optimiser
@@ -243,7 +243,7 @@ class UpdateRules(NamedTuple):
 
     @classmethod
     def of(cls, options: PPOOptions, interface: Interface) -> UpdateRules:
-        """From the settings."""
+        """Rules from the settings."""
         o = options
         rate = o.learning_rate or (2.5e-3 if interface.discrete_observations else 3e-4)
         default = 0.1 if interface.discrete_observations else 0.01 if interface.discrete_actions else 0.0

@@ -53,7 +53,7 @@ class RunningMoments(NamedTuple):
 
     @classmethod
     def read(cls, arrays: dict[str, Any], prefix: str) -> RunningMoments:
-        """From `as_arrays`."""
+        """Moments from `as_arrays`."""
         mean, variance, count = (np.array(arrays[f"{prefix}.{name}"]) for name in ("mean", "variance", "count"))
         return cls(mean, variance, float(count))
 

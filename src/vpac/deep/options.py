@@ -188,7 +188,7 @@ class PPOOptions(CheckedOptions):
         return super().read({**PRESETS[one_of(preset, PRESETS, "preset")], **given})
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, which `read` accepts."""
+        """Options as plain data, which `read` accepts."""
         found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         found["psi"] = self.psi.as_text() if isinstance(self.psi, Schedule) else self.psi
         found["budget"] = self.budget.as_dict() if isinstance(self.budget, Budget) else None
@@ -228,4 +228,4 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reward_floor": -1000.0, "normalise_advantages": False, "checkpoint_every": 5, "reset_every_iteration": True,
     },
 }  # fmt: skip
-"""What a preset changes in the defaults."""
+"""Changes that each preset makes to the defaults."""

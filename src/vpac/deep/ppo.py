@@ -99,7 +99,7 @@ class PPO:
     """
 
     spread: Literal["variance", "moment", "measure"] | None = None
-    """What the spread critic learns; "measure": quantiles or nothing, for a measure penalised by its influence function."""
+    """Target of the spread critic; "measure": quantiles or nothing, for a measure penalised by its influence function."""
     volatility: bool = False
     """Whether the penalty is subtracted from the rewards (MVPI: for the variance of the reward per step)."""
 
@@ -158,7 +158,7 @@ class PPO:
         self.restarted = 0
         """The iteration before which the environments were last restarted."""
         self.env_states: list[Any] = []
-        """For environments that are pure functions: the states of the unfinished episodes, as arrays."""
+        """States of the unfinished episodes, as arrays, in environments that are pure functions."""
         self._episode_metrics: dict[str, float] = {}
         self._ended: list[Episode] = []
         """Episodes finished in the last rollout."""
@@ -381,7 +381,7 @@ class PPO:
         return stream(self.seed, START_STREAM, self.restarted).generate_state(self.environments.n)
 
     def underway(self) -> dict[str, Any]:
-        """For a checkpoint: how to return to the unfinished episodes; empty if the environments will restart."""
+        """Data of a checkpoint to return to the unfinished episodes; empty if the environments will restart."""
         if isinstance(self.environments, FunctionalEnvironments):
             return {str(i): array for i, array in enumerate(self.env_states)}
         return {} if self._restart else self._collector.underway()
@@ -516,12 +516,12 @@ class PPO:
 
     @property
     def prices(self) -> PricePath:
-        """With a budget: ψ after each iteration and the measured variance; otherwise empty."""
+        """ψ after each iteration and the measured variance, with a budget; otherwise empty."""
         return price_path(self.history)
 
     @property
     def looks(self) -> dict[str, Any]:
-        """With a budget: its measurements after each iteration, by the names of its limits; otherwise empty."""
+        """Measurements of a budget after each iteration, by the names of its limits; empty without a budget."""
         return {} if self.controller is None else looks_of(self.history, self.controller.budget)
 
     def policy(self) -> NumpyPolicy:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vpac.deep.collect import Episode
 
 FEWEST_EPISODES = 20
-"""With fewer episodes no variance is measured."""
+"""Fewest episodes from which a variance is measured."""
 BUDGET_AIM = 0.9
 """Share of the budget that the controller aims at. The policy stops changing as the learning rate falls to 0, and a variance
 from some hundred episodes is off by a tenth: with the budget itself as target, every third policy ended above it."""
@@ -50,7 +50,7 @@ class PriceRange:
 
     @classmethod
     def read(cls, given: Any) -> PriceRange:
-        """From a pair, as users and files write it."""
+        """Range from a pair, as users and files write it."""
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise UserError(
                 'psi="conditioned" needs psi_range, the smallest and the largest price of variance, e.g. (0, 0.1), on the '

@@ -114,7 +114,7 @@ class Interface:
         return cls(size, first, max(1, math.prod(shape)), None, shape, least, most, integers, **more)
 
     def fields(self) -> dict[str, Any]:
-        """As a dictionary, for files."""
+        """Fields as a dictionary, for files."""
         return {name: value for name, value in asdict(self).items() if name not in LATER or value}
 
     def check(self) -> None:
@@ -312,5 +312,5 @@ class Interface:
 
     @cached_property
     def _bounds(self) -> tuple[Numbers, Numbers]:
-        """Of Box actions, as arrays."""
+        """Bounds of Box actions, as arrays."""
         return np.array(self.low, np.float32), np.array(self.high, np.float32)

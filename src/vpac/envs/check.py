@@ -71,9 +71,9 @@ class Findings:
     """The result of a check of an environment."""
 
     errors: list[str] = field(default_factory=list)
-    """What has to be changed before learning."""
+    """Faults to remove before learning."""
     remarks: list[str] = field(default_factory=list)
-    """What works but may be surprising."""
+    """Properties that work but may be surprising."""
     steps: int = 0
     """Number of steps taken."""
     lengths: list[int] = field(default_factory=list)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vpac.envs.maps import GridMap
 
 FEW_NODES = 2000
-"""For at most this many nodes reachability is computed without SciPy's graph library."""
+"""Most nodes for which reachability is computed without SciPy's graph library."""
 
 
 def _graph(tails: IntArray, heads: IntArray, size: int) -> Any:
@@ -111,7 +111,7 @@ def _averages(values: FloatArray, weight: FloatArray, first: IntArray) -> FloatA
 
 
 SUM_TOLERANCE = 1e-8
-"""How far the probabilities of a state and action may be from adding up to one."""
+"""Largest distance from one of the sum of the probabilities of a state and action."""
 
 Entries = tuple[IntArray, IntArray, FloatArray, tuple[int, int]]
 
@@ -423,7 +423,7 @@ class FiniteMDP:
 
     @cached_property
     def row(self) -> IntArray:
-        """For each stored transition, s·A + a."""
+        """Row s·A + a of each stored transition."""
         return np.repeat(np.arange(self.n_states * self.n_actions), np.diff(self.indptr))
 
     @cached_property

@@ -28,7 +28,7 @@ RETURNED = {
     "reset": ("state", "observation"),
     "step": ("state", "observation", "reward", "terminated", "truncated"),
 }
-"""What the functions of an environment return."""
+"""Names of what the functions of an environment return."""
 
 
 class FunctionalEnv(ABC):
@@ -382,7 +382,7 @@ class FunctionalEnvironments(Environments):
         return VectorStep(seen, rewards.astype(np.float64), over, cut, after)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @cache

@@ -321,7 +321,7 @@ def _wrapped(env: gymnasium.Env[Any, Any], wrapper: WrapperSpec) -> gymnasium.En
 
 @dataclass(frozen=True)
 class EnvRecipe:
-    """How an environment is made, as plain data: the arguments of `make_env`."""
+    """Recipe of an environment, as plain data: the arguments of `make_env`."""
 
     env: str
     """The name that the user gave: an id, or an import path."""
@@ -358,7 +358,7 @@ class EnvRecipe:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self | None:
-        """From a file's entries `env`, `arguments` and `wrappers`; None if they are incomplete.
+        """Recipe from a file's entries `env`, `arguments` and `wrappers`; None if they are incomplete.
 
         Older files have no wrappers, and still older ones no arguments: there were none.
         """
@@ -408,9 +408,9 @@ class EnvOverrides:
     env: str | None = None
     """The environment's name; None: that of training."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Added to those of training; equal names are replaced."""
+    """Arguments in addition to those of training; equal names are replaced."""
     wrappers: Sequence[tuple[str, dict[str, Any]]] | None = None
-    """Instead of those of training; None: those of training."""
+    """Wrappers instead of those of training; None: those of training."""
     command: str = ""
     """The command line for advice in messages, `vpac evaluate RUN`; empty: a call from Python."""
     call: str = "load_agent"
@@ -488,10 +488,10 @@ def _is_found_by_name(spec: EnvSpec) -> bool:
 
 
 def _wrapper_words(wrapper: tuple[str, dict[str, Any]]) -> list[str]:
-    """As `--wrap` takes it."""
+    """Words of a wrapper, as `--wrap` takes them."""
     return [wrapper[0], *_pairs(wrapper[1])]
 
 
 def _pairs(arguments: Mapping[str, Any]) -> list[str]:
-    """As `--set` takes them."""
+    """Pairs KEY=VALUE, as `--set` takes them."""
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in arguments.items()]

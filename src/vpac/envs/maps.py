@@ -80,7 +80,7 @@ class GridMap:
         return cls.from_letters(letters)
 
     def has(self, letter: str) -> BoolArray:
-        """Which states have the given letter, bool[S]."""
+        """Whether each state has the given letter, bool[S]."""
         row, column = self.position.T
         return np.asarray(self.letters[row, column] == letter, np.bool_)
 

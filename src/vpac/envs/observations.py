@@ -41,7 +41,7 @@ def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def why_not_flat(space: Any, *, but_one_image: bool = False) -> str:
-    """Why observations of this space cannot become a vector, and what to do; empty if they can.
+    """Reason why observations of this space cannot become a vector, and what to do; empty if they can.
 
     `but_one_image`: one part may be an image, for which networks have an encoder.
     """

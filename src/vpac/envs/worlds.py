@@ -18,7 +18,7 @@ METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps":
 
 
 class _World(gymnasium.Env[Any, np.int64]):
-    """What all worlds share: Discrete actions, the current position, and pictures of it or of the path since the reset."""
+    """Common part of all worlds: Discrete actions, the current position, and pictures of it or of the path since the reset."""
 
     metadata = METADATA
 

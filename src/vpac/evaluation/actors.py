@@ -27,7 +27,7 @@ from vpac.errors import UserError
 from vpac.saved import AGENT, SavedAgent
 
 CHECKED_ACTIONS = 50
-"""How often an agent's actions are compared with the action space: errors show early, and checking takes time."""
+"""Number of an agent's actions that are compared with the action space: errors show early, and checking takes time."""
 
 
 class Actor:

@@ -90,11 +90,11 @@ class OfflineEstimate:
     """Effective sample size, in episodes: (Σw)²/Σw² of the ratios of whole episodes or, for methods that use state visits, of
     those of steps."""
     refused: str = ""
-    """Why there is no estimate; empty if there is one."""
+    """Reason why there is no estimate; empty if there is one."""
     mean: Interval | None = None
-    """Of the return."""
+    """Mean of the return."""
     variance: Interval | None = None
-    """Of the return. The ends are NaN, unknown, for methods of weighted returns with too few effective episodes."""
+    """Variance of the return. The ends are NaN, unknown, for methods of weighted returns with too few effective episodes."""
     cvar: Mapping[float, Interval] = field(default_factory=dict)
     """Mean of the worst share of returns, by share; only for `weighted`. The ends are NaN, unknown, if fewer than five
     effective episodes are in that share."""
@@ -107,7 +107,7 @@ class OfflineReport:
     """Estimates of a policy's return from a log of another one."""
 
     estimates: tuple[OfflineEstimate, ...]
-    """By method, in the order of `METHODS`."""
+    """Estimates by method, in the order of `METHODS`."""
     episodes: int
     """Episodes in the log."""
     steps: int
@@ -131,7 +131,7 @@ class OfflineReport:
         return next(one for one in self.estimates if one.method == one_of(method, METHODS, "method"))
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Report as plain data."""
 
         def ends(found: Interval | None) -> list[float | None] | None:
             return None if found is None else list(jsonable(astuple(found)))
@@ -204,7 +204,7 @@ def offline(
 
 
 def refusals(estimates: Sequence[OfflineEstimate]) -> list[str]:
-    """Why methods have no estimate, every reason once."""
+    """Reasons why methods have no estimate, each once."""
     reasons: dict[str, list[str]] = {}
     for one in (one for one in estimates if one.refused):
         reasons.setdefault(one.refused.partition(": ")[2], []).append(one.method)
@@ -304,7 +304,7 @@ class LogStudy:
         return self.chances.finite and self.chances.every is not None
 
     def missing(self, method: str) -> str:
-        """Why a method cannot be used here; empty if it can."""
+        """Reason why a method cannot be used here; empty if it can."""
         if method == "marginalised" and not self.finite:
             return "marginalised: needs Discrete observations and actions"
         if method in ("fitted", "doubly-robust") and self.chances.every is None:
@@ -313,7 +313,7 @@ class LogStudy:
 
     @cached_property
     def wrong(self) -> str:
-        """Why logged probabilities cannot be right, or empty. Small ratios are no evidence: rare actions may be missing."""
+        """Reason why logged probabilities are wrong, or empty. Small ratios are no evidence: rare actions may be missing."""
         pairs = zip((self.ratio, self.weight), ROUNDED, strict=True)
         bets = [np.log1p(BETS[:, None] * (x / most - 1.0)).sum(axis=1) for x, most in pairs]
         if not np.logaddexp.reduce(bets, axis=None) > np.log(2 * len(BETS) / WRONG):

@@ -37,7 +37,7 @@ MINARI = "minari:"
 IN_INFOS = ("probability", "log_prob")
 """Names of the probability of an action in the infos of a Minari data set."""
 PROBABILITY_ROUNDING = 1e-6
-"""How far a probability may exceed 1: files may hold 32-bit numbers."""
+"""Largest excess of a probability over 1: files may hold 32-bit numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ class Log:
     reward: FloatArray
     """[steps]."""
     probability: FloatArray
-    """Of each action under the policy that acted, [steps]."""
+    """Probability of each action under the policy that acted, [steps]."""
     first: IntArray
     """The first step of each episode, [episodes]."""
     terminated: BoolArray
     """Whether each episode terminated; otherwise it was truncated."""
     mask: BoolArray | None = None
-    """Which actions were allowed in each step, [steps, actions]; None: unknown."""
+    """Whether each action was allowed in each step, [steps, actions]; None: unknown."""
 
     def __len__(self) -> int:
         return len(self.first)

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 KEEP_EVERY = 5.0
 """Seconds between two calls of `keep`."""
 LONG = 20_000
-"""If the first episodes are longer than this, a warning says that they may never end."""
+"""Length of the first episodes above which a warning says that they may never end."""
 ENDLESS_EPISODE = "an episode did not end within {:,} steps: give the environment a limit (max_episode_steps=…)"
 
 Term = Callable[[FloatArray, IntArray, FloatArray], Any]
-"""What a step adds to a sum over an episode, from rewards, numbers of earlier steps, and discounts."""
+"""Term that a step adds to a sum over an episode, from rewards, numbers of earlier steps, and discounts."""
 
 
 def play(
@@ -222,7 +222,7 @@ class Vector:
     env: Any
     """The `VectorEnv`, which accepts lists of seeds, whatever its base class says."""
     mode: AutoresetMode
-    """What it does at the end of an episode."""
+    """Behaviour at the end of an episode."""
     ours: bool
     """Whether it was made here: then every episode gets its own seed, and it is closed at the end."""
     seeds: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))

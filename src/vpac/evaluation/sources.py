@@ -50,7 +50,7 @@ from vpac.typing import FloatArray
 
 VARIANCE_PARTS = ("start", "policy", "environment")
 FEW_BRANCHES = 10
-"""With fewer branches that made a difference, a part is known only roughly."""
+"""Number of branches that made a difference below which a part is known only roughly."""
 
 
 class Estimate(NamedTuple):
@@ -59,7 +59,7 @@ class Estimate(NamedTuple):
     total: Interval
     parts: dict[str, Interval]
     shares: dict[str, Interval]
-    """They add up to 1."""
+    """Shares of the variance, which add up to 1."""
     few: dict[str, int]
     """Number of branches that made a difference, for parts with few of them."""
 

@@ -120,7 +120,7 @@ class Disturbed(AnyWrapper, RecordConstructorArgs):
         return np.clip(moved, space.low, space.high).astype(space.dtype)
 
     def _other(self, value: Any, space: spaces.Discrete[Any], chance: float, allowed: BoolArray | None = None) -> Any:
-        """With probability `chance`, another (allowed) value of a Discrete space."""
+        """Another (allowed) value of a Discrete space, with probability `chance`."""
         which, now = np.arange(space.n) if allowed is None else np.flatnonzero(allowed), int(value) - int(space.start)
         hit, step = self._own.random() < chance, int(self._own.integers(1, max(len(which), 2)))
         if not hit or now not in which:

@@ -144,7 +144,7 @@ class FrontierSpec:
 
 @dataclass(frozen=True)
 class PriceChoice:
-    """Which ψ to train; one of the three fields."""
+    """Choice of the ψ to train; one of the three fields."""
 
     psis: tuple[float, ...] = ()
     aversions: tuple[float, ...] = ()

@@ -39,7 +39,7 @@ from vpac.threads import one_blas_thread
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 RUNGS_BELOW = 6
-"""How many times ψ is halved below the smallest requested one."""
+"""Number of times ψ is halved below the smallest requested one."""
 MOST_RUNGS = 60
 """Longest sequence of doublings between two requested ψ."""
 SOFTENING = 0.05
@@ -51,14 +51,14 @@ MOST_RANDOM, SMALL_MDP = 20, 700
 TO, FROM = np.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.002]), np.array([-1.0, -0.5, -0.2, -0.05, -0.01])
 """Shares of probability that an ascent moves to an action, and shares of an action's own probability that it removes."""
 EXACT_STATES = 320
-"""With more states only the ascents from a neighbouring ψ and the last ones compute exact gains; the others follow slopes."""
+"""Limit of states; with more, only ascents from a neighbouring ψ and the last compute exact gains, the others follow slopes."""
 ROUGH, FINE = 1e-5, 1e-11
 """Gains, relative to 1 + |U|, at which a search from another start and the last ascent stop."""
 MOST_ASCENT_ROUNDS, FEW_ASCENT_ROUNDS = 200, 20
 """Most rounds of an ascent, and of one along slopes."""
 STEEPEST_PAIRS, STEEPEST_STATES, BLOCK_STATES = 24, 1500, 125
-"""If there are too many states for dense inverses: the states with the steepest slopes whose changes are all computed, and the
-size of a block of them; if there are too many to factorise, the pairs of state and action that are tried one by one."""
+"""Limits with too many states for dense inverses: the states with the steepest slopes whose changes are all computed, and the
+size of a block of them; with too many to factorise, the pairs of state and action that are tried one by one."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Frontier:
     policies: FloatArray = field(repr=False)
     """The policies, [points, S, A]."""
     variance_of: VarianceOf
-    """Which variance is penalised and reported."""
+    """The variance that is penalised and reported."""
     certificates: tuple[Certificate, ...] = ()
     """A certificate for each policy."""
 

@@ -103,7 +103,7 @@ def on_policy_weights(
 
 
 def _theorem_2(moments: Moments, chain: Chain, psi: float) -> FloatArray:
-    """Published: γ^k Q_k − ψ γ^{2k} σ_k."""
+    """Theorem 2 as published: γ^k Q_k − ψ γ^{2k} σ_k."""
     gamma, start = moments.gamma, moments.mdp.start
     visits, visits_bar = chain.flow(gamma, start), chain.flow(gamma**2, start)
     per_visit = visits[:, None] * moments.action_value - psi * visits_bar[:, None] * moments.action_variance

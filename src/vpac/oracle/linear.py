@@ -26,7 +26,7 @@ KRYLOV_STEPS, KRYLOV_STARTS = 500, 4
 PLAIN_STEPS = 5000
 """A system that this many plain iterations surely solve is not factorised."""
 WHOLE_FACTORS = 20_000
-"""Up to this many states sparse factors are kept whole; beyond, small entries are dropped to bound their memory."""
+"""Most states for which sparse factors are kept whole; beyond, small entries are dropped to bound their memory."""
 
 Solver = Callable[[FloatArray], FloatArray]
 
@@ -131,7 +131,7 @@ def _sup(x: FloatArray) -> float:
 
 
 DENSE_STATES = 1500
-"""Up to this many states a system is solved by dense factorisation."""
+"""Most states for which a system is solved by dense factorisation."""
 RESIDUAL, RESIDUAL_AIM = 1e-10, 1e-13
 """The largest relative residual that a solution may have, and the one that iterations aim at.
 
@@ -304,7 +304,7 @@ class _Sparse(_System):
 
 
 def _checked(x: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Both, if x leaves a small gap in its equation. NaN is not small."""
+    """x and its gap in the equation, which has to be small. NaN is not small."""
     scale, widest = np.abs(x).max(axis=-1), np.abs(gap).max(axis=-1)
     if not (widest <= RESIDUAL * scale).all():
         found = f"leaves a residual of {np.max(widest):.1e}" if np.isfinite(x).all() else "is not finite"

@@ -206,7 +206,7 @@ def check_gamma(gamma: float) -> float:
 
 
 def _defined(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> BoolArray | None:
-    """Which states have moments: None (all of them) below γ = 1; at γ = 1 those from which the policy surely ends."""
+    """States that have moments: None (all of them) below γ = 1; at γ = 1 those from which the policy surely ends."""
     return occupancy.surely_ends(mdp, policy) if gamma == 1.0 else None
 
 

@@ -1,4 +1,4 @@
-"""Where a policy goes: how often it visits each state, whether it surely ends, and where."""
+"""Occupancy of a policy: how often it visits each state, whether it surely ends, and where."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def without_unmet(mdp: FiniteMDP) -> FiniteMDP:
 
 
 def end_surely(mdp: FiniteMDP, policies: FloatArray) -> BoolArray:
-    """Which policies of a batch [N, S, A] surely end from the start; for small processes."""
+    """Whether each policy of a batch [N, S, A] surely ends from the start; for small processes."""
     step = np.eye(mdp.n_states) + (Chain(mdp, policies, sparse=False).matrix > 0.0)
     for _ in range(int(np.ceil(np.log2(max(mdp.n_states, 2))))):
         step = ((step @ step) > 0.0).astype(np.float64)

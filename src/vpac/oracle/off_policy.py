@@ -46,7 +46,7 @@ class OffPolicyMoments:
     """Fixed points of off-policy critics. σ is `inf` where the variance of the weighted return does not exist."""
 
     critics: Critics
-    """Which critics these are the fixed points of."""
+    """Critics whose fixed points these are."""
     action_value: FloatArray
     """Q(s,a), [S, A]."""
     action_variance: FloatArray
@@ -127,7 +127,7 @@ def _weighted(mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: floa
 
 
 def _diverges(chain: Chain, discount: float, source: FloatArray) -> BoolArray:
-    """Where Σ_k (discount · P_w)^k source is infinite: states that lead to a growing class that leads to a source."""
+    """States where Σ_k (discount · P_w)^k source is infinite: they lead to a growing class that leads to a source."""
     n = chain.mdp.n_states
     if spectral_radius(chain, discount) < GROWS:
         return np.zeros(n, bool)
@@ -202,7 +202,7 @@ def theorem_4(
     mdp: FiniteMDP, first: FloatArray, second: FloatArray, gamma: float, psi: float, action_value: FloatArray,
     action_variance: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Published: Ω(s,a) for weights b·ρ and b·ρ²."""
+    """Ω(s,a) as published, for weights b·ρ and b·ρ²."""
     visits = Chain(mdp, first).flow(gamma, mdp.start)
     total = visits[:, None] * first * action_value
     if psi == 0.0:

@@ -62,9 +62,9 @@ def _values(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> tuple[FloatArra
 
 
 MOST_DETERMINISTIC = 100_000
-"""Up to this many deterministic policies are all tried."""
+"""Most deterministic policies that are all tried."""
 BATCH = 4096
-"""They are evaluated this many at a time."""
+"""Number of policies that are evaluated at a time."""
 
 
 def deterministic_policies(mdp: FiniteMDP) -> Iterator[IntArray]:

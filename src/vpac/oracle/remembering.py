@@ -49,7 +49,7 @@ class _Layer:
     value: FloatArray
     """g of each node."""
     leaf: BoolArray
-    """Which nodes are ends: terminal, or cut off."""
+    """Whether each node is an end: terminal, or cut off."""
     step: Any
     """Probabilities, a sparse matrix [nodes · A, nodes of the next layer]; rows of ends are empty."""
     paid: FloatArray

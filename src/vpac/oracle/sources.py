@@ -1,4 +1,4 @@
-"""Where the variance of the return comes from, exactly.
+"""Sources of the variance of the return, exactly.
 
 An episode reveals the start state, then an action, then what the environment makes of it, and so on. Each of these moves
 what is to be expected of the return:
@@ -32,9 +32,9 @@ class VarianceSources(NamedTuple):
     start: float
     """Var(V(S₀)): where the episode begins."""
     policy: float
-    """What the policy's own draws add."""
+    """Variance that the policy's own draws add."""
     environment: float
-    """What transitions and noisy rewards add."""
+    """Variance that transitions and noisy rewards add."""
 
     @property
     def total(self) -> float:

@@ -92,7 +92,7 @@ class Limit:
     value: float
     """The limit itself."""
     at: float = 0.0
-    """For min-cvar the share of worst episodes; for max-ruin the threshold c."""
+    """Share of worst episodes for min-cvar, threshold c for max-ruin."""
 
     def __post_init__(self) -> None:
         one_of(self.kind, LIMIT_KINDS, "limit")
@@ -234,7 +234,7 @@ class Limit:
         return bool(self.missing(end if math.isfinite(end) else found.estimate, bound) <= 0.0)
 
     def missing(self, value: Any, bound: float) -> Any:
-        """By how much values miss the bound; negative if they keep it."""
+        """Distance by which values miss the bound; negative if they keep it."""
         return value - bound if self.kind == "max-ruin" else bound - value
 
 
@@ -304,7 +304,7 @@ class Multiplier(NamedTuple):
         return cls(**numbers | {"looks": int(saved["looks"])})  # type: ignore[arg-type]
 
     def as_dict(self) -> dict[str, float]:
-        """As plain data; fields for limits other than the variance are left out if none is set."""
+        """State as plain data; fields for limits other than the variance are left out if none is set."""
         return dict(zip(self._fields, self if any(self[5:]) else self[:5], strict=False))
 
     @property
@@ -409,7 +409,7 @@ class Budget:
         return f"variance ≤ {self.variance:g}" if self.max_std is None else f"standard deviation ≤ {self.max_std:g}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, which `as_budget` accepts."""
+        """Budget as plain data, which `as_budget` accepts."""
         found = {name: value for name, value in asdict(self).items() if value is not None}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
@@ -514,7 +514,7 @@ class PricePath(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]]) -> PricePath:
-        """From rows (at, psi, variance, error)."""
+        """Path from rows (at, psi, variance, error)."""
         return cls(*np.array(rows, np.float64).reshape(-1, 4).T.copy())
 
     def smallest(self, level: float = 0.95) -> tuple[Interval, float, int]:
@@ -570,7 +570,7 @@ class LimitCheck:
         return f"{self.limit.symbol} is {_shown(self.found, 1.0, self.limit.name == 'ruin')}{asked}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Result as plain data."""
         about = {"name": self.limit.name, "limit": self.limit.in_words, "bound": self.bound, "met": self.met}
         return {**about, **asdict(self.found), "closest": self.closest}
 
@@ -733,7 +733,7 @@ class BudgetReport:
         return _shown(interval if self.episodes is not None else Interval(interval.estimate, math.nan, math.nan), power)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; unknown numbers become null."""
+        """Report as plain data; unknown numbers become null."""
         found = {
             "budget": self.budget.as_dict(), "max_variance": self.budget.variance, "met": self.met,
             "exact": self.episodes is None, "episodes": self.episodes, "mean": asdict(self.mean),

@@ -76,7 +76,7 @@ def share_of_wins_interval(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -
 
 
 def _shares_below(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Of each x the share of y that it is above, ties counting half."""
+    """Share of y that each x is above, ties counting half."""
     ordered = np.sort(y)
     both = [np.searchsorted(ordered, x, side=side) for side in ("left", "right")]
     return np.asarray((both[0] + both[1]) / (2.0 * len(y)), np.float64)
@@ -173,7 +173,7 @@ def _lead(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def _counts(indices: IntArray, n: int) -> FloatArray:
-    """How often each of the n observations is in a resample: [..., k] → [..., n]."""
+    """Number of times each of the n observations is in a resample: [..., k] → [..., n]."""
     rows = indices.reshape(-1, indices.shape[-1])
     positions = rows + np.arange(len(rows))[:, None] * n
     counts = np.bincount(positions.ravel(), minlength=len(rows) * n)
@@ -303,9 +303,9 @@ class PairedComparison:
     worse: Interval
     """P(A < B) with the same seeds (Clopper–Pearson)."""
     correlation: float
-    """Of the returns of A and B; NaN if one of them does not vary."""
+    """Correlation of the returns of A and B; NaN if one of them does not vary."""
     episodes: int
-    """How many pairs."""
+    """Number of pairs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -45,7 +45,7 @@ class FrontierPoint:
     psi: float
     """ψ, in units of 1/reward."""
     mean: Interval
-    """Of the return."""
+    """Mean of the return."""
     std: Interval
     """Standard deviation of the return."""
     volatility: Interval | None = None
@@ -60,7 +60,7 @@ class FrontierPoint:
 
     @property
     def variance(self) -> float:
-        """Of the return."""
+        """Variance of the return."""
         return self.std.estimate**2
 
     @property
@@ -74,7 +74,7 @@ class TradeOff:
     """Points along ψ and their interpretation; the first, with the smallest ψ, is the reference."""
 
     points: tuple[FrontierPoint, ...]
-    """Ascending in ψ, at least one."""
+    """Points, ascending in ψ, at least one."""
     axis: str = "standard deviation"
     """Name of the risk axis."""
 
@@ -100,14 +100,14 @@ class TradeOff:
 
     @property
     def dominated(self) -> BoolArray:
-        """Which points are dominated: another has at least the mean and at most the spread, and is not equal."""
+        """Whether each point is dominated: another has at least the mean and at most the spread, and is not equal."""
         m, s = self.means, self.spreads
         as_good = (m >= m[:, None]) & (s <= s[:, None])
         return np.asarray((as_good & ((m > m[:, None]) | (s < s[:, None]))).any(axis=1), bool)
 
     @property
     def surely_dominated(self) -> BoolArray:
-        """Which points are dominated significantly: another is better by its whole interval in both directions."""
+        """Whether each point is dominated significantly: another is better by its whole interval in both directions."""
         mean, spread = ([getattr(point, name) for point in self.points] for name in ("mean", "spread"))
         above = np.array([one.low for one in mean]) > np.array([[one.high] for one in mean])
         below = np.array([one.high for one in spread]) < np.array([[one.low] for one in spread])
@@ -131,7 +131,7 @@ class TradeOff:
 
     @property
     def knee(self) -> int | None:
-        """Where the curve bends: the point farthest above the line between the ends of what is not dominated.
+        """Index of the bend of the curve: the point farthest above the line between the ends of what is not dominated.
 
         Both axes are scaled to their range. None if there are fewer than three such points or no point stands out.
         """
@@ -282,7 +282,7 @@ def next_prices(
     psis: Sequence[float], means: Sequence[float], spreads: Sequence[float], tried: Sequence[float], count: int,
     scale: float | None = None,
 ) -> list[float]:  # fmt: skip
-    """Up to `count` more ψ: in the middle of the longest and most bent segments of the curve, or beyond its end.
+    """The next ψ, at most `count`: in the middle of the longest and most bent segments of the curve, or beyond its end.
 
     The priority of a segment between neighbouring ψ is its length in the plane of mean and spread, both scaled to their range,
     times 1 + the turns at its ends in half circles. It is halved on a logarithmic scale. Beyond the largest ψ the priority is

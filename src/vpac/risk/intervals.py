@@ -276,7 +276,7 @@ def _leaving_one_out(sizes: Sequence[int], statistic: Callable[..., FloatArray],
 
 
 def rare_mean_interval(sample: ArrayLike, *, event: float = 0.0, level: float = 0.95) -> Interval:
-    """Of a mean that cannot be negative; at each end the wider of the gamma interval and Student's.
+    """Interval of a mean that cannot be negative; at each end the wider of the gamma interval and Student's.
 
     Terms may be negative by chance; so may the estimate. `event`: how large a term may be of which the sample holds none; in
     the mean it counts as one of n.
@@ -299,9 +299,9 @@ def gamma_ends(y: float, v: float, w: float, *, level: float) -> tuple[float, fl
 
 
 LOOK_AHEAD = 2.5
-"""How many times as many episodes are considered for the largest; with 2 the Sharpe ratio of lognormal losses was at 93 %."""
+"""Multiple of the episodes that is considered for the largest; with 2 the Sharpe ratio of lognormal losses was at 93 %."""
 NEARLY_LINEAR = 1e-6
-"""Below this a, Hall's transformation is linear up to rounding."""
+"""The a below which Hall's transformation is linear up to rounding."""
 
 
 def skewed_interval(estimate: float, influence: FloatArray, *, level: float, more: float = 0.0) -> Interval:
@@ -328,13 +328,13 @@ def _unbent(x: float, a: float) -> float:
 
 
 def skewed_mean_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of the mean; h = x − x̄."""
+    """Interval of the mean; h = x − x̄."""
     x = one_sample(sample)
     return skewed_interval(float(metrics.mean(x)), x - x[0], level=level)
 
 
 def skewed_variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of the variance, at each end the wider of two.
+    """Interval of the variance, at each end the wider of two.
 
     Hall's with h = (x − x̄)² − s², and 2s⁴/(n(n − 1)) more, which is all there is for a fair coin; and that of rare events
     (`gamma_ends`), for which one more is counted, as large as the largest (x − x̄)² of some more episodes would be
@@ -345,7 +345,7 @@ def skewed_variance_interval(sample: ArrayLike, *, level: float = 0.95) -> Inter
 
 
 def semivariance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of the semi-variance, likewise; h = min(d, 0)² − 2 d · mean of min(d, 0), d = x − x̄: x̄ is an estimate, too."""
+    """Interval of the semi-variance, likewise; h = min(d, 0)² − 2 d · mean of min(d, 0), d = x − x̄: x̄ is an estimate, too."""
     x = one_sample(sample)
     d = x - x.mean()
     below = np.minimum(d, 0.0)
@@ -355,7 +355,7 @@ def semivariance_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval
 
 
 def sharpe_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of mean over standard deviation, at each end the wider of two. Without spread there is none.
+    """Interval of mean over standard deviation, at each end the wider of two. Without spread there is none.
 
     Hall's with h = d/s − x̄ (d² − s²) / (2s³), d = x − x̄; and one that follows from the intervals of mean and variance: what
     the mean's end changes and what the variance's end changes are added up as errors are, √(a² + b² + 2rab), where r is the
@@ -416,7 +416,7 @@ def _wider(one: Interval, other: Interval) -> Interval:
 
 
 def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95) -> Interval:
-    """Of the mean of the worst α share; h = −max(v − x, 0)/α, v the α quantile.
+    """Interval of the mean of the worst α share; h = −max(v − x, 0)/α, v the α quantile.
 
     With fewer than five observations in that share the ends are unknown.
     """
@@ -429,7 +429,7 @@ def cvar_interval(sample: ArrayLike, alpha: float = 0.05, *, level: float = 0.95
 
 
 def gini_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Of Gini's deviation G; hᵢ = mean over j of |xᵢ − xⱼ|, and (s² − 2G²)/n² more, the part that comes from pairs."""
+    """Interval of Gini's deviation G; hᵢ = mean over j of |xᵢ − xⱼ|, and (s² − 2G²)/n² more, the part that comes from pairs."""
     x = one_sample(sample)
     n, order = len(x), np.argsort(x, kind="stable")
     estimate = float(metrics.gini_deviation(x))
@@ -443,7 +443,7 @@ def gini_interval(sample: ArrayLike, *, level: float = 0.95) -> Interval:
 
 
 def quantile_interval(sample: ArrayLike, share: float = 0.5, *, level: float = 0.95) -> Interval:
-    """Of a quantile (or value at risk, which is one), exact for every distribution: how many returns lie below it is binomial.
+    """Interval of a quantile (or value at risk, which is one), exact for every distribution: the number below it is binomial.
 
     From x₍ₗ₎ to x₍ᵤ₎ with the largest l and the smallest u whose errors are at most (1 − level)/2 each. An end that would
     lie beyond the sample is unknown. `share`: how much lies below the quantile.

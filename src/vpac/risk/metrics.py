@@ -17,7 +17,7 @@ from vpac.errors import UserError
 from vpac.typing import FloatArray
 
 RANK_ROUNDING = 1e-9
-"""How far a share of the sample may exceed a whole number of observations and still count as that number."""
+"""Largest excess of a share of the sample over a whole number of observations that still counts as that number."""
 
 
 def mean(sample: ArrayLike) -> FloatArray:

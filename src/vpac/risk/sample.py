@@ -32,9 +32,9 @@ from vpac.risk.intervals import Interval, one_sample
 from vpac.typing import BoolArray, FloatArray, IntArray
 
 FEW_EFFECTIVE = 10.0
-"""With a smaller N the interval of the variance is unreliable."""
+"""Smallest N with which the interval of the variance is reliable."""
 HEAVY, ALONE = 15.0, 0.3
-"""So it is with a larger kurtosis, if a single episode has more than this share of it."""
+"""Kurtosis above which it is unreliable as well, if a single episode has more than this share of it."""
 
 
 def carriers(sample: ArrayLike) -> tuple[float, float]:
@@ -135,9 +135,9 @@ class ReturnSample:
     gamma: float
     """The discount factor."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """How the sample was made, as plain data."""
+    """Description of how the sample was made, as plain data."""
     kind: ReturnKind = "discounted"
-    """Which returns the metrics use."""
+    """Kind of returns that the metrics use."""
 
     def __post_init__(self) -> None:
         one_of(self.kind, ("discounted", "undiscounted"), "kind of return")
@@ -234,7 +234,7 @@ class ReturnSample:
         return float(metrics.cvar(self.returns, alpha))
 
     def unseen(self, level: float = 0.95) -> float:
-        """With confidence `level` at most this share of episodes is below the minimum (and likewise above the maximum)."""
+        """Largest share of episodes below the minimum (and likewise above the maximum), with confidence `level`."""
         return intervals.unseen_share(len(self), level=level)
 
     def notes(self) -> tuple[str, ...]:

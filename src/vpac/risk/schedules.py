@@ -65,7 +65,7 @@ class Linear(Schedule):
     end: float
     """The number from episode `episodes` on."""
     episodes: float
-    """How long the change takes."""
+    """Number of episodes that the change takes."""
     word: ClassVar[str] = "linear"
 
     def at(self, episode: FloatArray) -> FloatArray:
@@ -94,7 +94,7 @@ class WarmUp(Schedule):
 
 @dataclass(frozen=True)
 class Exponential(Schedule):
-    """Multiplied by the same factor in each episode."""
+    """Number that is multiplied by the same factor in each episode."""
 
     start: float
     """The number in episode 0."""

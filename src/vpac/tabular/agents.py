@@ -151,7 +151,7 @@ class Learner:
 
     @property
     def prices(self) -> PricePath:
-        """With a budget: ψ and the measured variance at each measurement; otherwise empty."""
+        """ψ and the measured variance at each measurement, with a budget; otherwise empty."""
         return PricePath.of([]) if self._controller is None else self._controller.path
 
     @property

@@ -149,7 +149,7 @@ class History(NamedTuple):
     terminated: BoolArray
     """Whether it terminated; otherwise it was truncated."""
     effective: FloatArray
-    """Off-policy, the effective share of its steps, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
+    """Effective share of its steps off-policy, (Σ ρ_{0:k})² / (steps · Σ ρ_{0:k}²); 1 on-policy."""
     clipped: FloatArray
     """Clipped mass: the mean over its steps of (ρ_k − 1)⁺, with ρ_k = π(A_k|S_k) / b(A_k|S_k) before any clipping.
 

@@ -172,7 +172,7 @@ class Environment:
     tiles: Tiles = field(default_factory=Tiles.none)
     """The tile coder of point observations."""
     squashed: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
-    """Which coordinates of point observations have no bounds."""
+    """Whether each coordinate of point observations has no bounds."""
     first: int = 0
     """The smallest observation of a Discrete space."""
     first_action: int = 0

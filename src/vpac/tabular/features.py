@@ -42,7 +42,7 @@ class Tiles(NamedTuple):
 
     @classmethod
     def none(cls) -> Tiles:
-        """For environments that need no tiles."""
+        """Placeholder for environments that need no tiles."""
         return cls(0, False, np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
 
@@ -72,7 +72,7 @@ def tile_coder(low: FloatArray, high: FloatArray, tilings: int = 10, tiles: int 
 
 
 def unbounded(low: FloatArray, high: FloatArray) -> BoolArray:
-    """Which coordinates of a box lack a bound."""
+    """Whether each coordinate of a box lacks a bound."""
     return np.asarray((np.abs(low) >= NO_BOUND) | (np.abs(high) >= NO_BOUND), bool).ravel()
 
 

@@ -271,7 +271,7 @@ class Prediction:
 
 
 def log_spaced(total: int, points: int) -> list[int]:
-    """Up to `points` whole numbers from 10 to `total`, evenly spaced in their logarithm."""
+    """Whole numbers from 10 to `total`, at most `points`, evenly spaced in their logarithm."""
     spaced = np.geomspace(min(10, total), total, points)[:-1].round().astype(int)
     return [int(point) for point in np.unique(np.append(spaced, total))]
 

@@ -356,7 +356,7 @@ def vaac_published(settings: Settings, trace: Trace, psi: float, q: float, m: fl
 def advance(
     settings: Settings, trace: Trace, reward: float, delta: float, delta_v: float, next_choice: Choice
 ) -> Trace:
-    """From step k to step k + 1: I_Q ← γ I_Q, + I_σ ← γ̄ I_σ, the ratios' products and the sums of the corrected form."""
+    """Trace of the next step: I_Q ← γ I_Q, + I_σ ← γ̄ I_σ, the ratios' products and the sums of the corrected form."""
     gamma, rho, t_bar, x = settings.gamma, trace.rho, trace.t_bar, trace.x
     collected = trace.collected + trace.i_q * reward
     collected_bar = trace.collected_bar + trace.i_sigma * rho * reward  # + 2: 12 | 3: 19

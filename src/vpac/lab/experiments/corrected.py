@@ -28,7 +28,7 @@ EXPLANATIONS = {
     + STANDING_STILL,
     "and costs some of the mean": "Four runs of each are too few to tell.",
 }
-"""Why claims of the paper do not hold of the corrected forms."""
+"""Reasons why claims of the paper do not hold of the corrected forms."""
 VAAC_TOO = (
     " VAAC learns from whole returns, which have no expected kind: its critics keep the clipped ratios, and its variance is "
     "the one given the first action."

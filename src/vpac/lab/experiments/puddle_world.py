@@ -10,7 +10,7 @@ CLIPPED_SETTINGS: dict[str, Any] = {
     "form": "published", "baseline": False, "score": "published", "start_policy": "uniform", "start_critics": "zero",
     "gamma": 0.99, "behaviour": "uniform", "critics": "clipped",
 }  # fmt: skip
-"""As published: ρ = min(1, π/b) in critics and actor, a uniform behaviour policy, a score without 1/temperature."""
+"""Settings as published: ρ = min(1, π/b) in critics and actor, a uniform behaviour policy, a score without 1/temperature."""
 PUDDLE: dict[str, Any] = {
     "env": "vpac/PuddleWorld-v0", "settings": {**CLIPPED_SETTINGS, "temperature": 100.0}, "episodes": 2500, "every": 20,
     "policy": "greedy", "horizon": 500,

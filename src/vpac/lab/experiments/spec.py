@@ -147,7 +147,7 @@ class Figure(Data):
     sideways: bool = False
     """Whether `x` is on the vertical axis, for long names."""
     oracle: tuple[tuple[float, float, float], ...] = ()
-    """For frontiers: ψ, mean and variance of the best possible policies, by ascending ψ."""
+    """ψ, mean and variance of the best possible policies, by ascending ψ; for frontiers."""
     log_x: bool = False
     """Whether the horizontal axis is logarithmic."""
     log_y: bool = False
@@ -195,7 +195,7 @@ class Experiment(Data):
     horizon: RunCount | None = None
     """Step limit of evaluation episodes; None: that of training."""
     evaluate: Literal["exact", "rollouts", "returns", "episodes"] = "exact"
-    """How policies are evaluated: exactly; by 800 rollouts as in the paper; by the returns of training episodes since the last
+    """Evaluation of policies: exactly; by 800 rollouts as in the paper; by the returns of training episodes since the last
     evaluation (at the end the last tenth); or, with "episodes", like that but at the end by `measure` episodes of the last
     policy. Environments that are not compiled need one of the last two."""
     measure: RunCount = 1000

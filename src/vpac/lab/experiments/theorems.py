@@ -14,13 +14,13 @@ class TrialWorld:
     """A world in which formulas are tested, at several random policies."""
 
     name: str
-    """As it is shown."""
+    """Name as it is shown."""
     env: str | None
     """A Gymnasium id, or None for random processes."""
     gamma: float
     """Discount factor."""
     policies: int = 3
-    """How many policies (for random processes: processes with a policy each) are drawn."""
+    """Number of policies (for random processes: of processes with a policy each) that are drawn."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment; for random processes those of `random_process`."""
 
@@ -32,7 +32,7 @@ class Formula:
     key: str
     """Short name."""
     title: str
-    """As it is shown."""
+    """Title as it is shown."""
     claim: str
     """The paper's claim in a sentence."""
 

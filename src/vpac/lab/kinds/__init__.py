@@ -1,1 +1,1 @@
-"""What a run does, one module for each kind of run."""
+"""The work of a run, one module for each kind of run."""

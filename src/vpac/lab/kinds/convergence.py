@@ -76,7 +76,7 @@ class Convergence:
     """Settings of a run that is compared with the oracle during learning."""
 
     algorithm: Literal["ac", "vpac"] = "vpac"
-    """Risk-neutral, or with ψ."""
+    """Learner: risk-neutral, or with ψ."""
     form: Literal["corrected", "published"] = "corrected"
     """The actor's formula."""
     psi: float = 0.0

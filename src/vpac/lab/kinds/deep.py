@@ -160,7 +160,7 @@ def measure(agent: PPO, task: dict[str, Any]) -> tuple[dict[str, float | None], 
 
 
 def _variance(sample: FloatArray) -> float | None:
-    """None: a single episode has none."""
+    """Variance of a sample; None: a single episode has none."""
     return float(sample.var(ddof=1)) if len(sample) > 1 else None
 
 
@@ -200,7 +200,7 @@ def resumed(kind: type[PPO], env: Any, folder: Path, settings: dict[str, Any], r
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal, or the same number: ψ may be stored as text."""
+    """Whether values are equal, or the same number: ψ may be stored as text."""
     try:
         return bool(one == other) or float(one) == float(other)
     except (TypeError, ValueError):

@@ -36,9 +36,9 @@ class Measurement:
     """The measurement of one policy."""
 
     mean: float
-    """Of the return."""
+    """Mean of the return."""
     std: float
-    """Of the return."""
+    """Standard deviation of the return."""
     volatility: float | None
     """Standard deviation of the reward per step."""
     returns: FloatArray | None

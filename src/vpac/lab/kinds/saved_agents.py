@@ -91,7 +91,7 @@ class Trained:
     name: str
     """A short name."""
     where: str
-    """What was read."""
+    """The source that was read."""
     env: Any
     """The name of its environment in the file."""
     recipe: EnvRecipe | None

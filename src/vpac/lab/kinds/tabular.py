@@ -142,7 +142,7 @@ class Training:
     results: Sequence[tuple[Run, Result]]
     """Each as a run like those of a study, and its result."""
     policy: str
-    """Which policy was measured: greedy or softmax."""
+    """The policy that was measured: greedy or softmax."""
     diverged: Sequence[Diverged] = ()
     """Errors of diverged runs, which are missing."""
     budgets: Sequence[BudgetReport] = ()

@@ -61,7 +61,7 @@ def training_run(agent: Any, environment: Any, number: int, **how: Any) -> Run:
 
 
 def program_of(task: dict[str, Any]) -> str | None:
-    """What runs that one compiled program trains (`deep.compiled`) have in common: all of their task but a constant or
+    """Common part of runs that one compiled program trains (`deep.compiled`): all of their task but a constant or
     scheduled ψ. None: the environment is not one of pure functions."""
     if task["kind"] != "deep" or task.get("wrappers") or not _functional(task["env"]):
         return None

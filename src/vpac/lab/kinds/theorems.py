@@ -23,7 +23,7 @@ from vpac.typing import FloatArray
 HOLDS = 1e-8
 """A formula holds if its relative error is below this."""
 LARGEST_RADIUS = 0.995
-"""Off-policy, targets are moved towards the behaviour policy until γ² E_b[ρ²] has a spectral radius below this."""
+"""Limit of the spectral radius of γ² E_b[ρ²]: off-policy, targets are moved towards the behaviour policy until it is below."""
 GRADIENT_FORMS: tuple[tuple[Form, str], ...] = (("published", "published"), ("exact", "corrected"))
 
 
@@ -59,7 +59,7 @@ class GradientVerdict:
 
 
 def seed_of(world: TrialWorld) -> np.random.SeedSequence:
-    """Of the policies that are tried in a world."""
+    """Seed of the policies that are tried in a world."""
     return np.random.SeedSequence(SEED).spawn(len(TRIAL_WORLDS))[TRIAL_WORLDS.index(world)]
 
 

@@ -1,1 +1,1 @@
-"""From results to tables, figures and pages."""
+"""Tables, figures and pages from results."""

@@ -1,4 +1,4 @@
-"""From a store to the page and the figures."""
+"""The page and the figures from a store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPRODUCTION = (
     "published and corrected.",
 )
 SUMMARIES: dict[str, Callable[[Results], Shown]] = {"theorems": Theorems.of, "frontier": ExactFrontier}
-"""What is shown of special kinds of studies; the others are a `StudySummary`."""
+"""Summaries of special kinds of studies; the others are a `StudySummary`."""
 STUDIES_SECTION = ("Studies", "Mean and variance of the return of what was learned.")
 
 

@@ -135,7 +135,7 @@ class Line:
     """Its entry in the legend, which is shared by panels."""
     x: Any
     y: Any
-    """What was measured; NaN leaves a gap."""
+    """Measured values; NaN leaves a gap."""
     low: Any = None
     high: Any = None
     style: Style = None
@@ -288,7 +288,7 @@ class Grid:
     values: Any = None
     """A number per cell, [rows, columns]; NaN where there is none."""
     value_label: str = ""
-    """What the colour means."""
+    """Meaning of the colour."""
     title: str = ""
     regions: Sequence[Region] = ()
     goal: tuple[int, int] | None = None
@@ -471,14 +471,14 @@ class ClaimRow:
     """Our number; None if there is none yet."""
     verdict: Verdict
     explanation: str
-    """What was compared, and the reason of the verdict."""
+    """The comparison, and the reason of the verdict."""
     command: str
     """The command that reruns the experiment."""
     anchor: str = ""
     """The name of the section that shows the details."""
     group: str = "The claims"
     gain: ClaimEstimate | None = None
-    """Of a claim that something varies less: what that adds to U = mean − ψ · variance; None for others."""
+    """Gain in U = mean − ψ · variance if a claim says that something varies less; None for others."""
 
 
 @dataclass(frozen=True)
@@ -489,7 +489,7 @@ class Section:
     """Its name in links: small letters, digits and hyphens."""
     title: str
     about: str
-    """What was done and what came out; an empty line begins a new paragraph."""
+    """Account of what was done and what came out; an empty line begins a new paragraph."""
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
     settings: Table | None = None
@@ -538,4 +538,4 @@ class Document:
     failures: Sequence[Failure] = ()
     explorer: Explorer | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of this package and of its dependencies."""
+    """Versions of this package and of its dependencies."""

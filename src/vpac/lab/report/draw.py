@@ -152,7 +152,7 @@ def _draw_files(chart: Chart, folder: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    """Of a file's content; empty if there is none that can be read."""
+    """Digest of a file's content; empty if there is none that can be read."""
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:
@@ -217,12 +217,12 @@ def _write_around(figure: Any, chart: Chart, width: float, alone: bool) -> tuple
 
 
 def _labels(panel: Points) -> int:
-    """How many points have a label."""
+    """Number of points that have a label."""
     return sum(bool(name) for spots in panel.series for name in spots.names)
 
 
 def _size(panel: Any) -> tuple[float, float]:
-    """Inches."""
+    """Width and height in inches."""
     if isinstance(panel, Grid):
         rows, columns = panel.walls.shape
         return (4.3, 0.5 + 3.6 * rows / columns) if columns < 3 * rows else (7.0, 1.0 + 6.0 * rows / columns)
@@ -418,7 +418,7 @@ STROKES: dict[str, Any] = {
     "hatching": {"linewidth": 0.7, "alpha": 0.75}, "border": {"linewidth": 2.0},
     "outline": {"linewidth": 1.2, "linestyle": (0, (3, 1.5))}, "arrows": {"linewidth": 1.1, "solid_capstyle": "round"},
 }  # fmt: skip
-"""How marks upon a map are drawn."""
+"""Styles of the marks upon a map."""
 
 
 def _draw_grid(plt: Any, figure: Any, axis: Any, grid: Grid, limits: tuple[float, float]) -> None:

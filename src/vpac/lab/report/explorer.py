@@ -1,4 +1,4 @@
-"""What policies do: maps of grid worlds, `vpac solve`, the exact frontier's chart, the page's slider, and trajectories."""
+"""Behaviour of policies: maps of grid worlds, `vpac solve`, the exact frontier's chart, the page's slider, and trajectories."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Explorer:
     """A world whose best policies are shown by a slider over prices of variance."""
 
     data: dict[str, Any]
-    """What the slider's script reads: the map, and each policy's numbers by cell, row by row."""
+    """Data that the slider's script reads: the map, and each policy's numbers by cell, row by row."""
     about: str = ""
-    """What is shown; an empty line begins a new paragraph."""
+    """Text about what is shown; an empty line begins a new paragraph."""
     title: str = "Four rooms: what a price on variance does"
 
     def table(self) -> Table:
@@ -104,7 +104,7 @@ class ExactFrontier:
         self.found = Frontier(psis, means, variances, self.record.policy()["policies"], "return")
 
     def tables(self) -> list[Table]:
-        """None: the chart's data has all numbers."""
+        """No tables: the chart's data has all numbers."""
         return []
 
     def charts(self) -> list[Chart]:
@@ -229,7 +229,7 @@ VALUES = {
     "trajectory": "", "variance": "variance of the return", "mean variance": "variance of the return",
     "visits": "√ visits an episode",
 }  # fmt: skip
-"""What the colour of each map means."""
+"""Meaning of the colour of each map."""
 
 
 def stored_learner(record: Record) -> Learner:

@@ -21,7 +21,7 @@ from vpac.risk.metrics import interquartile_mean
 
 T = TypeVar("T")
 FEW_ARMS = 5
-"""Up to this many arms are named in a note."""
+"""Most arms that are named in a note."""
 DEEP_POINTS = 60
 """Points of a curve of the PPO family, each an average over a hundred episodes; more would make the page large."""
 DOTS = 200

@@ -1,4 +1,4 @@
-"""What both renderers share: styles of series, shapes of maps, and the positions of labels.
+"""Common parts of both renderers: styles of series, shapes of maps, and the positions of labels.
 
 Colour-blind readers can tell the colours apart, and a series never differs by colour alone.
 
@@ -95,7 +95,7 @@ def outline(cells: BoolArray) -> list[Stroke]:
 
 
 def _runs(flags: BoolArray) -> Iterable[tuple[int, int]]:
-    """Where flags are set, as half-open ranges."""
+    """Half-open ranges where flags are set."""
     changes = np.flatnonzero(np.diff(np.pad(flags, 1).astype(int)))
     return zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True)
 
@@ -181,7 +181,7 @@ def positions(panel: Points, number: int) -> list[float]:
 
 
 def covered(panel: Points) -> list[list[int]]:
-    """How many points of earlier series each point covers; points at categories stand side by side."""
+    """Number of points of earlier series that each point covers; points at categories stand side by side."""
     if panel.categories:
         return [[0] * len(spots.y) for spots in panel.series]
     points = [np.array([spots.x, spots.y]).T.reshape(-1, 2) for spots in panel.series]
@@ -207,11 +207,11 @@ def more_room_on_the_left(panel: Axes, value: float) -> bool:
 
 
 Box = tuple[float, float, float, float]
-"""Left, bottom, right, top."""
+"""Sides of a box: left, bottom, right, top."""
 DISTANCES = (4.5, 8.0, 13.0, 19.0, 26.0, 34.0, 43.0, 53.0, 64.0, 76.0, 90.0)
-"""From a point to its label, in points of the page."""
+"""Distances from a point to its label, in points of the page."""
 ANGLES = np.radians([45, 135, 225, 315, 0, 90, 180, 270, 67, 113, 157, 203, 247, 293, 337, 23])
-"""Where a label may stand, seen from its point; the first of equal cost is taken."""
+"""Directions in which a label may stand, seen from its point; the first of equal cost is taken."""
 OUTSIDE, ON_LABEL, ON_POINT, ON_LINE = 1e6, 1e4, 300.0, 4.0
 """Costs of a position: outside the panel; per label, per point and per piece of a line that it covers."""
 
@@ -242,7 +242,7 @@ def place_labels(
 
 
 def _inside(low: FloatArray, high: FloatArray, points: FloatArray) -> FloatArray:
-    """How many points lie in each box."""
+    """Number of points in each box."""
     return np.asarray(((points > low[:, None]) & (points < high[:, None])).all(axis=2).sum(axis=1), float)
 
 

@@ -156,7 +156,7 @@ def _far_right(panel: Points) -> float:
 
 
 def _hover_text(spots: Spots, k: int) -> str:
-    """What is shown when the pointer is over a point."""
+    """Text that is shown when the pointer is over a point."""
     x = spots.x[k] if spots.categorical else f"{spots.x[k]:.5g}"
     ends = f" ({spots.low[k]:.5g} … {spots.high[k]:.5g})" if spots.low else ""
     name = f", {safe(spots.names[k])}" if spots.names and spots.names[k] else ""

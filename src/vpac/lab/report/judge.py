@@ -53,7 +53,7 @@ def score(claim: Claim, samples: list[FloatArray]) -> Interval:
 
 
 def objective_gain(results: Results, claim: Claim) -> ClaimEstimate | None:
-    """What a lower variance is worth: U = mean − ψ · variance of the arm less that of the arm it is compared with.
+    """Worth of a lower variance: U = mean − ψ · variance of the arm less that of the arm it is compared with.
 
     ψ is the price that the claim's arm was trained with. None for claims of other kinds, or if there is no such number.
     """
@@ -74,7 +74,7 @@ def objective_gain(results: Results, claim: Claim) -> ClaimEstimate | None:
 
 
 def verdict(claim: Claim, found: Interval, runs: int = ENOUGH) -> Verdict:
-    """Holds if the interval is inside the bounds, does not hold if it is outside, and is undecided otherwise.
+    """Verdict: the claim holds if the interval is inside the bounds, does not if it is outside, and is undecided otherwise.
 
     Fewer than `ENOUGH` runs decide nothing.
     """

@@ -1,4 +1,4 @@
-"""What `vpac evaluate`, `vpac certify` and `vpac stress` show: measured policies, compared, certified and under stress."""
+"""Output of `vpac evaluate`, `vpac certify` and `vpac stress`: measured policies, compared, certified and under stress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Evaluation:
     samples: Mapping[str, ReturnSample]
     """The returns of each policy, by its name."""
     sources: Mapping[str, Sources] = field(default_factory=dict)
-    """Where the variance of each policy comes from, if it was measured."""
+    """Sources of the variance of each policy, if they were measured."""
     environments: Mapping[str, Any] = field(default_factory=dict)
     """The environment of each policy, as plain data."""
     level: float = 0.95
@@ -44,7 +44,7 @@ class Evaluation:
     alphas: Sequence[float] = (0.05,)
     """Shares of worst episodes for VaR and CVaR."""
     seed: int = 0
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     comparisons: dict[tuple[str, str], Comparison] = field(init=False)
     """Every pair of up to four policies; of more, each with the first."""
 
@@ -61,7 +61,7 @@ class Evaluation:
         return next(iter(self.samples.values()))
 
     def notes(self) -> list[str]:
-        """What a reader should know before relying on the numbers."""
+        """Remarks to read before relying on the numbers."""
         found = [f"{name}: {note}" for name, sample in self.samples.items() for note in sample.notes()]
         return [*found, *dict.fromkeys(note for one in self.sources.values() for note in one.notes)]
 
@@ -83,7 +83,7 @@ class Evaluation:
         return Table.of(("", *columns), [(row[0].name, *words) for row, words in zip(lines, cells, strict=True)], title)
 
     def _sources(self) -> Table:
-        """Where the variance comes from: share, part and, where it is known, the exact part."""
+        """Sources of the variance: share, part and, where it is known, the exact part."""
         rows: list[tuple[Cell, ...]] = []
         for name, found in self.sources.items():
             for part in VARIANCE_PARTS:
@@ -177,7 +177,7 @@ def _title(samples: Mapping[str, ReturnSample]) -> str:
 
 
 def _foot(samples: Mapping[str, ReturnSample]) -> str:
-    """What was measured, and how to read it."""
+    """Text on what was measured, and how to read it."""
     first, where = next(iter(samples.values())), {str(s.about.get("env", "")) for s in samples.values()}
     place = "" if where == {""} else f"In {' and '.join(sorted(where))}. "
     how = f"Discounted with γ = {first.gamma:g}" if first.kind == "discounted" else "Rewards added up without discount"
@@ -229,12 +229,12 @@ def interval_text(interval: Interval) -> str:
 
 
 def _percent(share: float) -> str:
-    """To a tenth of a percent."""
+    """Percentage to a tenth of a percent."""
     return "?" if np.isnan(share) else f"{100.0 * share:.1f} %".replace("-", "−")
 
 
 def _varies_less(sure: float) -> tuple[str, str]:
-    """Which of the two likely varies less; at most 99.9 % sure."""
+    """The one of the two that likely varies less, and how sure that is, at most 99.9 %."""
     who = "A varies less than B" if not sure < 0.5 else "B varies less than A"
     share = max(sure, 1.0 - sure)
     return who, f"{'> 99.9 %' if share > 0.999 else _percent(share)} sure"
@@ -249,7 +249,7 @@ STRESS_PARTS: dict[str, Any] = {
     "format": int, "axes": list, "arms": list, "episodes": int, "level": float, "policy": dict, "environment": dict,
     "measurement": dict,
 }  # fmt: skip
-"""Of the file of a stress test, and their kinds."""
+"""Parts of the file of a stress test, and their kinds."""
 WATCH = """import vpac
 
 watch = vpac.monitor("certificate.json")
@@ -268,18 +268,18 @@ class CertificateSummary:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What it says."""
+        """The content of the certificate."""
         return self.certificate.data
 
     def as_dict(self) -> dict[str, Any]:
-        """What it says, without the episodes."""
+        """The content of the certificate, without the episodes."""
         found = {key: value for key, value in self.data.items() if key != "episodes"}
         if found["baseline"]:
             found["baseline"] = {key: value for key, value in found["baseline"].items() if key != "episodes"}
         return found | {"holds": self.certificate.holds}
 
     def tables(self) -> list[Table]:
-        """For the terminal: limits, metrics, bounds, the worst episodes, the baseline."""
+        """Tables for the terminal: limits, metrics, bounds, the worst episodes, the baseline."""
         chosen = ("limits", "metrics", "below", "worst", "baseline")
         return [self.table(name) for name in chosen if self.data[name] or name in ("metrics", "below", "worst")]
 
@@ -476,7 +476,7 @@ class StressSummary:
         return dict(self.data)
 
     def tables(self) -> list[Table]:
-        """What hurts most first."""
+        """Table of the arms, the most harmful first."""
         rows = []
         for arm in self.data["arms"]:
             against = arm["against_control"]
@@ -500,7 +500,7 @@ class StressSummary:
         return [Chart("stress", "What a change of the world does to the mean", caption, [panel])]
 
     def section(self) -> Section:
-        """On the page of a certificate."""
+        """Section on the page of a certificate."""
         about = (
             "The same episodes, seed by seed, in a world that was changed: the control arm changes nothing. Units of "
             "observation noise are standard deviations of what the policy sees; of action noise, half the range of an action; "
@@ -567,7 +567,7 @@ def _estimate(one: Mapping[str, Any]) -> str:
 
 
 def _of_limit(one: Mapping[str, Any]) -> str:
-    """What was measured; a probability in percent, a mean to keep by how much it is above the share."""
+    """The measured value; a probability in percent, a mean to keep by how much it is above the share."""
     kind, found = one["limit"]["kind"], one["measured"]
     return _percents(found) if kind == "max-ruin" else _estimate(found) + (" above it" if kind == "keep-mean" else "")
 

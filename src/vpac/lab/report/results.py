@@ -23,7 +23,7 @@ PROGRESS_EVERY = 500
 LISTED = 20
 """Failures of a study that are shown one by one."""
 TABLES_AT_ONCE, NUMBERS_AT_ONCE = 1000, 2_000_000
-"""How many tables, and numbers in them, are in memory at a time."""
+"""Most tables, and numbers in them, that are in memory at a time."""
 LABELS = {
     "return": "return", "mean": "mean", "variance": "variance", "sharpe": "Sharpe ratio", "risky": "share of risky steps",
     "within": "variance within starts", "length": "steps", "ratio": "error of the direct critic ÷ the indirect one's",
@@ -116,7 +116,7 @@ class Results:
         return [(arm, over_runs(v, quantity)) for arm in arms if len(v := self.final(arm.label, quantity))]
 
     def columns(self, label: str) -> list[str]:
-        """What was measured along the runs of an arm."""
+        """Quantities that were measured along the runs of an arm."""
         return list(self.first(label).columns[1:])
 
     def curve(self, label: str, column: str) -> ArmCurve:
@@ -136,7 +136,7 @@ class Results:
         return self._first[label]
 
     def size_note(self) -> str:
-        """How much smaller than the full experiment this is; empty if it is the full one."""
+        """Note on how much smaller than the full experiment this is; empty if it is the full one."""
         study, experiment = self.study, self.study.experiment
         if experiment.kind != "deep":
             words = [f"{study.scale:g} times the episodes"] if study.scale != 1.0 else []
@@ -201,11 +201,11 @@ def check_named(run: Run) -> None:
 
 
 MeanAndVariance = tuple[FloatArray, FloatArray]
-"""Of a column at each point: the mean over runs, and the sum of squared distances from it."""
+"""Mean over runs of a column at each point, and the sum of squared distances from it."""
 
 
 def moments_over_runs(records: Sequence[Record], numbers: int) -> dict[str, MeanAndVariance]:
-    """Of the runs' metrics, of which one table has so many numbers; columns that not all runs have are left out.
+    """Moments of the runs' metrics, of which one table has so many numbers; columns that not all runs have are left out.
 
     Tables are read in pieces, whose moments are merged (Chan, Golub and LeVeque 1983).
     """

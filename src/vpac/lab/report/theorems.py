@@ -44,7 +44,7 @@ class Theorems:
         return f"{words}; corrected: {'holds in every world' if all(v.holds for v in corrected) else 'does not hold'}"
 
     def tables(self) -> list[Table]:
-        """For each formula the median relative error and, where it is wrong, the median cosine, in each world."""
+        """Median relative error of each formula and, where it is wrong, the median cosine, in each world."""
         tables = []
         for formula in FORMULAS:
             cells = {form: {v.world: _cell(v) for v in self._of(formula, form)} for form in ("published", "corrected")}

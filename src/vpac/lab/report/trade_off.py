@@ -106,7 +106,7 @@ class TracedFrontier:
 
 
 def _unit(question: FrontierSpec) -> str:
-    """What ψ and R are."""
+    """Meaning of ψ and R."""
     if question.penalty is not None and question.penalty.degree == 1:
         return f"ψ, the price of the {question.axis}, has no unit"
     step = " of a step's reward" if question.penalty is not None and question.penalty.name == "volatility" else ""
@@ -158,7 +158,7 @@ def _plain(curve: TradeOff, scale: float, runs: dict[float, list[str]]) -> list[
 
 
 def _foot(found: FrontierResult) -> str:
-    """What the bars are."""
+    """Meaning of the bars."""
     seeds, what = found.question.seeds, "steps" if found.question.deep else "episodes"
     size = f"{found.question.algorithm}, {found.question.length:,} {what} a training."
     if seeds == 1:
@@ -292,7 +292,7 @@ def frontier_panels(results: Results, figure: Figure, arms: list[Arm]) -> tuple[
 
 @dataclass(frozen=True)
 class Score:
-    """Of one form: the estimate in the first row, resamples below it, [1 + count]."""
+    """Score of one form: the estimate in the first row, resamples below it, [1 + count]."""
 
     volume: FloatArray
     """Hypervolume, as a share of the reference's."""

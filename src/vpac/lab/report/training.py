@@ -1,4 +1,4 @@
-"""What `vpac train` shows and writes: of tabular and linear learners, and of the PPO family."""
+"""Results that `vpac train` shows and writes: of tabular and linear learners, and of the PPO family."""
 
 from __future__ import annotations
 

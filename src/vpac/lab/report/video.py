@@ -34,7 +34,7 @@ class Shot(NamedTuple):
     episode: int
     step: int
     reward: float
-    """Of the last step."""
+    """Reward of the last step."""
     score: float
     """Sum of rewards so far."""
     ended: str

@@ -1,1 +1,1 @@
-"""Where runs are kept: in a folder or in a bucket."""
+"""Storage of runs, in a folder or in a bucket."""

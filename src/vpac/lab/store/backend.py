@@ -77,12 +77,12 @@ class Scratch:
 
 
 class Backend(Protocol):
-    """Where a store keeps its bytes, by key (`runs/NAME/run.json`). Failures are `OSError`s."""
+    """Place where a store keeps its bytes, by key (`runs/NAME/run.json`). Failures are `OSError`s."""
 
     address: str
     """Its name, the same on all machines."""
     parallel_reads: int
-    """How many reads at a time are useful."""
+    """Useful number of reads at a time."""
 
     def prepare(self, reading: bool = False) -> None:
         """Raise a `UserError` if it cannot be used, or only read."""

@@ -31,7 +31,7 @@ from vpac.lab.store.backend import Scratch, Unreadable
 from vpac.saved import AGENT
 
 RETRIES, RETRY_TIMEOUT = 5, timedelta(seconds=90)
-"""How often, and for how long, the client retries a request that was lost or refused by a busy server."""
+"""Number of retries, and time for all of them, of a request that was lost or refused by a busy server."""
 ACCESS_KEY = "AWS_ACCESS_KEY_ID"
 ENDPOINT = r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RUNS, FAILED, STUDIES, TRAIN = "runs", "failed", "studies", "train"
 NOTE_FORMAT = 2
-"""Of the notes of studies; those of the first had no checksum."""
+"""Format of the notes of studies; those of the first had no checksum."""
 LARGEST_RECORD = 2**24
 """Bytes of a record or a note, which has some thousands; parsed data takes many times as much memory."""
 NaturalInt = Annotated[int, Field(ge=0, lt=2**63)]
@@ -41,7 +41,7 @@ class _Checked(BaseModel):
 
 
 class TaskRecord(_Checked):
-    """What a run did; further keys depend on its kind."""
+    """Task of a run; further keys depend on its kind."""
 
     kind: str
     env: str = ""
@@ -51,7 +51,7 @@ class TaskRecord(_Checked):
 
 
 class About(_Checked):
-    """How long a run took, when, where, and with which versions."""
+    """Duration of a run, with its time, machine and versions."""
 
     seconds: FiniteFloat = 0.0
     time: str = ""
@@ -178,11 +178,11 @@ class Study(BaseModel):
     runs: dict[str, list[str]]
     """Names of the runs of each arm."""
     scale: FiniteFloat
-    """Multiplied episodes, or steps and runs of the PPO family."""
+    """Factor of the episodes, or of steps and runs of the PPO family."""
     seconds: FiniteFloat
     """Wall time, over all sessions."""
     time: str
-    """When it was last carried out."""
+    """Time when it was last carried out."""
     command: str
     """The command that carries it out."""
 

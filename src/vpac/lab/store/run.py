@@ -15,12 +15,12 @@ import numpy as np
 from vpac.lab.experiments.spec import Arm, Experiment
 
 RUN_FORMAT = 1
-"""Of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
+"""Format of stored runs; raised when the meaning of a setting changes, so that old runs are not taken for new ones."""
 LEARNER = 9
-"""Of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete actions
-have an entropy bonus; since 4, sums of an update have another order; since 5, episodes go on across checkpoints; since 6, XLA
-computes on one thread; since 7, ψ has no warm-up unless one is asked for; since 8, learning rates fall twice with a budget's
-`keep_mean`; since 9, `weighting="uniform"` corrects the mean error of V."""
+"""Version of the PPO family: since 2, the corrected form is that of finite episodes and critics see the time; since 3, Discrete
+actions have an entropy bonus; since 4, sums of an update have another order; since 5, episodes go on across checkpoints; since
+6, XLA computes on one thread; since 7, ψ has no warm-up unless one is asked for; since 8, learning rates fall twice with a
+budget's `keep_mean`; since 9, `weighting="uniform"` corrects the mean error of V."""
 HASH = 16
 """Digits of the hash at the end of a run's name."""
 
@@ -37,14 +37,14 @@ def canonical(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What to run, as plain data. Experiments that ask for the same content share the run."""
+    """Description of what to run, as plain data. Experiments that ask for the same content share the run."""
 
     task: dict[str, Any]
     """Kind, environment, algorithm, settings: everything that decides the result, except for the seed."""
     number: int
     """Its index among the arm's runs."""
     seed: int
-    """Of all randomness in it."""
+    """Seed of all randomness in it."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class Run:
 
     @property
     def hash(self) -> str:
-        """Of the content."""
+        """Hash of the content."""
         return hashlib.sha256(canonical(self.content).encode()).hexdigest()
 
     @cached_property
     def name(self) -> str:
-        """Readable, unique, and safe as a folder name."""
+        """Name that is readable, unique, and safe as a folder name."""
         psi = self.task.get("settings", {}).get("psi")
         words = [self.task.get("algorithm") or self.task["kind"], self.task.get("env", "").rpartition("/")[2]]
         words += ["" if psi is None else f"psi{psi}", f"run{self.number}"]

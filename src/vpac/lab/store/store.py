@@ -40,7 +40,7 @@ METRICS_FILE, POLICY = "metrics.parquet", "policy.safetensors"
 DAMAGED, STORE_CHECKPOINTS = "damaged", "checkpoints"
 IDENTITY = ".identity"
 MOST_NUMBERS = 50_000_000
-"""Of a table that is read."""
+"""Most numbers of a table that is read."""
 
 
 def arrays_of(content: bytes) -> dict[str, FloatArray]:
@@ -95,7 +95,7 @@ class Result:
     metrics: dict[str, Any]
     """Columns of what was measured along the way."""
     policy: dict[str, FloatArray]
-    """What was learned, as arrays."""
+    """Everything that was learned, as arrays."""
     final: dict[str, float | None]
     """Final numbers."""
     damaged: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Record:
     """Size and checksum of each file."""
     backend: Backend | RunFolder
     name: str
-    """In the store; none: a training anywhere."""
+    """Name in the store; none: a training anywhere."""
 
     @classmethod
     def read(cls, backend: Backend | RunFolder, name: str = "") -> Self:
@@ -141,11 +141,11 @@ class Record:
         return found
 
     def metrics(self) -> Any:
-        """What was measured, as a Polars data frame."""
+        """Measured quantities, as a Polars data frame."""
         return frame_of(self.file(METRICS_FILE))
 
     def policy(self) -> dict[str, FloatArray]:
-        """What was learned."""
+        """Everything that was learned."""
         return arrays_of(self.file(POLICY))
 
     def file(self, name: str) -> bytes:
@@ -248,7 +248,7 @@ class Store:
         self.backend.write(f"{FAILED}/{run.name}.json", sealed(record, indent=1).encode())
 
     def failure(self, name: str) -> dict[str, Any] | None:
-        """How a run failed last time; None if it did not."""
+        """Record of a run's failure last time; None if it did not fail."""
         return read_failure(self.backend, name)
 
     def failures(self) -> list[str]:

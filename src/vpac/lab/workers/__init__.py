@@ -1,1 +1,1 @@
-"""Who carries out runs: this process, a pool of processes, a Ray cluster."""
+"""Executors of runs: this process, a pool of processes, a Ray cluster."""

@@ -34,7 +34,7 @@ from vpac.lab.workers.worker import Outcome, carry_out_batch
 from vpac.portable import deduplicate_stderr, without_interrupts
 
 ATTEMPTS = 2
-"""How often a run is tried if its process dies."""
+"""Number of times a run is tried if its process dies."""
 BATCH_SECONDS, BATCH_RUNS = 0.25, 64
 """Expected seconds, and number, of runs in one task: short runs are synced to disk together."""
 MAX_BROKEN = 10
@@ -66,7 +66,7 @@ class Serial:
             yield from outcomes
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def take_program(waiting: deque[Run], cores: int) -> list[Run]:
@@ -138,7 +138,7 @@ class Processes:
     def __init__(self, jobs: int, time_limit: float | None = None) -> None:
         self.jobs, self.time_limit = jobs, time_limit
         self.retried = 0
-        """How often a run was started again because its process had died."""
+        """Number of times a run was started again because its process had died."""
         self._free: list[ProcessPool] = []
         self._busy: dict[Future[list[Outcome]], ProcessPool] = {}
         self._seconds: dict[int, float] = {}

@@ -32,7 +32,7 @@ stepped on as many cores as it is given; 64 copies of HalfCheetah take 840 MB.""
 TASKS_PER_CORE = 2
 """Tasks that are submitted for each core of the cluster, so that none waits for the driver."""
 MAX_RETRIES = 3
-"""How often Ray retries a run whose worker or node dies."""
+"""Number of times Ray retries a run whose worker or node dies."""
 REFRESH = 5.0
 """Seconds between two looks at the cluster's size."""
 CONNECT_TIMEOUT = 5.0
@@ -40,7 +40,7 @@ CONNECT_TIMEOUT = 5.0
 CANCEL_GRACE = 10.0
 """Seconds to wait for cancelled tasks to end."""
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Where this variable is 0, Ray's processes listen on 127.0.0.1; the name is of the systems on which that is the default."""
+"""Variable that, set to 0, makes Ray listen on 127.0.0.1; the name is of the systems on which that is the default."""
 LONGEST_ERROR, MOST_DAMAGED = 4000, 4
 """Characters of an error, and number of damaged checkpoints, that are sent through Ray; the store has the whole error."""
 
@@ -56,7 +56,7 @@ class Clock:
         self._started[name] = time.monotonic()
 
     def late(self, names: Sequence[str], limit: float) -> list[str]:
-        """Which of the runs in flight have taken longer than `limit` seconds."""
+        """Names of the runs in flight that have taken longer than `limit` seconds."""
         self._started = {name: self._started[name] for name in names if name in self._started}
         return [name for name, started in self._started.items() if time.monotonic() - started > limit]
 
@@ -150,7 +150,7 @@ class OnRay:
 
 
 def resources(run: Run, largest: dict[str, float]) -> dict[str, int]:
-    """What Ray reserves for a run: what its kind uses, but not more than the largest machine has."""
+    """Resources that Ray reserves for a run: those its kind uses, but not more than the largest machine has."""
     wanted = RESOURCES.get(str(run.task.get("kind")), RUN_RESOURCES)
     return {name: min(amount, int(largest.get(name, 0)) or amount) for name, amount in wanted.items()}
 

@@ -87,7 +87,7 @@ class Tally:
     waiting: set[str] = field(default_factory=set)
     """Names of the unfinished runs."""
     begun: float | None = None
-    """When its first run started."""
+    """Time when its first run started."""
 
     def count(self, outcome: Outcome) -> None:
         """Add the outcome of one run."""

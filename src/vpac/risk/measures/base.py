@@ -72,7 +72,7 @@ class Measure:
     """A measure of the spread or the risk of returns that can be penalised: learners maximise mean − ψ · measure."""
 
     name: ClassVar[str]
-    """As in `penalty="name"`."""
+    """Name as in `penalty="name"`."""
     words: ClassVar[str]
     """Its name in sentences and on axes."""
     symbol: ClassVar[str]

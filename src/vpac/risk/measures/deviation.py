@@ -31,5 +31,5 @@ class StandardDeviation(Measure):
         return Variance().influence(g, law) * (twice > TINY) / namespace(law.value).maximum(twice, TINY)
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
-        """From the moments."""
+        """Exact value from the moments."""
         return float(Variance().exact(mdp, policy, gamma, horizon) ** 0.5)

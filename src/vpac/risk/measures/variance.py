@@ -30,7 +30,7 @@ class Variance(Measure):
         return (g - law.mean) ** 2 - self.value(law)
 
     def exact(self, mdp: FiniteMDP, policy: FloatArray, gamma: float, horizon: int | None = None) -> float:
-        """From the moments."""
+        """Exact value from the moments."""
         from vpac.oracle.moments import evaluate
 
         return float(evaluate(mdp, policy, gamma, horizon).total_variance)

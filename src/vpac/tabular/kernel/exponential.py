@@ -23,7 +23,7 @@ LANES = 4
 LEAST_ARGUMENT = -700.0
 """exp of smaller arguments is zero, negligible beside the largest term of a softmax, one."""
 ROUNDER = 1.5 * 2.0**52
-"""Added to a number below 2⁵¹, it leaves the nearest integer in the lowest bits."""
+"""Number that, added to one below 2⁵¹, leaves the nearest integer in the lowest bits."""
 LOG2_HIGH, LOG2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 """log 2 in two parts; k times the first is exact (from fdlibm)."""
 DEGREE = 13
@@ -81,13 +81,13 @@ def _reduced(builder: ir.IRBuilder, vector: Any, two: Callable[[Any, Any], Any])
 
 
 def _in_place(lanes: int) -> Any:
-    """Makes an intrinsic that replaces array[first:first + lanes] by its exp(· − largest) and returns the sum."""
+    """Make an intrinsic that replaces array[first:first + lanes] by its exp(· − largest) and returns the sum."""
 
     def typed(context: Any, array: Any, first: Any, largest: Any) -> Any:
         """The signature and the code."""
 
         def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-            """Loads, computes, stores and adds up."""
+            """Load, compute, store and add up."""
             kind = DOUBLE if lanes == 1 else VECTOR
             pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], kind)
             top = arguments[2] if lanes == 1 else _repeated(builder, arguments[2])
@@ -101,7 +101,7 @@ def _in_place(lanes: int) -> Any:
 
 
 def _softmax_of(blocks: int) -> Any:
-    """Makes an intrinsic: policy ← softmax(preferences · coldness) for 4 · `blocks` actions."""
+    """Make an intrinsic: policy ← softmax(preferences · coldness) for 4 · `blocks` actions."""
 
     def typed(context: Any, preferences: Any, coldness: Any, policy: Any) -> Any:
         """The signature and the code."""

@@ -1,4 +1,4 @@
-"""How functions of the learners are compiled.
+"""Compilation of the learners' functions.
 
 `compiled` functions are called from Python and cached on disk; `inlined` ones become part of their callers, `shared` ones are
 called. LLVM does the inlining: Numba's own would repeat its analysis for every call. None of them may create arrays: they get
