@@ -15,7 +15,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 37_100, "files": 176, "files in one folder": 18}
+CEILING = {"lines": 37_130, "files": 176, "files in one folder": 18}
 """28 637 lines in 175 files on 17 November 2026. What was there shrank by about 750 lines. New since, with lines: compiled
 trainings and functional environments 1 500, certificates, stress and monitor 2 000, evaluation from logs 1 050, limits 500, the
 oracle's search, bound and distribution 900, explicit models 380, masks, parts and images 590, exports, trackers, tuning,
@@ -30,7 +30,8 @@ second ways of listing, asking, checking and restoring, and imports of single na
 the mean error of V, and a conditioned policy shows U. Lowered by 100: options that two verbs declared, imports of single names,
 and functions that were called once. Raised by 100: different rewards to one state in the exact distribution, Brax, `vpac solve
 --psi`, and checks of functional environments.
-By 20: a class that overrides a part of PPO is refused in compiled trainings, which ignored it."""
+By 50: a class that overrides a part of PPO is refused in compiled trainings, which ignored it; `vpac check` looks at
+`info["critic"]`; options are read before the environment is tried."""
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {

@@ -211,3 +211,10 @@ def test_an_option_of_another_learner_is_named(capsys, tmp_path, words, message)
     code, out, err = run(capsys, "train", algorithm, "vpac/CatchUp-v0", "--out", tmp_path / "x", *rest)
     assert code == 2
     assert message in out + err
+
+
+@pytest.mark.parametrize("algorithm", ["vpac", "vpac-ppo"])
+def test_a_bad_option_is_an_error_before_the_environment_is_tried(capsys, algorithm):
+    words = ["train", algorithm, "nowhere:Nothing", "--psi", 0.1, "--option", "variance_of=foo"]
+    code, _, said = run(capsys, *words)
+    assert (code, "variance_of" in said, "nowhere" in said) == (2, True, False)

@@ -11,8 +11,8 @@ import probes
 from deep.test_agent import SMALL, digest, stopped_and_resumed
 from functional_probes import BANDIT
 from seeds import bounds, seeds
-from vpac import UserError
-from vpac.deep import MVPIPPO, PPO, VPACPPO, load_policy
+from vpac import UserError, budget_report
+from vpac.deep import MVPIPPO, PPO, VAACPPO, VPACPPO, load_policy
 
 QUICK = {
     "envs": 16, "steps": 32, "epochs": 4, "minibatch": 128, "hidden": (16,), "learning_rate": 3e-3, "gamma": 0.9,
@@ -161,3 +161,21 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert '"run, ψ = 2"' in capsys.readouterr().out
     assert main(["evaluate", "run", "--episodes", "5"]) == 2
     assert "say for which one it is to act" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [VPACPPO, VAACPPO])
+@pytest.mark.parametrize("priced", [{"psi": "conditioned", "psi_range": (0.0, 0.5)}, {"budget": {"max_std": 2.0}}])
+def test_prices_of_all_kinds_go_with_a_memory_and_a_discount_of_the_variance(kind, priced, tmp_path):
+    env, more = "vpac/CatchUp-v0", {"remember": "return", "gamma": 0.9, "variance_gamma": 1.0}
+    agent = kind(env, arguments={"max_episode_steps": 20}, **SMALL, **priced, **more)
+    agent.learn(10 * agent.per_iteration)
+    last = agent.history[-1]
+    assert all(np.isfinite(last[name]) for name in ("objective", "penalty_share", "start_variance", "priced_variance"))
+    agent.save(tmp_path)
+    seen, (one, other) = np.zeros((3, agent.policy().weights[0].shape[0]), np.float32), (agent, kind.load(tmp_path))
+    if "budget" in priced:
+        assert budget_report(agent, env, episodes=50).words
+        one, other = agent.policy(), other.policy()
+    else:
+        one, other = agent.at(0.3), other.at(0.3)
+    np.testing.assert_array_equal(one.outputs(seen), other.outputs(seen))

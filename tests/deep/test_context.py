@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import probes
 from vpac import UserError
+from vpac.envs import check_env
 
 pytest.importorskip("jax")
 
@@ -177,15 +178,18 @@ class Telling(Counted):
 )
 def test_something_else_than_was_promised_to_critics_is_refused(shown, got):
     agent = VPACPPO(Telling(shown), **SMALL | {"envs": 1})
-    with pytest.raises(
-        UserError, match=rf"info\['critic'\] must hold 1 finite numbers, as critic_space says, got .*{got}"
-    ):
+    wrong = rf"info\['critic'\] must hold 1 finite numbers, as critic_space says, got .*{got}"
+    with pytest.raises(UserError, match=wrong):
         agent.learn(8)
+    with pytest.raises(UserError, match=f"after reset {wrong}"):
+        check_env(Telling(shown))
 
 
 def test_what_critics_are_shown_must_be_numbers():
     with pytest.raises(UserError, match=r"critic_space must be a Box of what info\['critic'\] holds, got Discrete"):
         VPACPPO(Telling({"critic": 1}, spaces.Discrete(3)), **SMALL | {"envs": 1})
+    with pytest.raises(UserError, match="critic_space must be a Box"):
+        check_env(Telling({"critic": 1}, spaces.Discrete(3)))
 
 
 def test_wrappers_let_the_promise_through():

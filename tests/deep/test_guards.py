@@ -78,8 +78,10 @@ def test_a_drift_that_is_small_unsure_or_not_felt_is_no_warning(count, mean, std
 )
 def test_a_drift_that_is_all_of_it_is_one(count, mean, psi):
     drift = filled((count, mean, 1.0))
-    with pytest.warns(LuckDrift, match=rf"mean {mean:.3g}, .* Keep time_aware=True, .*info\['critic'\].*published"):
+    with pytest.warns(LuckDrift, match=rf"mean {mean:.3g}, .* Train longer, .*info\['critic'\].*published"):
         assert drift.warn(psi)
+    with pytest.warns(LuckDrift, match="Set time_aware=True, train longer"):
+        assert drift.warn(psi, time_aware=False)
 
 
 def test_about_a_hundred_episodes_are_kept_in_mind():
@@ -142,12 +144,12 @@ def test_critics_that_do_not_see_the_time_are_warned_of():
 def test_the_warning_waits_for_the_second_half():
     agent = with_exact_critics(time_aware=False)
     found = []
-    agent.drift.warn = lambda psi: found.append((agent.timesteps, psi)) or False
+    agent.drift.warn = lambda psi, time_aware: found.append((agent.timesteps, psi)) or False
     agent.learn(576 * (2 * LEARNED + 2))
     assert found[0] == (576 * (LEARNED + 2), pytest.approx(0.1))  # ψ per unit of the raw reward
     assert len(found) == LEARNED
     agent = with_exact_critics(time_aware=False, form="published")
-    agent.drift.warn = lambda psi: found.append("published")
+    agent.drift.warn = lambda psi, time_aware: found.append("published")
     agent.iteration, agent.timesteps, agent.span = LEARNED, 100, (0, 100)
     agent.warn_of_drift(0.1)
     assert "published" not in found

@@ -121,6 +121,9 @@ class Train(Verb):
             raise UserError(f"the algorithm comes first: vpac train {self.env} {self.algorithm}")
         algorithm = algorithms.find(self.algorithm)
         settings = self._settings(algorithm)
+        given = {name: value for name, value in settings.items() if name != "preset"}
+        preset = [settings["preset"]] if "preset" in settings else []
+        algorithm.load_options().read(given, *preset)  # a bad option is an error before the environment is tried
         env = self._check_env(algorithm, settings)
         folder = self.ppo.resume or self.out or self.usual_folder(self.algorithm, self.env)
         train = _train_deep if algorithm.deep else _train_tabular

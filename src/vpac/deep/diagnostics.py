@@ -119,15 +119,16 @@ class LuckDriftMonitor:
         """The mean luck that is the most standard deviations from 0."""
         return LargestDrift(*(float(x) for x in largest_drift(self.sums)))
 
-    def warn(self, psi: float) -> bool:
+    def warn(self, psi: float, time_aware: bool = True) -> bool:
         """Warn of a drift that is significant and large enough to change what is learned at ψ, per unit of the raw reward."""
         mean, share, errors = self.worst
         if not (abs(share) > LARGE_DRIFT and abs(errors) > SURE_DRIFT and abs(2.0 * psi * mean) > FELT_DRIFT):
             return False
+        advice = "Train" if time_aware else "Set time_aware=True, train"
         warnings.warn(
             f"the luck of episodes has a drift (mean {mean:.3g}, {abs(share):.1f} standard deviations from 0): the critics do "
-            "not see what the value depends on, or learn it too slowly. Keep time_aware=True, train longer, show critics more "
-            "(info['critic']), or use form=\"published\"",
+            f"not see what the value depends on, or learn it too slowly. {advice} longer, show critics more (by "
+            "info['critic'] or the observation), or use form=\"published\"",
             LuckDrift,
             stacklevel=2,
         )

@@ -458,7 +458,7 @@ class PPO:
         """Warn of a drift of the luck, once, after the critics had time to learn; ψ is in units of 1/reward."""
         late = self.iteration >= LEARNED and 2 * self.timesteps > self.span[1]
         if self.options.form == "corrected" and late and not self._warned:
-            self._warned = self.drift.warn(psi)
+            self._warned = self.drift.warn(psi, self.options.time_aware)
 
     @property
     def networks(self) -> Networks:

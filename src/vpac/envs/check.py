@@ -183,6 +183,7 @@ class _Trial:
 
     def __init__(self, env: gymnasium.Env[Any, Any], found: Findings, learning: bool) -> None:
         self.env, self.found, self.learning = env, found, learning
+        self.critic_inputs = critic_inputs(env) if learning else 0
         self.mask: BoolArray | None = None
         """The current mask of allowed actions, if there is one."""
 
@@ -260,6 +261,8 @@ class _Trial:
             )
         if self.learning:
             check_observation(answer[0], self.env.observation_space, "reset", self.found)
+        if self.critic_inputs:
+            critic_row(answer[1], self.critic_inputs, "after reset ")
         self.mask = read_mask(self.env, *answer, "after reset")
         if self.mask is not None and self.learning:
             self.found.remark(
@@ -281,6 +284,8 @@ class _Trial:
             )
         if self.learning:
             check_observation(observation, self.env.observation_space, "step", self.found)
+        if self.critic_inputs:
+            critic_row(info, self.critic_inputs, "after step ")
         value = _number(reward)
         if not np.isfinite(value):
             raise InvalidAnswer(
@@ -405,6 +410,27 @@ OLD_STEP = (
 
 class InvalidAnswer(UserError):
     """A result of an environment that no learner can use."""
+
+
+def critic_inputs(env: Any, where: str = "") -> int:
+    """Number of extra inputs of the critics: the size of the attribute `critic_space`, a Box."""
+    space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
+    if not isinstance(space, spaces.Box | None):
+        raise InvalidAnswer(f"{where}critic_space must be a Box of what info['critic'] holds, got {space!r:.80}")
+    return 0 if space is None else int(np.prod(space.shape))
+
+
+def critic_row(info: Any, inputs: int, where: str = "") -> FloatArray:
+    """info["critic"] as numbers."""
+    try:
+        row = np.asarray(info["critic"], np.float64).ravel()
+    except (KeyError, TypeError, ValueError):
+        row = np.zeros(0)
+    if row.size != inputs or not np.isfinite(row).all():
+        found = info.get("critic", "nothing") if isinstance(info, dict) else info
+        wanted = f"{inputs} finite numbers, as critic_space says"
+        raise InvalidAnswer(f"{where}info['critic'] must hold {wanted}, got {found!r:.80}")
+    return row
 
 
 def checked_step(env: Any, action: Any, name: str) -> tuple[Any, float, Any, Any, Any]:

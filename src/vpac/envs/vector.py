@@ -19,7 +19,15 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vpac.envs.check import Findings, check_before_use, check_observation, checked_step, reward_array
+from vpac.envs.check import (
+    Findings,
+    check_before_use,
+    check_observation,
+    checked_step,
+    critic_inputs,
+    critic_row,
+    reward_array,
+)
 from vpac.envs.finite_mdp import FiniteMDP
 from vpac.envs.make import EnvRecipe, make_unflattened, name_of, remake, spec_of
 from vpac.envs.observations import arranged, has_masks
@@ -203,7 +211,7 @@ class SerialEnvironments(Environments):
         self._parts: dict[str, Any] = dict(seen.spaces) if isinstance(seen, spaces.Dict) else {"": seen}
         self._seen = {name: np.zeros((self.n, *part.shape), part.dtype) for name, part in self._parts.items()}
         self.limit = envs[0].spec.max_episode_steps if envs[0].spec else None
-        self.critic_inputs = self._critic_inputs()
+        self.critic_inputs = critic_inputs(self.envs[0], f"{self.name}: ")
         self._extras = np.zeros((self.n, self.critic_inputs))
 
     def reset(self, seeds: Sequence[int]) -> Any:
@@ -253,31 +261,7 @@ class SerialEnvironments(Environments):
                 check_observation(one, space, f"{self.name}: {by}", Findings())
             self._seen[name][i] = one
         if self.critic_inputs:
-            self._extras[i] = self._critic_row(info)
-
-    def _critic_inputs(self) -> int:
-        """Number of extra inputs of the critics: the size of the attribute `critic_space`, a Box."""
-        env = self.envs[0]
-        space = env.get_wrapper_attr("critic_space") if env.has_wrapper_attr("critic_space") else None
-        if space is None:
-            return 0
-        if not isinstance(space, spaces.Box):
-            raise UserError(f"{self.name}: critic_space must be a Box of what info['critic'] holds, got {space!r:.80}")
-        return int(np.prod(space.shape))
-
-    def _critic_row(self, info: Any) -> FloatArray:
-        """info["critic"] as numbers."""
-        try:
-            row = np.asarray(info["critic"], np.float64).ravel()
-        except (KeyError, TypeError, ValueError):
-            row = np.zeros(0)
-        if row.size != self.critic_inputs or not np.isfinite(row).all():
-            found = info.get("critic", "nothing") if isinstance(info, dict) else info
-            raise UserError(
-                f"{self.name}: info['critic'] must hold {self.critic_inputs} finite numbers, as critic_space says, got "
-                f"{found!r:.80}"
-            )
-        return row
+            self._extras[i] = critic_row(info, self.critic_inputs, f"{self.name}: ")
 
 
 class GymnasiumEnvironments(Environments):
