@@ -35,7 +35,7 @@ from scipy import stats
 from vpac.deep import PPO, VPACPPO
 from vpac.envs.vector import environments
 from vpac.evaluation.play import plain, play
-from vpac.risk import Budget
+from vpac.risk import Budget, mean_interval
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "data" / "paired.jsonl"
@@ -203,6 +203,17 @@ def ratio(logs: np.ndarray) -> str:
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
+def gain(arm: str, rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+    """Mean difference in U = mean − ψ · variance, each with the discount that the arm is trained with, and its interval."""
+    mean = "mean 0.997" if "long" in arm else "mean 0.99"
+    variance = "variance 1" if "score" in arm else mean.replace("mean", "variance")
+    gains = [a[mean] - b[mean] - a["psi"] * (a[variance] - b[variance]) for a, b in rows if a["psi"]]
+    if len(gains) < 2:
+        return ""
+    found = mean_interval(np.array(gains))
+    return f"{found.estimate:.1f} ({found.low:.1f} to {found.high:.1f})"
+
+
 def show(found: dict[Key, dict[str, Any]]) -> None:
     """Print a table for each task, in Markdown."""
     for env in TASKS:
@@ -218,7 +229,8 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
             continue
         print(f"\n**{env}**; but for ψ = 0, ratios to ψ = 0 with the same γ, geometric means with 95 % intervals\n")
         print(
-            "| arm | pairs | ψ | mean score | variance of the score | at 0.997 | at 0.99 |\n|---|---:|---:|---|---|---|---|"
+            "| arm | pairs | ψ | mean score | variance of the score | at 0.997 | at 0.99 | gain in U |\n"
+            "|---|---:|---:|---|---|---|---|---|"
         )
         for arm, rows in table.items():
             columns = ("mean 1", "variance 1", "variance 0.997", "variance 0.99")
@@ -231,7 +243,7 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
                 ]
             if rows:
                 psi = np.median([row["psi"] for row, _ in rows])
-                print(f"| {arm} | {len(rows)} | {psi:.2g} | {' | '.join(cells)} |")
+                print(f"| {arm} | {len(rows)} | {psi:.2g} | {' | '.join(cells)} | {gain(arm, rows)} |")
         critics = [row for (e, a, _), row in found.items() if (e, a) == (env, FROZEN)]
         if critics:
             print(
