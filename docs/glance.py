@@ -45,7 +45,7 @@ TABULAR = (
         "1000 to 20 000 episodes", KERNEL, "", 100,
     ),
     StudyRow(
-        "Which form of the gradient, judged by frontiers?", "corrected in four worlds of seven, a tie in two, published in one",
+        "Which form of the gradient, judged by frontiers?", "corrected in three worlds of six, ties in two, published in one",
         "results.md#forms-by-their-frontiers", "vpac reproduce evidence",
         "1000 to 20 000 episodes", KERNEL, "evidence.jsonl", 50,
     ),
