@@ -48,7 +48,7 @@ def prices() -> None:
             dots(axis, [row["variance 1"] for row in runs], [row["mean 1"] for row in runs], style, label)
         axis.set(title=task, xlabel="standard deviation of the score", xscale="log")
         low, high = axis.get_xlim()
-marks = (10, 30, 100, 300, 1000) if high > 30 * low else (100, 200, 300, 500, 1000, 1500)
+        marks = (10, 30, 100, 300, 1000) if high > 30 * low else (100, 200, 300, 500, 1000, 1500)
         axis.set_xticks(ticks := [x for x in marks if low < x < high], map(str, ticks))
         axis.minorticks_off()
         axis.grid(alpha=0.25)
