@@ -26,7 +26,12 @@ from typing import Any
 
 ENV, STEPS, HIDDEN, MINIBATCH, EPOCHS = "HalfCheetah-v5", 16_384, (256, 128), 512, 5
 """The task: steps of an iteration over all environments, and its gradient updates."""
-OURS = {"ours": "VPAC-PPO", "PPO": "PPO", "gymnasium": "VPAC-PPO (Gymnasium)"}
+OURS = {
+    "ours": "VPAC-PPO",
+    "three": "VPAC-PPO without the luck critic",
+    "PPO": "PPO",
+    "gymnasium": "VPAC-PPO (Gymnasium)",
+}
 """Our contestants, and what tables call them."""
 PAPER = {"paper": "VPAC-PPO (the paper's preset)"}
 """Three smaller networks, a few updates an iteration: most of its time should be EnvPool's."""
@@ -56,7 +61,7 @@ class Contestant:
     """Who takes part, and how."""
 
     who: str
-    """ "ours", "PPO" (ours), "gymnasium" (ours without EnvPool), "paper" (its preset), "SB3", "SBX" or "EnvPool"."""
+    """ "ours", "three" (ours with three networks), "PPO" (ours), "gymnasium" (without EnvPool), "paper" (its preset), "SB3", "SBX" or "EnvPool"."""
     envs: int
     vector: str = ""
     """How SB3 and SBX step their environments: "dummy" (one after the other) or "subproc" (a process each)."""
@@ -134,7 +139,9 @@ def ours(who: str, envs: int) -> Learn:
         "seed": 0, "backend": "gymnasium" if who == "gymnasium" else "envpool", "envs": envs, "steps": STEPS // envs,
         "hidden": HIDDEN, "minibatch": MINIBATCH, "epochs": EPOCHS,
     }  # fmt: skip
-    return PPO(ENV, **settings).learn if who == "PPO" else VPACPPO(ENV, psi=0.1, **settings).learn
+    if who == "PPO":
+        return PPO(ENV, **settings).learn
+    return VPACPPO(ENV, psi=0.1, luck_critic=who != "three", **settings).learn
 
 
 def library(who: str, envs: int, vector: str, threads: int | None) -> Learn:
