@@ -61,7 +61,8 @@ class Contestant:
     """Who takes part, and how."""
 
     who: str
-    """ "ours", "three" (ours with three networks), "PPO" (ours), "gymnasium" (without EnvPool), "paper" (its preset), "SB3", "SBX" or "EnvPool"."""
+    """ "ours", "three" (with three networks), "PPO", "gymnasium" (without EnvPool), "paper" (its preset), "SB3", "SBX" or
+    "EnvPool"."""
     envs: int
     vector: str = ""
     """How SB3 and SBX step their environments: "dummy" (one after the other) or "subproc" (a process each)."""

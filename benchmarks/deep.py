@@ -10,7 +10,8 @@ of 512, 5 epochs, 16 384 environment steps an iteration:
 - Without EnvPool at least as fast as SB3, with both numbers of environments.
 - Less than 1500 MB of memory; less than 15 s to compile, and less from the cache in a new process.
 
-VPAC-PPO trains four networks, without the luck critic three, PPO two as theirs; ours normalise observations and rewards, theirs nothing.
+VPAC-PPO trains four networks, without the luck critic three, PPO two as theirs; ours normalise observations and rewards, theirs
+nothing.
 All have the same number of environments and make the same gradient updates. SB3 and SBX first try both of their vector
 environments, on one thread and on all, and EnvPool all numbers of threads up to that of the cores; the fastest takes part.
 Each contestant is a process of its own. They take turns of a few seconds, round after round, so that a machine that is slower
