@@ -428,8 +428,9 @@ def critic_row(info: Any, inputs: int, where: str = "") -> FloatArray:
         row = np.zeros(0)
     if row.size != inputs or not np.isfinite(row).all():
         found = info.get("critic", "nothing") if isinstance(info, dict) else info
-        wanted = f"{inputs} finite numbers, as critic_space says"
-        raise InvalidAnswer(f"{where}info['critic'] must hold {wanted}, got {found!r:.80}")
+        raise InvalidAnswer(
+            f"{where}info['critic'] must hold {inputs} finite numbers, as critic_space says, got {found!r:.80}"
+        )
     return row
 
 
