@@ -269,3 +269,26 @@ def test_the_pages_of_the_monitor_and_of_measures_quote_their_data():
     text = page("measures.md")
     for noises in json.loads((DATA / "critic_noise.json").read_text(encoding="utf-8"))["noise"].values():
         assert f"{np.mean(noises):.2f} ± {np.std(noises, ddof=1) / len(noises) ** 0.5:.2f}" in text
+
+
+def test_weights_of_over_sampled_episodes_give_the_true_mean(monkeypatch):
+    """Over seeds: the mean weight is 1 and the weighted mean return the exact one, although rushes come more often."""
+    pytest.importorskip("jax")
+    oversampling = script("oversampling", monkeypatch)
+    task = oversampling.rivals.get_task("server allocation").task
+    still = {**oversampling.COMMON, "hidden": (8,), "epochs": 1, "learning_rate": 1e-30}
+    weights, errors, dangers = [], [], []
+    for seed in range(12):
+        envs = oversampling.Episodes(task.mdp, still["envs"], task.limit)
+        case = oversampling.Case(*oversampling.ENVS["server allocation"])
+        agent = oversampling.EpisodeCVaR(envs, case, seed=seed, gamma=task.gamma, psi=0.0, **still).learn(20_000)
+        value, weight, _ = np.array(agent.returns).T
+        policy = agent.policy()
+        table = oracle.softmax(policy.outputs(policy.normalise(np.eye(task.mdp.n_states, dtype=np.float32))))
+        exact = oracle.evaluate(task.mdp, table.astype(float), task.gamma, task.limit).mean
+        weights.append(weight.mean() - 1.0)
+        errors.append((weight * value).sum() / weight.sum() - exact)
+        dangers.append(agent.danger)
+    for found in (weights, errors):
+        assert abs(np.mean(found)) < 4.0 * np.std(found, ddof=1) / math.sqrt(12)
+    assert 0.04 < min(dangers) < max(dangers) < 0.5  # the true probability is 0.03
