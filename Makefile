@@ -53,7 +53,7 @@ setup: .venv/.installed  ## Make .venv and install vpac with what its tests need
 	@if sh tests/browser/install.sh; then touch $@; elif [ -n "$$CI" ]; then exit 1; fi
 
 reproduce: setup  ## Set up, then rerun the paper's experiments; the page is results/report/index.html
-	@echo "Rerunning the paper's experiments (about six minutes on two cores the first time) ..."
+	@echo "Rerunning the paper's experiments (five to eight minutes on two cores the first time) ..."
 	@$(BIN)/vpac reproduce
 
 EVIDENCE := objective rivals sided budgets limits measures families parity score paired
