@@ -2,9 +2,10 @@
 
     python benchmarks/account.py                     the table of docs/architecture.md, in half a minute
 
-`git blame -w -M -C` names the commit of each line. Refactoring commits after `REFACTORED` are ignored, so that a moved line
-keeps its origin. A line is new if a `feat` commit after `PLAN` wrote it, mended if a `fix` commit did; all others were there. A
-file counts as new with all its lines if most of them are new and fewer than one in twenty are older than `PLAN`.
+`git blame -w -M -C` names the commit of each line. Commits after `REFACTORED` that only move or reword (`refactor`, `style`,
+`docs`) are ignored, so that such a line keeps its origin. A line is new if a `feat` commit after `PLAN` wrote it, mended if a
+`fix` commit did; all others were there. A file counts as new with all its lines if most of them are new and fewer than one in
+twenty are older than `PLAN`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def main() -> None:
     table: dict[str, Counter[str]] = defaultdict(Counter)
     with tempfile.NamedTemporaryFile("w", suffix=".revs") as ignored:
         since = git("rev-list", f"{REFACTORED}..HEAD").split()
-        ignored.write("".join(f"{commit}\n" for commit in since if subjects[commit].startswith("refactor")))
+        ignored.write(
+            "".join(f"{commit}\n" for commit in since if subjects[commit].startswith(("refactor", "style", "docs")))
+        )
         ignored.flush()
         for path in git("ls-files", "src/vpac/*.py").split():
             lines = origins(path, before, subjects, ignored.name)

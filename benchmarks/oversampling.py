@@ -243,7 +243,7 @@ def show(found: dict[rivals.Key, dict[str, Any]]) -> None:
                 cells.append(f"{values.mean():.4g} ± {rivals._half(values):.2g}")
             danger = f"{np.mean([row['danger'] for row in those]):.2f}" if those[0]["danger"] else ""
             careful = f"{100 * np.mean([row['careful'] for row in those]):.0f} %"
-            print(rivals._minus(f"| {r:g} | {arm} | {len(those)} | {' | '.join(cells)} | {careful} | {danger} |"))
+            print(f"| {r:g} | {arm} | {len(those)} | {rivals._minus(' | '.join(cells))} | {careful} | {danger} |")
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ the best frontier; CVaR 10 % and careful episodes are those of 2000 sampled epis
 is relative to that; Gini deviation and CVaR have the unit of the return, and 2R as price (the slope of a standard deviation
 s is that of the variance / 2s). "Soft risk" is an idea of CeSoR (Greenberg and others 2022): the price of CVaR rises over
 80 % of the training, so that successful policies are found first. Its other idea, over-sampling of rare episodes by
-changing the environment, is not here.
+changing the environment, is in `oversampling.py`.
 
 A rival on a task is judged by its frontier over R, as forms are in the report (`vpac.lab.report.trade_off`): hypervolume as
 a share of the oracle's, and the loss in U = mean − ψ · variance against the oracle's best at every ψ, with the price of its

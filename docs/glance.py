@@ -62,6 +62,11 @@ DEEP = (
         "40 000 to 200 000 steps", f"JAX, {EXACT}", "rivals.jsonl",
     ),
     StudyRow(
+        "Does over-sampling rare dangers help?", "on one task of three",
+        "rivals.md#over-sampling-of-rare-dangers", "python benchmarks/oversampling.py",
+        "40 000 to 120 000 steps", f"NumPy, {EXACT}", "oversampling.jsonl",
+    ),
+    StudyRow(
         "And on continuous tasks with noise on one side?", "VPAC on the pendulum, if ψ is not too high at first",
         "rivals.md#continuous-tasks", "python benchmarks/sided.py",
         "100 000 to 200 000 steps", f"{GYMNASIUM}, {GYMNASIUM}", "sided.jsonl",
