@@ -56,7 +56,7 @@ reproduce: setup  ## Set up, then rerun the paper's experiments; the page is res
 	@echo "Rerunning the paper's experiments (five to eight minutes on two cores the first time) ..."
 	@$(BIN)/vpac reproduce
 
-EVIDENCE := objective rivals sided budgets limits measures families parity score paired
+EVIDENCE := objective rivals oversampling sided budgets limits measures families parity score paired
 
 evidence: .venv/.bench  ## Set up, then measure what is missing of every study of docs/evidence.md but the paper's deep table (hours; resumes)
 	@$(BIN)/vpac reproduce evidence
