@@ -113,6 +113,11 @@ def surrogate_once(policy: Policy, *given: Any) -> tuple[Array, tuple[Array, ...
     return surrogate(eqx.tree_at(lambda whole: whole.net, policy, _Cached(policy.net)), *given)
 
 
+def policy_gradient(policy: Policy, samples: Samples) -> Any:
+    """The gradient of the surrogate at the policy that acted, E[w ∇log π]; tests compare it with the oracle."""
+    return jax.tree.map(jnp.negative, jax.grad(lambda p: surrogate(p, samples, jnp.inf, 0.0)[0])(policy))
+
+
 class Vectors(NamedTuple):
     """A network and its optimiser's state with all parameters in one array: a step is one operation, not one per layer."""
 
