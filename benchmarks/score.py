@@ -87,7 +87,8 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
             continue
         print(f"\n**{env}**; medians over seeds, then comparisons with PPO, with 95 % intervals\n")
         print(
-            "| arm | seeds | ψ | mean score | variance | CVaR 10 % | length | mean ÷ PPO | variance ÷ PPO | by pairs | gain in U |"
+            "| arm | seeds | ψ | mean score | variance | CVaR 10 % | length | mean ÷ PPO | variance ÷ PPO | by pairs "
+            "| gain in U |"
         )
         print("|---|---:|---:|---:|---:|---:|---:|---|---|---|---|")
         for arm, those in rows.items():
