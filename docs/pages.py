@@ -6,8 +6,8 @@ Pages stay readable where nothing is built, such as on a code host:
   in src/vpac/tabular/update.py" becomes the source of these functions or classes (a method is `Class.method`), a notebook
   becomes its words, code and stored outputs, any other file is shown whole. A name that is gone stops the build.
 - In api.md, an item "[`vpac.NAME`](file): summary" becomes the signature and the docstring.
-- The summaries of api.md and the tables of settings in deep.md and of penalties in measures.md are kept in the pages:
-  `python docs/pages.py --write` renews them and adds public names that are missing; a test fails when they are old.
+- The summaries of api.md, the forms of commands in cli.md, the settings in deep.md and the penalties in measures.md are kept in
+  the pages: `python docs/pages.py --write` renews them and adds public names that are missing; a test fails when they are old.
 
 `python docs/pages.py` writes the complete pages to build/docs, which the generator of the site reads (mkdocs.yml).
 """
@@ -22,11 +22,12 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, get_args, get_origin
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -66,6 +67,35 @@ def penalty_table() -> str:
         cells = (f"`{row['name']}`", row["definition"], row["parameter"], row["unit"], row["about"])
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def command_forms() -> str:
+    """The form of each command but for `--json`, from the declarations of its options."""
+    from tyro.conf import Positional
+
+    from vpac.cli import VERBS
+    from vpac.cli.help import options_of
+
+    forms = []
+    for verb, kind in VERBS.items():
+        needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+        places, flags = list[str](), list[str]()
+        for name, hint in options_of(kind):
+            described = get_args(hint)[1:]
+            outer = (get_args(hint) or (hint,))[0]
+            metavar = next((str(part.metavar) for part in described if getattr(part, "metavar", None)), "")
+            metavar = metavar or {bool: "", int: "N", float: "X", Path: "FILE"}.get(outer, "TEXT")
+            if Positional in described:
+                places.append(metavar)
+            elif name != "json":
+                many = " …" if get_origin(outer) is tuple and not metavar.endswith("…") else ""
+                form = f"--{name.replace('_', '-')} {metavar}{many}".rstrip()
+                flags.append(form if name in needed else f"[{form}]")
+        words = [f"vpac {verb}", *places, *flags, *(["[--SETTING VALUE …]"] if verb == "train" else [])]
+        joined = " ".join(word.replace(" ", "\0") for word in words)
+        wrapped = textwrap.wrap(joined, 116, subsequent_indent=" " * 14, break_on_hyphens=False)
+        forms += [line.replace("\0", " ") for line in wrapped]
+    return _fenced("\n".join(forms), "")
 
 
 def _shown(value: Any) -> str:
@@ -214,7 +244,7 @@ def _members(kind: type) -> Iterator[str]:
 
 def renewed(page: str, markdown: str) -> str:
     """A page as it is kept: with today's table of settings and summaries."""
-    if table := {"deep.md": preset_table, "measures.md": penalty_table}.get(page):
+    if table := {"deep.md": preset_table, "measures.md": penalty_table, "cli.md": command_forms}.get(page):
         return TABLE.sub(lambda _: table() + "\n", markdown)
     return ITEM.sub(lambda item: summary(item["name"]), _extended(markdown)) if page == "api.md" else markdown
 

@@ -25,7 +25,6 @@ LAYERS = (
         "typing",
         "files",
         "portable",
-        "sealing",
         "interruption",
         "progress",
         "checks",

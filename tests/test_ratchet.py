@@ -16,22 +16,14 @@ SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
 CEILING = {"lines": 37_130, "files": 176, "files in one folder": 18}
-"""28 637 lines in 175 files on 17 November 2026. What was there shrank by about 750 lines. New since, with lines: compiled
-trainings and functional environments 1 500, certificates, stress and monitor 2 000, evaluation from logs 1 050, limits 500, the
-oracle's search, bound and distribution 900, explicit models 380, masks, parts and images 590, exports, trackers, tuning,
-Stable-Baselines3 and other systems 1 250, episodes across checkpoints and messages 400; measures beyond variance with a
-quantile critic 800, studies by one compiled program 560, risk tasks and evidence 560, exports of images, masks and parts 250.
-What was there shrank by another 470 lines and 10 files, then everything by 1 500 lines, of which half is layout.
-Raised by 100 on 18 November: logs with masks, certificates that resume, and advice where training stopped short.
-By 250 and 9 files: each measure is a file of its own; learning rates that fall twice, intervals from logs, and checks that a
-stress test fits its certificate and the probabilities of a log its actions.
-docs/architecture.md has the account by package. A training that is a run like any other took 50. Then 169 lines fell:
-second ways of listing, asking, checking and restoring, and imports of single names. Raised by 50: uniform weighting corrects
-the mean error of V, and a conditioned policy shows U. Lowered by 100: options that two verbs declared, imports of single names,
-and functions that were called once. Raised by 100: different rewards to one state in the exact distribution, Brax, `vpac solve
---psi`, and checks of functional environments.
-By 50: a class that overrides a part of PPO is refused in compiled trainings, which ignored it; `vpac check` looks at
-`info["critic"]`; options are read before the environment is tried."""
+"""`python benchmarks/account.py` prints what the lines are for (docs/architecture.md#size). Raised on 18 and 19 November 2026:
+
+- by 100: logs with masks, certificates that resume, advice where training stopped short;
+- by 250 and 9 files: a file for each measure, learning rates that fall twice, intervals from logs, checks of logs;
+- by 100: training as a run like any other, the mean error of V with uniform weighting, U of conditioned policies;
+- by 100: different rewards to one state in the exact distribution, Brax, `vpac solve --psi`, checks of functional environments;
+- by 50: compiled trainings refuse classes that override parts of PPO, `vpac check` looks at `info["critic"]`.
+"""
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""
 REPEATED_MODULES = {
@@ -43,9 +35,9 @@ REPEATED_MODULES = {
     "theorems",
 }
 """Modules of different packages that are the same idea."""
-REPEATED_CLASSES = {"AnyEnv", "Array", "VPACPPO"}
-"""Public classes and names of types of different modules that are the same idea: an environment of any type, JAX's arrays, and
-vpac-ppo, here and inside Stable-Baselines3."""
+REPEATED_CLASSES = {"Array", "VPACPPO"}
+"""Public classes and names of types of different modules that are the same idea: JAX's arrays, and vpac-ppo, here and inside
+Stable-Baselines3."""
 REPEATED_CONSTANTS = {"AC", "ACTIVATIONS", "EXPERIMENTS", "STROKES", "VAAC", "VPAC"}
 """Public constants of different modules that are the same idea: the experiments of a module and their arms, activations in JAX
 and in NumPy, and marks upon a map in files and on pages. What has one value is defined once and imported."""

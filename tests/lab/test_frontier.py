@@ -93,9 +93,9 @@ def test_mvpi_stands_beside_it_at_the_same_risk_aversions(traced):
     _, found = traced
     volatility = found.trade_off.points[0].volatility.estimate
     ours = [point.psi * found.std for point in found.trade_off.points]
-    theirs = [point.psi * volatility for point in found.outsider.points]
+    theirs = [point.psi * volatility for point in found.mvpi.points]
     assert theirs == pytest.approx(ours, rel=0.01)
-    assert found.outsider.points[0].mean == found.trade_off.points[0].mean  # without a price both are AC
+    assert found.mvpi.points[0].mean == found.trade_off.points[0].mean  # without a price both are AC
 
 
 def test_what_is_finished_is_not_run_again(traced):
@@ -166,7 +166,7 @@ def test_the_ppo_family_is_played_too(tmp_path):
     assert point.mean.estimate == pytest.approx(1.25, abs=0.3)
     # episodes of one step: rewards and returns are the same thing
     assert point.volatility.estimate == pytest.approx(point.std.estimate, rel=0.01)
-    assert len(found.outsider.points) == 2
+    assert len(found.mvpi.points) == 2
 
 
 def test_in_a_finite_world_the_ppo_family_is_measured_exactly(tmp_path):

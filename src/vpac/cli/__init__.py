@@ -82,7 +82,8 @@ def _general(arguments: Sequence[str]) -> int | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; returns the exit code.
 
-    0: success; 1: the machine or a run failed; 2: a mistake in the input; 130: Ctrl-C; 143: SIGTERM.
+    0: success; 1: the machine or a run failed; 2: a mistake in the input; 3: a limit of `vpac certify` is not confirmed;
+    130: Ctrl-C; 143: SIGTERM.
     """
     prepare_streams()
     deduplicate_stderr()

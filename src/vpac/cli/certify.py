@@ -130,7 +130,7 @@ class Certify(PolicyVerb):
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes for VaR and CVaR."""
     measuring: Measuring = field(default_factory=Measuring)
-    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
+    policy_env: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load, measure, write, show."""
@@ -140,7 +140,7 @@ class Certify(PolicyVerb):
 
         limits = self._limits()
         check_levels(self.levels)
-        policy, folder, how, measured = self.measuring.open(self, "certify", self.elsewhere)
+        policy, folder, how, measured = self.measuring.open(self, "certify", self.policy_env)
         identity, world = policy.identity(), policy.world()
         baseline, facts = self._baseline(policy)
         about = {"policy": identity, "environment": world, "baseline": facts, **how}
@@ -175,7 +175,7 @@ class Certify(PolicyVerb):
         if self.baseline in (None, "random"):
             return self.baseline, {"name": "random actions"} if self.baseline else {}
         path = policy.recipe.env if ":" in policy.recipe.env else None
-        place = replace(self.elsewhere, env=self.elsewhere.env or path)
+        place = replace(self.policy_env, env=self.policy_env.env or path)
         other = SavedPolicy.find(str(self.baseline), self.store, place, "certify", None)
         return other.agent, other.identity()
 
@@ -183,9 +183,9 @@ class Certify(PolicyVerb):
         if self.stress is None:
             return None
         from vpac.lab.report.measured import STRESS_FORMAT, STRESS_PARTS
-        from vpac.risk.certificate import read_sealed
+        from vpac.risk.certificate import read_checked
 
-        found = read_sealed(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
+        found = read_checked(self.stress, "a stress test", STRESS_FORMAT, STRESS_PARTS)
         if (other := found["policy"]).get("files") != identity.get("files"):
             raise UserError(f"{self.stress} is of another policy, {other.get('name')!r:.80}: its files differ")
         for name in ("deterministic", "gamma", "undiscounted"):
@@ -199,7 +199,7 @@ class Certify(PolicyVerb):
     def _commands(self, seed: int, gamma: float, policy: SavedPolicy, folder: Path) -> dict[str, str]:
         """Commands that repeat an episode and, if the environment can render, film it."""
         flags = ["--seed", str(seed), *(["--deterministic"] if self.measuring.deterministic else [])]
-        flags += self.flags(self.elsewhere)
+        flags += self.flags(self.policy_env)
         again = ["vpac", "evaluate", self.run_, "--episodes", "1", "--gamma", repr(gamma), *flags]
         found = {"replay": shlex.join([*again, "--out", str(folder / f"episode-{seed}")])}
         if "rgb_array" in policy.env.metadata.get("render_modes", ()):
@@ -277,9 +277,7 @@ class Stress(PolicyVerb):
                 raise UserError(f"cannot read {pair!r}: expected KEY=VALUE,VALUE,…, for example demand=4,5,6")
             env_arguments([pair])
             if name in DISTURBANCES:
-                raise UserError(
-                    f"--set {name} cannot be told from --{name}: wrap the environment under another argument"
-                )
+                raise UserError(f"--set {name} could also mean --{name}: wrap the environment under another argument")
             found.append(Axis(name, tuple(map(read_value, split_values(text)))))
         for name in DISTURBANCES:
             text = getattr(self, name.replace("-", "_"))

@@ -115,7 +115,7 @@ def _gymnasium_ids() -> list[str]:
 def _words(kind: Any, known: Mapping[str, list[str]]) -> _Words:
     flags: dict[str, list[str] | None] = {"--help": None}
     slots = []
-    for option, hint in _options(kind):
+    for option, hint in options_of(kind):
         described = get_args(hint)[1:]
         metavar = next((str(part.metavar) for part in described if getattr(part, "metavar", None)), "")
         if tyro.conf.Positional in described:
@@ -127,15 +127,15 @@ def _words(kind: Any, known: Mapping[str, list[str]]) -> _Words:
     return _Words(_paragraphs(kind)[0], flags, list(filter(None, slots)))
 
 
-def _options(kind: Any) -> Iterator[tuple[str, Any]]:
+def options_of(kind: Any) -> Iterator[tuple[str, Any]]:
     """Name and annotation of each option, including those of groups."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
+        yield from options_of(hint) if is_dataclass(hint) else [(name, hint)]
 
 
 def readable(verb: str, kind: Any, words: Sequence[str]) -> list[str]:
     """Words that tyro can parse: 1e5 becomes a whole number; options of learners give an error that names `--option`."""
-    hints = {"--" + name.replace("_", "-"): hint for name, hint in _options(kind)}
+    hints = {"--" + name.replace("_", "-"): hint for name, hint in options_of(kind)}
     whole = {flag for flag, hint in hints.items() if _is_whole(hint)}
     found, before = list[str](), ""
     for word in words:

@@ -64,12 +64,11 @@ class PPOTraining:
     """Continue a run from its last checkpoint in this folder."""
 
 
-_BUDGET_HELP = algorithms.option_docs(Budget)
 _BUDGET_FIELDS: Any = [
-    (name, Annotated[kind, tyro.conf.arg(metavar=metavar, help=_BUDGET_HELP[name])], None)
+    (name, Annotated[kind | None, tyro.conf.arg(metavar=metavar, help=algorithms.option_docs(Budget)[name])], None)
     for name, kind, metavar in (
-        ("max_std", float | None, "S"), ("max_variance", float | None, "V"), ("keep_mean", float | None, "SHARE"),
-        ("min_cvar", str | None, "A:C"), ("max_ruin", str | None, "P:C"), ("wait", float | None, "N"),
+        ("max_std", float, "S"), ("max_variance", float, "V"), ("keep_mean", float, "SHARE"), ("min_cvar", str, "A:C"),
+        ("max_ruin", str, "P:C"), ("wait", float, "N"),
     )
 ]  # fmt: skip
 
@@ -155,7 +154,7 @@ class Train(Verb):
         settings = self._file(algorithm) | learner | self.budget.setting() | options
         psi = settings.get("psi")
         if algorithm.deep and not algorithm.priced and psi is not None:
-            raise UserError(f"ppo has no price of variance: vpac train vpac-ppo {self.env} --psi {psi}")
+            raise UserError(f"{algorithm.name} has no price of variance: vpac train vpac-ppo {self.env} --psi {psi}")
         if not algorithm.deep and psi == "conditioned":
             raise UserError(
                 f"--psi conditioned, one policy for many prices, is for the PPO family: vpac train vpac-ppo {self.env} "

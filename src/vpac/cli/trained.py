@@ -130,7 +130,7 @@ class Watch(PolicyVerb):
     """Seed of starts and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A .gif file, or an .mp4 file (extra `video`). Default: videos/RUN.gif in the store."""
-    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
+    policy_env: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load, play, film."""
@@ -140,7 +140,7 @@ class Watch(PolicyVerb):
         whole(self.episodes, "--episodes", 1)
         whole(self.seed, "--seed")
         kind = film_kind(self.out or Path("film.gif"))
-        policy = SavedPolicy.find(self.run_, self.store, self.elsewhere, "watch", self.psi, make=make_watched)
+        policy = SavedPolicy.find(self.run_, self.store, self.policy_env, "watch", self.psi, make=make_watched)
         made, agent, name = policy.env, policy.agent, policy.trained.name
         path = self.out or self.store / "videos" / f"{Path(name).parts[0]}.gif"
         every, fps = pace(float(made.metadata.get("render_fps") or 30), kind)
@@ -177,7 +177,7 @@ class Export(PolicyVerb):
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """The file: .onnx (extra `export`), or .h for C."""
-    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
+    policy_env: PolicyEnv = field(default_factory=PolicyEnv)
 
     def run(self) -> int:
         """Load and write."""
@@ -188,7 +188,7 @@ class Export(PolicyVerb):
         if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
             agent = at_price(load_policy(where[0]), self.psi, self.run_)
         else:
-            agent = SavedPolicy.find(self.run_, self.store, self.elsewhere, "export", self.psi).agent
+            agent = SavedPolicy.find(self.run_, self.store, self.policy_env, "export", self.psi).agent
         path = agent.export(self.out)
         show({"file": str(path), "bytes": path.stat().st_size, "run": self.run_} if self.json else None)
         self.say(f"wrote {path}")
@@ -221,7 +221,7 @@ class Offline(Verb):
     psi: Price = None
     seed: int = 0
     """Random seed of the bootstrap."""
-    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
+    policy_env: PolicyEnv = field(default_factory=PolicyEnv)
     store: StoreFolder = Path("results")
 
     def run(self) -> int:
@@ -232,7 +232,7 @@ class Offline(Verb):
         log = load_log(self.log)
         asked = shlex.join(["offline", self.log, "--policy"])
         report = offline(
-            log, SavedPolicy.find(self.policy, self.store, self.elsewhere, asked, self.psi).agent, gamma=self.gamma,
+            log, SavedPolicy.find(self.policy, self.store, self.policy_env, asked, self.psi).agent, gamma=self.gamma,
             methods=self.methods or METHODS, alphas=self.levels, least=self.least, lowest=self.lowest, seed=self.seed,
             progress=not self.json,
         )  # fmt: skip
@@ -278,7 +278,7 @@ class Evaluate(Verb):
     """Folders of `vpac train`, or stored runs, by name (`vpac runs` shows them) or folder."""
     episodes: int = 1000
     """Episodes of each policy."""
-    elsewhere: PolicyEnv = field(default_factory=PolicyEnv)
+    policy_env: PolicyEnv = field(default_factory=PolicyEnv)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
     """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
@@ -345,7 +345,7 @@ class Evaluate(Verb):
 
         found: dict[str, tuple[Any, Any]] = {}
         for run in self.runs:
-            where = self.elsewhere.wanted("evaluate", run)
+            where = self.policy_env.wanted("evaluate", run)
             for short, (agent, env) in find_agents(run, self.store, where, note).items():
                 for psi in self.psi or (None,):
                     name = short if psi is None else f"{short}, ψ = {psi:g}"

@@ -47,8 +47,7 @@ from vpac.risk.budget import Budget, Multiplier
 if TYPE_CHECKING:
     from vpac.deep.ppo import PPO
 
-Array = Any
-"""A JAX array, traced or not."""
+Array = jax.Array
 Agent = TypeVar("Agent", bound="PPO")
 MOST_ITERATIONS = 64
 """Most iterations in one call."""
@@ -180,10 +179,10 @@ def permutations(key: Array, count: int, size: int) -> Array:
     bits, the index; two equal random numbers, which keep their order, are too rare to matter.
     """
     if size > 2**16:
-        return jax.vmap(lambda one: jax.random.permutation(one, size))(jax.random.split(key, count))
+        return jnp.asarray(jax.vmap(lambda one: jax.random.permutation(one, size))(jax.random.split(key, count)))
     low = (size - 1).bit_length()
     words = (jax.random.bits(key, (count, size)) >> low << low) | jnp.arange(size, dtype=jnp.uint32)
-    return (jnp.sort(words, axis=1) & (2**low - 1)).astype(jnp.int32)
+    return jnp.asarray(jnp.sort(words, axis=1) & (2**low - 1), jnp.int32)
 
 
 def as_rows(interface: Interface, observations: Array) -> Array:
@@ -462,7 +461,7 @@ def train(plan: CompiledPlan, state: State, key: Array, moments: Moment, count: 
     """Run `count` iterations, at most as many as there are `moments`; stop early if a number is not finite."""
     names: list[tuple[str, ...]] = []
 
-    def going(carry: tuple[Any, ...]) -> Array:
+    def going(carry: tuple[Any, ...]) -> Any:
         return (carry[0] < count) & ~carry[1].failed
 
     def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -569,7 +568,7 @@ def moments_of(agent: PPO, count: int, restart: bool) -> Moment:
     padded = [np.zeros(min(MOST_ITERATIONS, every), kind) for kind in kinds]
     for place, column in zip(padded, columns, strict=True):
         place[:count] = column
-    return Moment(*padded)
+    return Moment(*map(jnp.asarray, padded))
 
 
 def _rank(name: str) -> int:

@@ -18,11 +18,11 @@ from gymnasium.utils import RecordConstructorArgs
 
 from vpac.checks import whole
 from vpac.envs.finite_mdp import FiniteMDP
+from vpac.envs.noise import AnyEnv
 from vpac.envs.observations import MASK, choices, why_not_flat, without_mask
 from vpac.errors import UserError
 from vpac.typing import FloatArray, IntArray
 
-AnyEnv = gymnasium.Env[Any, Any]
 MOST_REMEMBERED = 10_000_000
 """Larger MDPs are rejected: they would take gigabytes."""
 

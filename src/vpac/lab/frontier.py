@@ -92,7 +92,7 @@ class FrontierSpec:
         return float(spread.estimate ** (self.penalty.degree - 1))
 
     @property
-    def outsider(self) -> FrontierSpec:
+    def of_mvpi(self) -> FrontierSpec:
         """The same for MVPI with the risk-neutral learner of the same family, without settings of the variance."""
         settings = {k: v for k, v in self.settings.items() if k not in ("form", "variance_of", "weighting")}
         return replace(self, algorithm="mvpi-ppo" if self.deep else "mvpi", settings=settings)
@@ -193,7 +193,7 @@ class FrontierResult:
     """Names of the runs for each ψ."""
     exact: Exact | None = None
     """The exact frontier; None: unknown."""
-    outsider: TradeOff | None = None
+    mvpi: TradeOff | None = None
     """MVPI's points, if requested."""
     failed: list[Outcome] = field(default_factory=list)
     """Runs that failed or diverged and are left out."""
@@ -257,14 +257,14 @@ def trace_frontier(
     if question.solvable():
         found.exact = _exact(question, list(tracing.found), store, executor, watch)
     if mvpi:
-        other = _Tracing(question.outsider, store, executor, watch, command)
+        other = _Tracing(question.of_mvpi, store, executor, watch, command)
         first = found.trade_off.points[0].volatility
         if first is None or not first.estimate > 0.0:
             found.notes.append("MVPI was left out: the risk-neutral policy's rewards do not vary from step to step.")
         else:
             aversions = [aversion_of(psi, found.std) for psi in tracing.found]
             other.run([rounded(psi_of(aversion, first.estimate)) for aversion in aversions])
-            found.outsider = other.trade_off()
+            found.mvpi = other.trade_off()
         tracing.failed |= other.failed
     found.failed = list(tracing.failed.values())
     return found

@@ -66,7 +66,7 @@ class PolicyCertificate:
     def load(cls, path: str | Path) -> PolicyCertificate:
         """Read it and verify its checksum."""
         path = Path(path)
-        data = read_sealed(path, "a certificate", CERTIFICATE_FORMAT, CERTIFICATE_PARTS)
+        data = read_checked(path, "a certificate", CERTIFICATE_FORMAT, CERTIFICATE_PARTS)
         found = cls(data)
         try:
             len(found.sample), found.name, found.limits
@@ -78,7 +78,7 @@ class PolicyCertificate:
         return f"PolicyCertificate({self.name}, {self.sample!r})"
 
 
-def read_sealed(path: Path, what: str, newest: int, parts: Mapping[str, Any]) -> dict[str, Any]:
+def read_checked(path: Path, what: str, newest: int, parts: Mapping[str, Any]) -> dict[str, Any]:
     """Read a JSON file and verify its checksum, format and parts; a `UserError` says what is wrong."""
     content = read_input(path, LARGEST_TEXT).rstrip(b"\n")
     try:

@@ -20,8 +20,8 @@ def point(psi, mean, std, bars=(0.1, 0.1), step=None):
     )  # fmt: skip
 
 
-def found(*points, seeds=3, outsider=None):
-    return FrontierResult(spec(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, outsider=outsider)
+def found(*points, seeds=3, mvpi=None):
+    return FrontierResult(spec(WORLD, "vpac", length=60, seeds=seeds), TradeOff(points), {}, mvpi=mvpi)
 
 
 def chart_of(frontier):
@@ -38,7 +38,7 @@ def test_the_axes_make_room_for_bars_as_far_as_points_stay_apart():
 def test_every_point_has_its_price():
     mvpi = TradeOff((point(0.0, 10.0, 5.0, step=1.0), point(0.5, 5.0, 3.0, step=0.5)))
     ours = (point(0.0, 10.0, 5.0, step=1.0), point(0.1, 9.99, 4.99, step=1.0), point(0.2, 8.0, 5.0, step=0.9))
-    for panel in chart_of(found(*ours, outsider=mvpi)).panels:
+    for panel in chart_of(found(*ours, mvpi=mvpi)).panels:
         words = [name for spots in panel.series for name in spots.names]
         assert sorted(words) == ["λ = 0", "λ = 0.5", "ψ = 0", "ψ = 0.1", "ψ = 0.2"]
 

@@ -48,14 +48,14 @@ class TracedFrontier:
 
     def tables(self) -> list[Table]:
         """A row for each price; MVPI has a table of its own."""
-        found, q, steps = self.found, self.found.question, self.found.outsider is not None
+        found, q, steps = self.found, self.found.question, self.found.mvpi is not None
         length = f"{q.seeds} × {q.length} {'steps' if q.deep else 'episodes'}"
         title = f"{q.env}, {q.algorithm}: {length}, discounted returns, 95 % intervals; {_unit(q)}"
         tables = [_table(found.trade_off, found.scale, "ψ", title, steps)]
-        if found.outsider is not None:
+        if found.mvpi is not None:
             first = found.trade_off.points[0].volatility
             title = "MVPI: λ prices the variance of a step's reward, in 1/reward; R = λ · std of a step at ψ = 0"
-            tables.append(_table(found.outsider, first.estimate if first else 0.0, "λ", title, steps))
+            tables.append(_table(found.mvpi, first.estimate if first else 0.0, "λ", title, steps))
         return tables
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class TracedFrontier:
             "env": q.env, "algorithm": q.algorithm, "gamma": q.gamma, "seeds": q.seeds,
             "steps" if q.deep else "episodes": q.length, "risk_neutral_std": found.std,
             "points": _plain(found.trade_off, found.scale, found.runs),
-            "mvpi": None if found.outsider is None else _plain(found.outsider, 0.0, {}),
+            "mvpi": None if found.mvpi is None else _plain(found.mvpi, 0.0, {}),
             "exact": None if found.exact is None else asdict(found.exact),
             "advice": found.trade_off.advice(), "notes": found.notes,
             "failed": [{"run": one.name, "status": one.status, "error": one.last_line} for one in found.failed],
@@ -76,9 +76,9 @@ class TracedFrontier:
         """Mean against the spread; with MVPI also against the volatility of the reward."""
         found = self.found
         priced = "variance" if found.question.penalty is None else found.question.axis
-        curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.outsider} if found.outsider else {})
+        curves = {found.question.algorithm: found.trade_off} | ({"MVPI": found.mvpi} if found.mvpi else {})
         floor = _floor(found.trade_off)
-        panels: list[Panel] = [frontier_panel(curves, found.exact, "Spread of the return" if found.outsider else "")]
+        panels: list[Panel] = [frontier_panel(curves, found.exact, "Spread of the return" if found.mvpi else "")]
         caption = (
             f"Each point is the policies trained at one price ψ of the {priced}, with 95 % intervals over seeds; an arrow says "
             "that the interval goes on. Up is a higher mean, left is a more dependable return. Crosses mark dominated points: "
@@ -86,7 +86,7 @@ class TracedFrontier:
         )
         if found.exact:
             caption += " The dotted line is the exact frontier, from the oracle."
-        if found.outsider:
+        if found.mvpi:
             series = []
             for (name, curve), style in zip(curves.items(), STYLES, strict=False):
                 points = [p for p in curve.points if p.volatility is not None and p.mean.estimate >= floor]
