@@ -15,14 +15,16 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "vpac"
 FILES = sorted(SRC.rglob("*.py"))
 
-CEILING = {"lines": 37_130, "files": 176, "files in one folder": 18}
+CEILING = {"lines": 37_230, "files": 176, "files in one folder": 18}
 """`python benchmarks/account.py` prints what the lines are for (docs/architecture.md#size). Raised on 18 and 19 November 2026:
 
 - by 100: logs with masks, certificates that resume, advice where training stopped short;
 - by 250 and 9 files: a file for each measure, learning rates that fall twice, intervals from logs, checks of logs;
 - by 100: training as a run like any other, the mean error of V with uniform weighting, U of conditioned policies;
 - by 100: different rewards to one state in the exact distribution, Brax, `vpac solve --psi`, checks of functional environments;
-- by 50: compiled trainings refuse classes that override parts of PPO, `vpac check` looks at `info["critic"]`.
+- by 50: compiled trainings refuse classes that override parts of PPO, `vpac check` looks at `info["critic"]`;
+- by 100, after a stranger's trial: U in `vpac evaluate`, Ctrl-C after the iteration under way, wrappers of exported policies
+  and of Gymnasium, ranges of actions.
 """
 SLACK = 0.03
 """How far below its ceiling a number may be, as a share of it, before the ceiling has to be lowered."""

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import vpac
+from cli.test_cli import run
 from vpac.cli import main
 
 pytest.importorskip("jax")
@@ -90,3 +91,15 @@ def test_what_a_policy_has_saved_is_a_run_of_every_verb(tmp_path, capsys, monkey
         assert main([words[0], "policy", *words[1:], "--env", "CartPole-v1", "--episodes", "20", "--json"]) == 0
     assert main(["evaluate", "policy"]) == 2
     assert "name one, vpac evaluate policy --env ENV" in capsys.readouterr().err
+
+
+def test_an_exported_policy_names_the_wrappers_that_are_not_in_it(capsys, tmp_path):
+    wrap = ["--wrap", "gymnasium.wrappers:RescaleAction", "min_action=-0.5", "max_action=0.5"]
+    small = ["--steps", 64, "--option", "envs=2", "steps=32", "epochs=1", "minibatch=64", "hidden=[4]"]
+    assert run(capsys, "train", "ppo", "Pendulum-v1", *wrap, *small, "--out", tmp_path / "run")[0] == 0
+    code, text, error = run(capsys, "export", tmp_path / "run", tmp_path / "policy.h")
+    assert code == 0
+    assert "which gives the most likely action" in text
+    assert "inside gymnasium.wrappers:RescaleAction min_action=-0.5 max_action=0.5, which are not in the file" in error
+    # it only rearranges actions, so the file may name it
+    assert run(capsys, "evaluate", tmp_path / "run", "--episodes", 2, "--out", tmp_path / "out")[0] == 0

@@ -48,6 +48,30 @@ def test_one_run_writes_sample_summary_and_picture(capsys, trained, tmp_path):
     assert found["policies"]["calm"]["discounted"]["minimum"]["low"] is None
 
 
+def test_u_has_the_price_of_training_or_the_one_asked_for(capsys, trained, tmp_path):
+    both = ["evaluate", trained / "calm", trained / "bold" / "run-0", "--episodes", 300, "--out", tmp_path / "out"]
+    code, text, _ = run(capsys, *both)
+    samples = [ReturnSample.load(tmp_path / "out" / f"{name}.parquet").returns for name in ("calm", "bold-run-0")]
+    us = [x.mean() - x.var(ddof=1) for x in samples]
+    assert code == 0
+    assert "U = mean − 1 · variance" in text
+    assert all(f"{u:.5g}".replace("-", "−") in text for u in us)
+    assert f"{us[0] - us[1]:.4g} (" in text.split("U of A − U of B")[1].replace("−", "-").splitlines()[0]
+    assert "U = mean − 0.5 · variance" in run(capsys, *both, "--psi", 0.5)[1]
+    neutral = run(capsys, "evaluate", trained / "bold" / "run-1", "--episodes", 50, "--out", tmp_path / "out")
+    assert "U = mean" not in neutral[1]
+    code, _, error = run(capsys, *both, "--psi", 0.5, 0.7)
+    assert (code, "was trained for one price of variance" in error) == (2, True)
+
+
+def test_measurements_of_other_kinds_have_other_folders(capsys, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--deterministic"], ["--undiscounted"]):
+        assert run(capsys, "evaluate", trained / "calm", "--episodes", 20, *more)[0] == 0
+    names = {path.name for path in (tmp_path / "results" / "evaluate").iterdir()}
+    assert names == {"calm", "calm-deterministic", "calm-undiscounted"}
+
+
 def test_several_runs_are_compared(capsys, trained, tmp_path):
     arguments = ["evaluate", trained / "calm", trained / "bold", "--episodes", 100, "--out", tmp_path / "out"]
     code, text, _ = run(capsys, *arguments)

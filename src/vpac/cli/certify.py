@@ -158,6 +158,8 @@ class Certify(PolicyVerb):
             show_summary(CertificateSummary(certificate), self.json)
             for remark in certificate.data["notes"]:
                 self.say(f"note: {remark}")
+            if any(one["verdict"] == "undecided" for one in certificate.data["limits"]):
+                self.say(f"note: more episodes decide what is undecided, e.g. --episodes {4 * self.episodes}")
             for path in paths:
                 self.say(f"wrote {path}")
         return 0 if certificate.holds else NOT_HELD

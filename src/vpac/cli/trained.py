@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import tyro
 from vpac.checks import whole
 from vpac.cli.arguments import Discount, Folder, PolicyEnv, Seed, Verb, as_words
 from vpac.cli.output import note, plain_table, show
-from vpac.envs.make import env_to_record
+from vpac.envs.make import env_to_record, wrapper_words
 from vpac.errors import UserError
 from vpac.files import make_folder
 
@@ -38,6 +38,24 @@ def check_levels(levels: tuple[float, ...]) -> None:
     for alpha in levels:
         if not 0.0 < alpha <= 1.0:
             raise UserError(f"--levels must be above 0 and at most 1, got {alpha:g}")
+
+
+def is_conditioned(agent: Any) -> bool:
+    """Whether ψ is an input of its policy."""
+    options = getattr(agent, "options", None)
+    return (
+        getattr(agent, "prices", None) is not None if options is None else bool(getattr(options, "conditioned", False))
+    )
+
+
+def price_of(facts: Mapping[str, Any]) -> float | None:
+    """The ψ of an agent, if it has learned mean − ψ · variance of the return with a constant ψ in units of 1/reward."""
+    options = facts.get("options") or {}
+    plain = {"penalty": "variance", "psi_units": "raw", "variance_gamma": None, "budget": None}
+    if "mvpi" in str(facts.get("algorithm")).lower() or any(options.get(k, v) != v for k, v in plain.items()):
+        return None
+    psi = options.get("psi")
+    return float(psi) if isinstance(psi, int | float) and psi > 0.0 else None
 
 
 def at_price(agent: Any, psi: float | None, name: str) -> Any:
@@ -184,14 +202,21 @@ class Export(PolicyVerb):
         from vpac.deep.policy import NOTE, load_policy
         from vpac.lab.kinds.saved_agents import find_trained
 
-        where = [one.where for one in find_trained(self.run_, self.store)]
+        found = find_trained(self.run_, self.store)
+        where = [one.where for one in found]
         if len(where) == 1 and (Path(where[0]) / NOTE).is_file():  # of the PPO family: it needs no environment
             agent = at_price(load_policy(where[0]), self.psi, self.run_)
         else:
             agent = SavedPolicy.find(self.run_, self.store, self.policy_env, "export", self.psi).agent
         path = agent.export(self.out)
         show({"file": str(path), "bytes": path.stat().st_size, "run": self.run_} if self.json else None)
-        self.say(f"wrote {path}")
+        self.say(f"wrote {path}, which gives the most likely action")
+        recipe = found[0].recipe
+        if recipe is not None and recipe.wrappers:
+            around = " and ".join(" ".join(words) for words in map(wrapper_words, recipe.wrappers))
+            note(
+                f"it observes and acts inside {around}, which are not in the file: do to observations and actions what they do"
+            )
         return 0
 
 
@@ -280,7 +305,8 @@ class Evaluate(Verb):
     """Episodes of each policy."""
     policy_env: PolicyEnv = field(default_factory=PolicyEnv)
     psi: Annotated[tuple[float, ...], tyro.conf.arg(metavar="PSI …")] = ()
-    """Values of ψ, in units of 1/reward, at which to measure policies that were trained with --psi conditioned."""
+    """Price ψ, in units of 1/reward: U = mean − ψ · variance is shown, too. Default: that of training, if the policies
+    share one. Policies that were trained with --psi conditioned are measured at each of these ψ."""
     levels: Annotated[tuple[float, ...], tyro.conf.arg(metavar="SHARE …")] = (0.05,)
     """Shares of worst episodes for VaR and CVaR, e.g. --levels 0.01 0.05 0.1."""
     sources: bool = False
@@ -311,14 +337,15 @@ class Evaluate(Verb):
         samples, sources = {}, {}
         others = np.random.SeedSequence(play.seed).generate_state(len(agents))
         seeds = [play.seed, *map(int, others[1:])]  # the samples are independent
-        for seed, (name, (agent, env)) in zip(seeds, agents.items(), strict=True):
+        for seed, (name, (agent, env, _)) in zip(seeds, agents.items(), strict=True):
             samples[name] = evaluate(agent, env, self.episodes, seed=seed, log=self.log, **shared)
             samples[name].save(folder / f"{file_name(name)}.parquet")
             if self.sources:
                 sources[name] = variance_sources(agent, env, max(self.episodes // 2, 10), seed=seed, **shared)
         chosen = {name: s.undiscounted if play.undiscounted else s for name, s in samples.items()}
-        worlds = {name: _world(env) for name, (_, env) in agents.items()}
-        summary = Evaluation(chosen, sources, worlds, 0.95, self.levels, play.seed)
+        worlds = {name: _world(env) for name, (_, env, _) in agents.items()}
+        price = self._price({price_of(facts) for *_, facts in agents.values()} - {None})
+        summary = Evaluation(chosen, sources, worlds, 0.95, self.levels, play.seed, price)
         self.present(summary, folder)
         unseen = f"{100 * summary.first.unseen():.2g} %"
         self.say(f"below the minimum and above the maximum lie at most {unseen} of episodes each (95 % sure)")
@@ -332,27 +359,37 @@ class Evaluate(Verb):
         self.say(f"wrote {folder}{'' if self.log is None else f' and {self.log}'}")
         return 0
 
+    def _price(self, learned: set[float | None]) -> float | None:
+        """ψ of U: the one that was asked for or, of the policies that have one, the one that they share."""
+        if self.psi:
+            return self.psi[0] if len(self.psi) == 1 else None
+        return learned.pop() if len(learned) == 1 else None
+
     def _folder_name(self) -> str:
-        """A folder named after all runs, so that a comparison does not overwrite the measurement of one of them."""
+        """A folder named after all runs and how they are measured, so that one measurement does not overwrite another."""
         from vpac.lab.kinds.saved_agents import short_name
 
         names = [file_name(short_name(Path(run)) if Path(run).is_dir() else run)[:60] for run in self.runs]
-        return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "")
+        how = "-deterministic" * self.playing.deterministic + "-undiscounted" * self.playing.undiscounted
+        return "-vs-".join(names[:3]) + (f"-and-{len(names) - 3}-more" if len(names) > 3 else "") + how
 
-    def _agents(self) -> dict[str, tuple[Any, Any]]:
-        """Each agent, or its policy at each ψ, with its environment, by a name that is also that of a file."""
-        from vpac.lab.kinds.saved_agents import find_agents
+    def _agents(self) -> dict[str, tuple[Any, Any, Mapping[str, Any]]]:
+        """Each agent, or its policy at each ψ, with its environment and its facts, by a name that is also that of a file."""
+        from vpac.lab.kinds.saved_agents import find_trained
 
-        found: dict[str, tuple[Any, Any]] = {}
+        found: dict[str, tuple[Any, Any, Mapping[str, Any]]] = {}
         for run in self.runs:
             where = self.policy_env.wanted("evaluate", run)
-            for short, (agent, env) in find_agents(run, self.store, where, note).items():
-                for psi in self.psi or (None,):
+            for one in find_trained(run, self.store):
+                short, (agent, env, _) = one.name, one.load(where, note)
+                if len(self.psi) > 1 and not is_conditioned(agent):
+                    raise UserError(f"{short} was trained for one price of variance: give one --psi, the ψ of its U")
+                for psi in (self.psi or (None,)) if is_conditioned(agent) else (None,):
                     name = short if psi is None else f"{short}, ψ = {psi:g}"
                     unique, number = name, 2
                     while file_name(unique) in map(file_name, found):
                         unique, number = f"{name} ({number})", number + 1
-                    found[unique] = at_price(agent, psi, short), env
+                    found[unique] = (agent if psi is None else agent.at(psi)), env, one.facts()
         return found
 
 

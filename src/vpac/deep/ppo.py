@@ -40,6 +40,7 @@ from vpac.deep.spaces import Interface, numbers_of
 from vpac.envs.functional import FunctionalEnvironments
 from vpac.envs.vector import EnvBackend, environments, remembering
 from vpac.errors import UserError
+from vpac.interruption import is_asked
 from vpac.risk.budget import Budget, PricePath
 from vpac.risk.schedules import as_schedule
 from vpac.saved import frozen, revived
@@ -235,9 +236,10 @@ class PPO:
             going = self._record(callback)
             if going:
                 self._improve(rollout, self._estimate(rollout))
-            if self._update_metrics and (self.iteration + 1) % self.options.checkpoint_every == 0:
+            due = (self.iteration + 1) % self.options.checkpoint_every == 0
+            if self._update_metrics and (due or is_asked()):  # a stopped training stops after this iteration
                 going = self._record(callback)
-                self._restart = self.options.reset_every_iteration or self._collector.may_restart
+                self._restart = due and (self.options.reset_every_iteration or self._collector.may_restart)
                 self.checkpoint(checkpoints, kept)
         self._record(callback)
         self._note_missing_scores()

@@ -55,8 +55,8 @@ AGAIN = 200
 BOUND_ROUNDING, SMALL_BREACH = 1e-6, 1e-2
 """Violations of bounds that are ignored, relative to the number, and that are only remarks, as a share of the range. The first
 also bounds what counts as a rounding error when an episode is repeated."""
-SCALES = 0.05, 20.0
-"""Range of half the width of an action; outside it a policy begins with almost constant or only extreme actions."""
+FIRST_ACTIONS, LEAST_SHARE = 0.8, 0.1
+"""Most actions of an untrained policy lie within ± this; and the least share of the range of actions that this should be."""
 MOVING_SHARE = 0.1
 """Share of an image's values that may differ for the same seed, for example in a moving background."""
 SEED_HINT = "; if it is not yours to change and draws from random or np.random: --wrap SeedGlobals"
@@ -195,8 +195,9 @@ class _Trial:
                 "step, are easier to learn"
             )
         elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f":
-            half = (space.high.astype(np.float64) - space.low) / 2.0
-            for where in np.flatnonzero((half < SCALES[0]) | (half > SCALES[1]))[:1]:
+            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+            reached = np.minimum(high, FIRST_ACTIONS) - np.maximum(low, -FIRST_ACTIONS)
+            for where in np.flatnonzero((reached < LEAST_SHARE * (high - low)) | (high - low < LEAST_SHARE))[:1]:
                 found.remark(
                     f"actions lie between {space.low.flat[where]:g} and {space.high.flat[where]:g}, and a policy begins with "
                     "actions around 0, about 0.4 apart; scale them: "

@@ -34,6 +34,13 @@ NAMED_BY_USER: set[str] = set()
 """Import paths of environments and wrappers that the user has named."""
 
 
+HARMLESS = {
+    "ClipAction", "FilterObservation", "FlattenObservation", "FrameStackObservation", "GrayscaleObservation", "RescaleAction",
+    "RescaleObservation", "ResizeObservation", "ReshapeObservation", "TimeAwareObservation",
+}  # fmt: skip
+"""Wrappers of Gymnasium that only rearrange observations and actions: they leave rewards, and write and call nothing."""
+
+
 def allow_import(path: str) -> None:
     """Record that the user has named an import path; an id without a module needs no record."""
     if ":" in path:
@@ -47,11 +54,11 @@ def is_named_by_user(path: str) -> bool:
 
 
 def is_wrapper_named(path: str) -> bool:
-    """Whether a wrapper that a file names may be used: one of vpac, one that the user has named, or a wrapper class defined in
-    a module from which the user has named something."""
-    if is_named_by_user(path):
-        return True
+    """Whether a wrapper that a file names may be used: one of vpac, one of Gymnasium that only computes, one that the user has
+    named, or a wrapper class defined in a module from which the user has named something."""
     module, _, attribute = path.rpartition(":")
+    if is_named_by_user(path) or (module == "gymnasium.wrappers" and attribute in HARMLESS):
+        return True
     if module not in {named.partition(":")[0] for named in NAMED_BY_USER}:
         return False
     try:
@@ -184,6 +191,9 @@ def _registered(identity: str, name: str) -> EnvSpec:
     try:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
+        module, dot, attribute = name.rpartition(".")
+        if dot and module.isidentifier() and attribute.isidentifier():
+            raise UserError(f"unknown environment {name!r}: did you mean {module}:{attribute}?") from None
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
         own = f", and one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
         unknown = f"; `vpac list` shows those that can be solved{'' if ':' in name else own}"
@@ -197,6 +207,9 @@ def _imported(module: str, name: str) -> Any:
         why = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
             why = f"it needs {error.name!r}, which is not installed"
+            if module.endswith(".py"):
+                right = name.replace(".py:", ":")
+                raise UserError(f"a module is named without .py: did you mean {right}?") from None
             if f"{module}.".startswith(f"{error.name}."):
                 raise UserError(
                     f"cannot import {module!r} of {name!r}: there is no module {error.name!r} where Python looks; run vpac in "
@@ -391,13 +404,13 @@ class EnvRecipe:
         """The command-line options that name everything in it; wrappers only if naming the environment is not enough."""
         module = self.env.partition(":")[0]
         named = all(":" not in path or path.startswith(f"{module}:") for path, _ in self.wrappers)
-        wrap = [word for pair in self.wrappers for word in ("--wrap", *_wrapper_words(pair))]
+        wrap = [word for pair in self.wrappers for word in ("--wrap", *wrapper_words(pair))]
         return shlex.join(["--env", self.env, *([] if named else wrap)])
 
     def describe(self) -> str:
         """A one-line description."""
         found = " ".join([self.env, *_pairs(self.arguments)])
-        around = " and ".join(" ".join(_wrapper_words(pair)) for pair in self.wrappers)
+        around = " and ".join(" ".join(wrapper_words(pair)) for pair in self.wrappers)
         return found + (f", wrapped by {around}" if around else "")
 
 
@@ -487,7 +500,7 @@ def _is_found_by_name(spec: EnvSpec) -> bool:
     return module != "__main__" and getattr(sys.modules.get(module), name, None) is spec.entry_point
 
 
-def _wrapper_words(wrapper: tuple[str, dict[str, Any]]) -> list[str]:
+def wrapper_words(wrapper: tuple[str, dict[str, Any]]) -> list[str]:
     """Words of a wrapper, as `--wrap` takes them."""
     return [wrapper[0], *_pairs(wrapper[1])]
 

@@ -476,6 +476,7 @@ def budget_report(
     if budget is None:
         raise UserError(f"{type(agent).__name__} was not trained with a budget: pass budget=… when it is made")
     deep = hasattr(agent, "variance_gamma")
+    discount = agent.variance_gamma if deep else agent.options.gamma
     limits: tuple[LimitCheck, ...] = ()
     closest = [math.nan, math.nan]
     if not deep and (exact := _exact(agent)) is not None:
@@ -484,7 +485,6 @@ def budget_report(
     elif env is None:
         raise UserError("the variance is measured in episodes of the environment: pass it, budget_report(agent, env)")
     else:
-        gamma = agent.variance_gamma if deep else agent.options.gamma
         limit = None if deep else agent.options.max_episode_steps
         if limit is not None and not isinstance(env, VectorEnv):
             given = env
@@ -493,7 +493,7 @@ def budget_report(
                 if isinstance(env, gymnasium.Env)
                 else lambda: TimeLimit(make_unflattened(given), limit)
             )
-        sample = evaluate(agent, env, episodes, seed=seed, gamma=gamma)
+        sample = evaluate(agent, env, episodes, seed=seed, gamma=discount)
         mean, variance, count = sample.interval("mean", level), sample.interval("variance", level), len(sample)
         if budget.limits:
             state, now = agent.controller.state, float(agent.timesteps)
@@ -502,7 +502,9 @@ def budget_report(
     if not smallest.estimate < variance.estimate:
         smallest, at, looks = variance, float(agent.timesteps if deep else agent.episodes), 1
     counted = "steps" if deep else "episodes"
-    return BudgetReport(budget, mean, variance, agent.psi, smallest, at, counted, count, looks, limits, *closest)
+    return BudgetReport(
+        budget, mean, variance, agent.psi, smallest, at, counted, count, looks, limits, closest[0], closest[1], discount
+    )
 
 
 def _exact(learner: Any) -> tuple[float, float] | None:

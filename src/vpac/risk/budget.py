@@ -607,7 +607,8 @@ def check_limits(
     missing = [every["variance"] / budget.variance - 1.0] if budget.limits_variance else []
     for limit, (_, bound) in zip(budget.limits, checked, strict=True):
         missing.append(limit.missing(every[limit.name], bound) / (bound if limit.name == "ruin" else unit))
-    worst = np.where(every["at"] > max(budget.wait, state.begin), np.max(missing, axis=0), np.nan)
+    early = max(budget.wait, state.begin, 0.1 * now)  # looks at a policy that has hardly learned say nothing
+    worst = np.where(every["at"] > early, np.max(missing, axis=0), np.nan)
     which = int(np.nanargmin(worst)) if np.isfinite(worst[:-1]).any() else None
     nearest = [math.nan if which is None else float(every[limit.name][which]) for limit in budget.limits]
     found = zip(budget.limits, checked, nearest, strict=True)
@@ -643,6 +644,8 @@ class BudgetReport:
     """Steps before the measurement that came closest to all limits, if there are such."""
     closest_variance: float = math.nan
     """The variance then."""
+    gamma: float = 1.0
+    """Discount of the return that was measured."""
 
     @property
     def met(self) -> bool:
@@ -664,7 +667,7 @@ class BudgetReport:
             return self._words_of_limits()
         what, unit = ("variance", 1.0) if self.budget.max_std is None else ("standard deviation", 0.5)
         found = f"the {what} is {self._shown(self.variance, unit)}, the mean {self._shown(self.mean)}"
-        how = "exactly" if self.episodes is None else f"measured in {self.episodes:,} episodes"
+        how = "exactly" if self.episodes is None else self._measured
         if self.met:
             over = self.variance.estimate > self.budget.variance
             within = "" if not over else " to within 5 %" if self.episodes is None else " within its interval"
@@ -676,6 +679,11 @@ class BudgetReport:
             f"The budget, {self.budget.in_words}, is not met: {found} ({how}). The smallest {what} that was reached is "
             f"{least}{among}. {self._advice()}"
         )
+
+    @property
+    def _measured(self) -> str:
+        discounted = f", returns discounted with γ = {self.gamma:g}" if self.gamma < 1.0 else ""
+        return f"measured in {self.episodes:,} episodes{discounted}"
 
     def _advice(self) -> str:
         if self.smallest.estimate <= self.budget.variance:
@@ -690,7 +698,7 @@ class BudgetReport:
         deviation = "the variance" if self.budget.max_std is None else "the standard deviation"
         mean = [] if self.budget.keep_mean is not None else [f"mean {_shown(self.mean)}"]
         found = [*(check.words for check in self.limits), *mean, f"standard deviation {_shown(self.variance, 0.5)}"]
-        text = f"{', '.join(found)} (measured in {self.episodes:,} episodes), at ψ = {self.psi:.4g}."
+        text = f"{', '.join(found)} ({self._measured}), at ψ = {self.psi:.4g}."
         if self.met:
             return f"The budget, {self.budget.in_words}, is met within its intervals: {text}"
         missed = [check.limit.in_words for check in self.limits if not check.met]

@@ -20,9 +20,9 @@ from vpac.lab.report.chart import Cell, Chart, Line, Lines, Points, Reference, S
 from vpac.lab.report.draw import figure_style, static_svg
 from vpac.lab.report.page import VERDICT_SIGNS, content_policy, template
 from vpac.risk.certificate import PolicyCertificate, sample_of
-from vpac.risk.compare import Comparison, compare_samples
-from vpac.risk.intervals import Interval, uniform_probability_below
-from vpac.risk.sample import ReturnSample
+from vpac.risk.compare import Comparison, compare_samples, difference_of_means
+from vpac.risk.intervals import Interval, mean_interval, uniform_probability_below
+from vpac.risk.sample import ReturnSample, Row
 from vpac.typing import FloatArray
 
 CURVE_POINTS = 400
@@ -45,6 +45,8 @@ class Evaluation:
     """Shares of worst episodes for VaR and CVaR."""
     seed: int = 0
     """Seed of the bootstrap."""
+    psi: float | None = None
+    """Price at which U = mean − ψ · variance is shown, too."""
     comparisons: dict[tuple[str, str], Comparison] = field(init=False)
     """Every pair of up to four policies; of more, each with the first."""
 
@@ -67,20 +69,32 @@ class Evaluation:
 
     def tables(self) -> list[Table]:
         """Metrics, comparisons of pairs, and the sources of the variance if they were measured."""
-        compared = [comparison_table(*pair, found) for pair, found in self.comparisons.items()]
+        compared = [comparison_table(*pair, found, self._u_text(pair)) for pair, found in self.comparisons.items()]
         return [self._metrics(), *compared, *([self._sources()] if self.sources else [])]
 
     def _metrics(self) -> Table:
         """One row for each metric and one column for each policy; a single policy has a column for intervals."""
         columns = {name: sample.rows(self.level, self.alphas) for name, sample in self.samples.items()}
         first, level = self.first, 100 * self.level
-        title = f"{len(first)} episodes, {first.kind} returns, γ = {first.gamma:g}, {level:g} % intervals"
+        discount = f", γ = {first.gamma:g}" if first.kind == "discounted" else ""
+        title = f"{len(first)} episodes, {first.kind} returns{discount}, {level:g} % intervals"
+        if self.psi is not None:
+            for name, sample in self.samples.items():
+                u = mean_interval(_u_values(sample, self.psi), level=self.level)
+                columns[name] = [*columns[name][:3], Row(f"U = mean − {self.psi:g} · variance", u), *columns[name][3:]]
         lines = list(zip(*columns.values(), strict=True))
         if len(columns) == 1:
             rows = [(r.name, shown(r.interval.estimate, 5), interval_ends(r.interval)) for (r,) in lines]
             return Table.of(("", "estimate", "interval"), rows, title)
         cells = [[f"{shown(r.interval.estimate, 5)}\n{interval_ends(r.interval)}" for r in row] for row in lines]
         return Table.of(("", *columns), [(row[0].name, *words) for row, words in zip(lines, cells, strict=True)], title)
+
+    def _u_text(self, pair: tuple[str, str]) -> str:
+        """The difference of U of two policies, if there is a price."""
+        if self.psi is None:
+            return ""
+        a, b = (_u_values(self.samples[name], self.psi) for name in pair)
+        return interval_text(difference_of_means(a, b, level=self.level))
 
     def _sources(self) -> Table:
         """Sources of the variance: share, part and, where it is known, the exact part."""
@@ -103,7 +117,7 @@ class Evaluation:
             return {row.name: asdict(row.interval) for row in sample.rows(self.level, self.alphas)}
 
         found = {
-            "level": self.level,
+            "level": self.level, "psi": self.psi,
             "policies": {
                 name: {
                     "about": dict(s.about), "gamma": s.gamma, "episodes": len(s), "terminated": float(s.terminated.mean()),
@@ -148,10 +162,17 @@ class Evaluation:
         return [Chart("returns", _title(self.samples), caption, panels, foot=_foot(self.samples))]
 
 
-def comparison_table(a: str, b: str, found: Comparison) -> Table:
-    """A against B."""
+def _u_values(sample: ReturnSample, psi: float) -> FloatArray:
+    """For each episode a number whose mean is U = mean − ψ · variance, and whose spread gives the interval of U."""
+    x, n = sample.returns, len(sample)
+    return np.asarray(x - psi * (x - x.mean()) ** 2 * (n / max(n - 1, 1)))
+
+
+def comparison_table(a: str, b: str, found: Comparison, u: str = "") -> Table:
+    """A against B; `u` is the difference of U."""
     rows = [
         ("mean of A − mean of B", interval_text(found.difference_of_means)),
+        *([("U of A − U of B", u)] if u else []),
         ("variance of A / variance of B", interval_text(found.ratio_of_variances)),
         _varies_less(found.varies_less),
         ("an episode of A beats one of B", interval_text(found.better_episode)),

@@ -64,6 +64,7 @@ class Serial:
             with threadpool_limits(1):  # as in worker processes: the last bit of a sum depends on the number of threads
                 outcomes = carry_out_batch(store, batch, cores=len(batch) > 1)
             yield from outcomes
+            stop_if_asked()
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
