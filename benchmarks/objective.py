@@ -244,6 +244,8 @@ LATE = "default, but ψ after half of the training"
 """The price is 0 for half of the training and rises over the next three tenths."""
 SHORT = "default, but λ = 0.5"
 """Advantages and targets with `gae_lambda` = 0.5: less noise of later rewards, more trust in the critics."""
+GIVEN = "default, but variance given the start"
+"""`variance_of="state"`: luck is measured from the value of the start state, not from the mean return of earlier episodes."""
 PRICED = "PPO, noise priced"
 """PPO whose rewards are less by ψ times the variance of their noise. Where nothing else varies, that is U, without a critic."""
 
@@ -267,9 +269,9 @@ MAIN = _forms()
 ARMS = MAIN | {
     WARM: ("VPACPPO", {"psi_warm_up": 0.05}), RISING: ("VPACPPO", {"psi_warm_up": 0.5}), FALLING: ("VPACPPO", {}),
     LATE: ("VPACPPO", {}), PRICED: ("PPO", {}), NEUTRAL[2]: ("PPO", {"gae_lambda": 0.5}),
-    SHORT: ("VPACPPO", {"gae_lambda": 0.5}),
+    SHORT: ("VPACPPO", {"gae_lambda": 0.5}), GIVEN: ("VPACPPO", {"variance_of": "state"}),
 }  # fmt: skip
-"""The last seven are measured only where they are asked for."""
+"""The last eight are measured only where they are asked for."""
 
 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:

@@ -45,7 +45,10 @@ TASKS = {
 }
 """Environment, steps of a training, and where the noisy side begins on the first observed axis."""
 METHODS = {arm: ARMS[arm] for arm in ARMS if arm not in ("VAAC, published", "CVaR")}
-METHODS |= {"VPAC, ψ rises over half": ("VPACPPO", {"psi_warm_up": 0.5})}
+METHODS |= {
+    "VPAC, ψ rises over half": ("VPACPPO", {"psi_warm_up": 0.5}),
+    "VPAC, variance given the start": ("VPACPPO", {"variance_of": "state"}),
+}
 NAMES = ("task", "arm", "R", "seed")
 AVERSIONS, CALIBRATION, EPISODES, GAMMA = (0.3, 1.0), (100, 101), 200, 0.99
 

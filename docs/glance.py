@@ -82,7 +82,7 @@ DEEP = (
         "300 000 to 1 M steps", f"EnvPool, {GYMNASIUM}", "mujoco.json", 5,
     ),
     StudyRow(
-        "Does a price on the score's variance lower it?", "yes, for more mean than hoped",
+        "Does a price on the score's variance lower it?", "yes; a longer horizon does more",
         "mujoco.md#a-price-on-the-variance-of-the-score-from-scratch", "python benchmarks/score.py",
         "1 M steps", "EnvPool, EnvPool", "score.jsonl",
     ),
