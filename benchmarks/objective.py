@@ -246,6 +246,8 @@ SHORT = "default, but λ = 0.5"
 """Advantages and targets with `gae_lambda` = 0.5: less noise of later rewards, more trust in the critics."""
 GIVEN = "default, but variance given the start"
 """`variance_of="state"`: luck is measured from the value of the start state, not from the mean return of earlier episodes."""
+FEW = "default, but J of 16 episodes"
+"""Luck is measured from the mean return of the last 16 episodes instead of 100."""
 PRICED = "PPO, noise priced"
 """PPO whose rewards are less by ψ times the variance of their noise. Where nothing else varies, that is U, without a critic."""
 
@@ -270,8 +272,9 @@ ARMS = MAIN | {
     WARM: ("VPACPPO", {"psi_warm_up": 0.05}), RISING: ("VPACPPO", {"psi_warm_up": 0.5}), FALLING: ("VPACPPO", {}),
     LATE: ("VPACPPO", {}), PRICED: ("PPO", {}), NEUTRAL[2]: ("PPO", {"gae_lambda": 0.5}),
     SHORT: ("VPACPPO", {"gae_lambda": 0.5}), GIVEN: ("VPACPPO", {"variance_of": "state"}),
+    FEW: ("VPACPPO", {"luck_episodes": 16}),
 }  # fmt: skip
-"""The last eight are measured only where they are asked for."""
+"""The last nine are measured only where they are asked for."""
 
 
 def jobs(tasks: list[str], arms: list[str], seeds: int) -> list[tuple[str, str, float, int]]:

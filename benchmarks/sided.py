@@ -48,6 +48,7 @@ METHODS = {arm: ARMS[arm] for arm in ARMS if arm not in ("VAAC, published", "CVa
 METHODS |= {
     "VPAC, ψ rises over half": ("VPACPPO", {"psi_warm_up": 0.5}),
     "VPAC, variance given the start": ("VPACPPO", {"variance_of": "state"}),
+    "VPAC, J of 16 episodes": ("VPACPPO", {"luck_episodes": 16}),
 }
 NAMES = ("task", "arm", "R", "seed")
 AVERSIONS, CALIBRATION, EPISODES, GAMMA = (0.3, 1.0), (100, 101), 200, 0.99

@@ -67,7 +67,7 @@ DEEP = (
         "40 000 to 120 000 steps", f"NumPy, {EXACT}", "oversampling.jsonl",
     ),
     StudyRow(
-        "And on continuous tasks with noise on one side?", "VPAC on the pendulum; published VPAC on the cheetah, where the default is below PPO",
+        "And on continuous tasks with noise on one side?", "VPAC on the pendulum; published VPAC on the cheetah",
         "rivals.md#continuous-tasks", "python benchmarks/sided.py",
         "100 000 to 200 000 steps", f"{GYMNASIUM}, {GYMNASIUM}", "sided.jsonl",
     ),

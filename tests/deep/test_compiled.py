@@ -145,7 +145,7 @@ def alike(host, twin, rtol=2e-3):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (VPACPPO, {"psi": 0.2}),
+        (VPACPPO, {"psi": 0.2, "luck_episodes": 3}),
         (
             VPACPPO,
             {

@@ -85,7 +85,7 @@ def test_a_drift_that_is_all_of_it_is_one(count, mean, psi):
 
 
 def test_about_a_hundred_episodes_are_kept_in_mind():
-    episodes = EpisodeWindow()
+    episodes = EpisodeWindow(100)
     assert all(np.isnan(number) for number in episodes.metrics.values())
     episodes.add(EpisodeSums(60.0, 300.0, 120.0, 20.0, 50.0, 40.0))
     assert episodes.metrics == {"start_value": 5.0, "start_variance": 2.0}
@@ -98,6 +98,13 @@ def test_about_a_hundred_episodes_are_kept_in_mind():
     assert (float(mean), float(expected)) == (2.5, 2.0)
     episodes.sums[3:] = 0.0  # none has ended
     assert [float(x) for x in EpisodeSums(*episodes.sums).means()] == pytest.approx([2.2, 2.2])
+
+
+def test_luck_is_measured_from_as_many_episodes_as_asked_for():
+    agent = VPACPPO("CartPole-v1", psi=0.1, luck_episodes=16, envs=2, hidden=(4,))
+    for mean in (1.0, 5.0):
+        agent.window.add(EpisodeSums(12.0, 0.0, 0.0, 12.0, 12.0 * mean, 0.0))
+    assert float(EpisodeSums(*agent.window.sums).means()[0]) == pytest.approx((4.0 * 1.0 + 12.0 * 5.0) / 16.0)
 
 
 class Hidden(probes.Probe):

@@ -59,8 +59,9 @@ def test_an_agent_is_measured_only_where_it_fits(tmp_path):
 
 OTHER = {
     "psi": 0.1, "psi_warm_up": 0.5, "psi_units": "scaled", "form": "published", "weighting": "uniform", "variance_of": "state",
-    "luck_critic": False, "time_aware": False, "remember": "return", "gamma": 0.9, "variance_gamma": 1.0, "gae_lambda": 0.9,
-    "target_lambda": 1.0, "envs": 2, "steps": 8, "epochs": 1, "minibatch": 8, "minibatches": 2, "learning_rate": 1e-3,
+    "luck_critic": False, "luck_episodes": 20, "time_aware": False, "remember": "return", "gamma": 0.9,
+    "variance_gamma": 1.0, "gae_lambda": 0.9, "target_lambda": 1.0,
+    "envs": 2, "steps": 8, "epochs": 1, "minibatch": 8, "minibatches": 2, "learning_rate": 1e-3,
     "critic_learning_rate": 2e-3, "decay_learning_rate": False, "weight_decay": 0.01, "adam_eps": 1e-6, "clip": 0.1,
     "entropy": 0.02, "target_kl": 0.05, "max_grad_norm": 1.0, "critic_max_grad_norm": 2.0, "hidden": (4,),
     "critic_hidden": (5,), "closing_layer": True, "activation": "relu", "initialisation": "uniform", "log_std": -0.5,

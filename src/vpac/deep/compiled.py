@@ -306,9 +306,12 @@ def _budget(budget: Budget, multiplier: Any, timesteps: Any, over: Any, priced: 
     return np.array([*state, *found], np.float32)
 
 
-def diagnose(state: State, rollout: Rollout, spread: SpreadEstimate) -> tuple[State, dict[str, Array]]:
+def diagnose(
+    plan: CompiledPlan, state: State, rollout: Rollout, spread: SpreadEstimate
+) -> tuple[State, dict[str, Array]]:
     """Critics' predictions at start states, and the drift of the luck; see `diagnostics`."""
-    window = diagnostics.windowed(state.window, jnp.stack(list(spread.episodes)), diagnostics.EpisodeWindow.size)
+    size = float(plan.options.luck_episodes)
+    window = diagnostics.windowed(state.window, jnp.stack(list(spread.episodes)), size)
     before, after = spread.luck_before, spread.luck_after
 
     def sums(k: Array) -> Array:
@@ -400,7 +403,7 @@ def iterate(plan: CompiledPlan, state: State, draws: Draws, now: Moment) -> tupl
         state = state._replace(trace=spread.trace)
         metrics["objective"] = metrics["return_mean"] - per_raw * now.full_psi * found["penalty_value"]
     elif spread is not None:
-        state, more = diagnose(state._replace(trace=spread.trace), rollout, spread)
+        state, more = diagnose(plan, state._replace(trace=spread.trace), rollout, spread)
         metrics |= more
         if rollout.prices is None:
             price = per_raw * (now.full_psi if o.budget is None else psi)

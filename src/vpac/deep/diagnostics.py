@@ -160,12 +160,10 @@ def windowed(sums: Any, new: Any, size: float) -> Any:
 
 
 class EpisodeWindow:
-    """`EpisodeSums` over about the last hundred episodes that began, and that ended."""
+    """`EpisodeSums` over about the last `size` episodes that began, and that ended."""
 
-    size = 100.0
-
-    def __init__(self) -> None:
-        self.sums: FloatArray = np.zeros(6)
+    def __init__(self, size: int) -> None:
+        self.size, self.sums = float(size), np.zeros(6)
 
     def add(self, episodes: Any) -> None:
         """Add the sums of a rollout."""

@@ -48,6 +48,9 @@ class PPOOptions(CheckedOptions):
     """With "start": the variance of the return including the start state, or the mean variance given the start state."""
     luck_critic: bool = True
     """Corrected form: use a critic's estimate of the luck (the return so far minus its expectation) instead of the sample."""
+    luck_episodes: PositiveInt = 100
+    """Number of recent episodes whose mean return is J, from which luck is measured. Fewer if episodes are long: J then lags
+    less behind a policy that is improving."""
     time_aware: bool = True
     """Critics see the elapsed time; the policy does not."""
     remember: Literal["nothing", "return"] = "nothing"

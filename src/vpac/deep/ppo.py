@@ -144,7 +144,7 @@ class PPO:
         """Moments of each channel of an image."""
         self.reward_scale = RewardScale.of(o.reward_scale, o.gamma, envs.n)
         self.trace = EpisodeTrace.first(envs.n)
-        self.drift, self.window = LuckDriftMonitor(), EpisodeWindow()
+        self.drift, self.window = LuckDriftMonitor(), EpisodeWindow(o.luck_episodes)
         self.timesteps = self.iteration = self.episodes = 0
         self.history = MetricsHistory()
         """One row of metrics for each iteration; in a long run for every second, fourth, … and the last one."""
