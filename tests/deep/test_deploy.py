@@ -265,7 +265,7 @@ def test_the_command_line_exports_what_was_trained(capsys, tmp_path):
     assert about["bytes"] == (tmp_path / "cart.h").stat().st_size
     assert "long cart_act(const float *observation)" in (tmp_path / "cart.h").read_text()
     code, out, _ = run(capsys, "export", folder, tmp_path / "cart.onnx")
-    assert (code, out) == (0, f"wrote {tmp_path / 'cart.onnx'}\n")
+    assert (code, out) == (0, f"wrote {tmp_path / 'cart.onnx'}, which gives the most likely action\n")
     for wrong, words in (("cart.txt", "ends in .onnx or .h"), ("cart", "ends in .onnx or .h")):
         code, _, error = run(capsys, "export", folder, tmp_path / wrong)
         assert code == 2
