@@ -222,13 +222,13 @@ def test_where_luck_comes_first_the_corrected_form_gains_and_the_published_one_d
         agents = VPACPPO.learn_many("jax:vpac/CatchUp-v0", 80_000, seeds=seeds(count), psi=[psi], form=form, **settings)
         rows = np.eye(mdp.n_states, dtype=np.float32)
         logits = [np.asarray(agent.policy().outputs(rows), np.float64) for agent in agents]
-        return bounds([objective(vpac.oracle.softmax(one)) for one in logits])
+        return [objective(vpac.oracle.softmax(one)) for one in logits]
 
     neutral = objective(vpac.oracle.optimal_policy(mdp, 0.95))
-    corrected, published = learned("corrected", 8), learned("published", 5)
+    corrected, published = bounds(learned("corrected", 8)), learned("published", 5)
     assert corrected[0] > neutral + 1.0
-    assert published[0] < neutral  # it gains nothing that shows
-    assert corrected[0] > published[1]
+    assert np.median(published) < neutral  # it gains nothing that shows
+    assert corrected[0] > max(published)  # one seed far below the others would widen an interval of their mean
 
 
 def test_psi_zero_is_ppo_bit_for_bit():
