@@ -60,6 +60,11 @@ def test_u_has_the_price_of_training_or_the_one_asked_for(capsys, trained, tmp_p
     assert "U = mean − 0.5 · variance" in run(capsys, *both, "--psi", 0.5)[1]
     neutral = run(capsys, "evaluate", trained / "bold" / "run-1", "--episodes", 50, "--out", tmp_path / "out")
     assert "U = mean" not in neutral[1]
+    found = json.loads(run(capsys, *both, "--json")[1])
+    assert found["policies"]["calm"]["discounted"]["U"]["estimate"] == pytest.approx(us[0])
+    assert found["comparisons"][0]["difference_of_U"]["estimate"] == pytest.approx(us[0] - us[1])
+    for wrong in (-1.0, float("nan")):
+        assert run(capsys, *both, "--psi", wrong)[0] == 2
     code, _, error = run(capsys, *both, "--psi", 0.5, 0.7)
     assert (code, "was trained for one price of variance" in error) == (2, True)
 

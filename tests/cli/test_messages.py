@@ -72,7 +72,8 @@ def test_a_price_is_asked_for(capsys, tmp_path, arguments, said):
 def test_environments_that_cannot_be_made(module):
     for name, wrap, said in (
         ("Queue", (), "one of your own is named with its module, my_module:Queue"),
-        ("shop.Queue", (), "did you mean shop:Queue?"),
+        ("shop.Queue", (), "did you mean 'shop:Queue'?"),
+        ("CartPole.v1", (), "did you mean 'CartPole-v1'"),
         ("shop.py:Queue", (), "a module is named without .py: did you mean shop:Queue?"),
         (f"{module}:Needs", (), "Needs cannot be made without 'size' and 'colour': --set size=… colour=…"),
         ("CartPole-v1", (f"{module}:Nope",), "has no wrapper 'Nope'; it has Scaled"),

@@ -106,7 +106,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, capfd):
     """The iteration under way is long."""
     thread = Signals(tmp_path / "run", signal.SIGINT, signal.SIGINT, wait_for="metrics.jsonl")
     begun = time.monotonic()
-    code = train(tmp_path / "run", 10**6, "--steps", str(10**9), "--option", "steps=20000", "epochs=10")
+    code = train(tmp_path / "run", 10**6, "--steps", str(10**9), "--option", "steps=20000", "epochs=30")
     thread.join()
     assert code == 130
     assert time.monotonic() - begun < 60

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from vpac.checks import whole
+from vpac.checks import real, whole
 from vpac.cli.arguments import Discount, Folder, PolicyEnv, Seed, Verb, as_words
 from vpac.cli.output import note, plain_table, show
 from vpac.envs.make import env_to_record, wrapper_words
@@ -42,10 +42,8 @@ def check_levels(levels: tuple[float, ...]) -> None:
 
 def is_conditioned(agent: Any) -> bool:
     """Whether ψ is an input of its policy."""
-    options = getattr(agent, "options", None)
-    return (
-        getattr(agent, "prices", None) is not None if options is None else bool(getattr(options, "conditioned", False))
-    )
+    options = getattr(agent, "options", None)  # a policy alone has none, but the range of its prices
+    return bool(getattr(agent, "prices", None) if options is None else getattr(options, "conditioned", False))
 
 
 def price_of(facts: Mapping[str, Any]) -> float | None:
@@ -327,6 +325,8 @@ class Evaluate(Verb):
         play = self.playing
         whole(play.seed, "seed")
         check_levels(self.levels)
+        for psi in self.psi:
+            real(psi, "--psi", "a number that is not negative, in units of 1/reward", 0.0)
         agents = self._agents()
         if self.log is not None and len(agents) > 1:
             raise UserError(f"--log is for the episodes of one policy, got {len(agents)}: name one RUN")

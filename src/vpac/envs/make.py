@@ -191,10 +191,10 @@ def _registered(identity: str, name: str) -> EnvSpec:
     try:
         return gymnasium.spec(identity)
     except (gymnasium.error.Error, ModuleNotFoundError):
-        module, dot, attribute = name.rpartition(".")
-        if dot and module.isidentifier() and attribute.isidentifier():
-            raise UserError(f"unknown environment {name!r}: did you mean {module}:{attribute}?") from None
         near = suggestion(name, gymnasium.registry) or _nearest_stem(name)
+        module, _, attribute = name.rpartition(".")
+        if module.isidentifier() and attribute.isidentifier() and attribute[0].isupper():  # a class
+            near = f"; did you mean '{module}:{attribute}'?"
         own = f", and one of your own is named with its module, my_module:{name.rpartition('/')[2]}"
         unknown = f"; `vpac list` shows those that can be solved{'' if ':' in name else own}"
         raise UserError(f"unknown environment {name!r}{near or unknown}") from None

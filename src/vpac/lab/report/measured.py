@@ -69,7 +69,9 @@ class Evaluation:
 
     def tables(self) -> list[Table]:
         """Metrics, comparisons of pairs, and the sources of the variance if they were measured."""
-        compared = [comparison_table(*pair, found, self._u_text(pair)) for pair, found in self.comparisons.items()]
+        compared = [
+            comparison_table(*pair, found, self._u_difference(*pair)) for pair, found in self.comparisons.items()
+        ]
         return [self._metrics(), *compared, *([self._sources()] if self.sources else [])]
 
     def _metrics(self) -> Table:
@@ -80,8 +82,8 @@ class Evaluation:
         title = f"{len(first)} episodes, {first.kind} returns{discount}, {level:g} % intervals"
         if self.psi is not None:
             for name, sample in self.samples.items():
-                u = mean_interval(_u_values(sample, self.psi), level=self.level)
-                columns[name] = [*columns[name][:3], Row(f"U = mean − {self.psi:g} · variance", u), *columns[name][3:]]
+                row = Row(f"U = mean − {self.psi:g} · variance", self._u(sample))
+                columns[name] = [*columns[name][:3], row, *columns[name][3:]]
         lines = list(zip(*columns.values(), strict=True))
         if len(columns) == 1:
             rows = [(r.name, shown(r.interval.estimate, 5), interval_ends(r.interval)) for (r,) in lines]
@@ -89,12 +91,16 @@ class Evaluation:
         cells = [[f"{shown(r.interval.estimate, 5)}\n{interval_ends(r.interval)}" for r in row] for row in lines]
         return Table.of(("", *columns), [(row[0].name, *words) for row, words in zip(lines, cells, strict=True)], title)
 
-    def _u_text(self, pair: tuple[str, str]) -> str:
+    def _u(self, sample: ReturnSample) -> Interval:
+        """U of a sample at the price."""
+        return mean_interval(_u_values(sample, self.psi or 0.0), level=self.level)
+
+    def _u_difference(self, *names: str) -> Interval | None:
         """The difference of U of two policies, if there is a price."""
         if self.psi is None:
-            return ""
-        a, b = (_u_values(self.samples[name], self.psi) for name in pair)
-        return interval_text(difference_of_means(a, b, level=self.level))
+            return None
+        a, b = (_u_values(self.samples[name], self.psi) for name in names)
+        return difference_of_means(a, b, level=self.level)
 
     def _sources(self) -> Table:
         """Sources of the variance: share, part and, where it is known, the exact part."""
@@ -114,7 +120,8 @@ class Evaluation:
         """All of it; unknown numbers are None."""
 
         def measures(sample: ReturnSample) -> dict[str, Any]:
-            return {row.name: asdict(row.interval) for row in sample.rows(self.level, self.alphas)}
+            found = {row.name: asdict(row.interval) for row in sample.rows(self.level, self.alphas)}
+            return found if self.psi is None else found | {"U": asdict(self._u(sample))}
 
         found = {
             "level": self.level, "psi": self.psi,
@@ -127,7 +134,8 @@ class Evaluation:
                 for name, s in self.samples.items()
             },
             "comparisons": [
-                {"a": a, "b": b, **asdict(c), "prefers": c.prefers} for (a, b), c in self.comparisons.items()
+                {"a": a, "b": b, **asdict(c), "prefers": c.prefers, "difference_of_U": u and asdict(u)}
+                for (a, b), c in self.comparisons.items() for u in [self._u_difference(a, b)]
             ],
             "sources": {
                 name: asdict(s) | {"exact": None if s.exact is None else s.exact._asdict()}
@@ -168,11 +176,11 @@ def _u_values(sample: ReturnSample, psi: float) -> FloatArray:
     return np.asarray(x - psi * (x - x.mean()) ** 2 * (n / max(n - 1, 1)))
 
 
-def comparison_table(a: str, b: str, found: Comparison, u: str = "") -> Table:
+def comparison_table(a: str, b: str, found: Comparison, u: Interval | None = None) -> Table:
     """A against B; `u` is the difference of U."""
     rows = [
         ("mean of A − mean of B", interval_text(found.difference_of_means)),
-        *([("U of A − U of B", u)] if u else []),
+        *([] if u is None else [("U of A − U of B", interval_text(u))]),
         ("variance of A / variance of B", interval_text(found.ratio_of_variances)),
         _varies_less(found.varies_less),
         ("an episode of A beats one of B", interval_text(found.better_episode)),
