@@ -204,21 +204,32 @@ class EpisodeCVaR(VPACPPO):
             self.changed = self.cases.probability[TRUE:] = self.case.mdp(self.danger).probability
 
 
-def job(task: str, arm: str, aversion: float, seed: int, share: float = 1.0) -> dict[str, Any]:
-    """Train one arm from one seed and measure its policy."""
+def train(task: str, arm: str, aversion: float, seed: int) -> EpisodeCVaR:
+    """Train one arm from one seed."""
     where = rivals.get_task(task)
     assert where.task.limit is not None
-    case = Case(ENVS[task][0], ENVS[task][1]) if arm.endswith("over-sampled") else None
+    case = Case(*ENVS[task]) if arm.endswith("over-sampled") else None
     env = Episodes(where.mdp, COMMON["envs"], where.task.limit)
     agent = EpisodeCVaR(env, case, seed=seed, gamma=where.task.gamma, psi=2.0 * aversion, **COMMON)
-    agent.learn(int(where.task.steps * share))
+    agent.learn(where.task.steps)
+    return agent
+
+
+def policy_of(agent: EpisodeCVaR, features: np.ndarray) -> np.ndarray:
+    """Probabilities of the actions in each state."""
     policy = agent.policy()
-    table = oracle.softmax(policy.outputs(policy.normalise(where.task.features.astype(np.float32))).astype(np.float64))
+    return oracle.softmax(policy.outputs(policy.normalise(features.astype(np.float32))).astype(np.float64))
+
+
+def job(task: str, arm: str, aversion: float, seed: int) -> dict[str, Any]:
+    """Train one arm from one seed and measure its policy."""
+    where, agent = rivals.get_task(task), train(task, arm, aversion, seed)
+    table = policy_of(agent, where.task.features)
     exact = oracle.evaluate(where.mdp, table, where.task.gamma, where.task.limit)
     returns, careful, _ = where.sample(table, np.random.default_rng([seed, 1]))
     return {
         "mean": float(exact.mean), "variance": float(exact.total_variance), "cvar": float(cvar(returns, ALPHA)),
-        "careful": float(careful.mean()), "danger": agent.danger if case else None,
+        "careful": float(careful.mean()), "danger": agent.danger if agent.case else None,
     }  # fmt: skip
 
 
@@ -246,13 +257,41 @@ def show(found: dict[rivals.Key, dict[str, Any]]) -> None:
             print(f"| {r:g} | {arm} | {len(those)} | {rivals._minus(' | '.join(cells))} | {careful} | {danger} |")
 
 
+def crashes(arm: str, aversion: float, seed: int, episodes: int = 4000) -> tuple[float, float]:
+    """In car following: share of episodes that end in a crash, and share of the crashes in which the leader did not brake."""
+    where = rivals.get_task("car following")
+    assert where.task.limit is not None
+    table, mdp = policy_of(train("car following", arm, aversion, seed), where.task.features), where.mdp
+    env, rng = Episodes(mdp, episodes, where.task.limit), np.random.default_rng(seed)
+    env.reset(seed=[seed, 5])
+    alive, crashed, own = np.ones(episodes, bool), np.zeros(episodes, bool), np.zeros(episodes, bool)
+    for _ in range(where.task.limit):
+        row = env.state * mdp.n_actions
+        row += (rng.random(episodes)[:, None] > np.cumsum(table[env.state], axis=1)).sum(axis=1).clip(max=2)
+        _, rewards, terminated, truncated, _ = env.step(row % mdp.n_actions)
+        now = alive & terminated & (rewards < -10.0)
+        crashed, own = crashed | now, own | (now & (np.diff(mdp.indptr)[row] == 1))  # whatever the leader does
+        alive &= ~(terminated | truncated)
+    return float(crashed.mean()), float(own.sum() / max(crashed.sum(), 1))
+
+
 def main() -> int:
     """Measure what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--tasks", nargs="+", choices=list(ENVS), default=list(ENVS), metavar="TASK")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only-table", action="store_true", help="measure nothing")
+    parser.add_argument(
+        "--crashes", action="store_true", help="only count crashes in car following at R = 1, seeds 0 to 2"
+    )
     asked = parser.parse_args()
+    if asked.crashes:
+        for arm in ARMS:
+            shares = np.mean([crashes(arm, 1.0, seed) for seed in range(3)], axis=0)
+            print(
+                f"{arm}: {100 * shares[0]:.0f} % of the episodes crash, {100 * shares[1]:.0f} % of these without a brake"
+            )
+        return 0
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
     found: dict[rivals.Key, dict[str, Any]] = {
         (r["task"], r["arm"], r["R"], r["seed"]): r for r in map(json.loads, lines)

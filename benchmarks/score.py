@@ -111,6 +111,15 @@ def show(found: dict[Key, dict[str, Any]]) -> None:
             cells.append("" if gain is None else f"{gain.estimate:.0f} ({gain.low:.0f} to {gain.high:.0f})")
             about = f"{psi:.2g} | {score:.0f} | {variance:.2g} | {tail:.0f} | {length:.0f}"
             print(f"| {arm} | {len(those)} | {about} | {' | '.join(cells)} |")
+        free = rows["later, R = 0"]
+        for arm in [arm for arm in LATER if rows[arm] and arm not in ("later, γ = 0.99", "later, R = 0")]:
+            gains = [
+                row["mean 0.997"] - free[s]["mean 0.997"] - row["psi"] * (row["variance 1"] - free[s]["variance 1"])
+                for s, row in rows[arm].items()
+                if s in free
+            ]
+            more = mean_interval(np.array(gains))
+            print(f"\n{arm}: gain in U over later, R = 0: {more.estimate:.0f} ({more.low:.0f} to {more.high:.0f})")
 
 
 def main() -> int:

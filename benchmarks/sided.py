@@ -130,7 +130,7 @@ def show(found: dict[Key, dict[str, Any]], figure: Path | None) -> None:
 def at_price(found: dict[Key, dict[str, Any]], task: str, arms: list[str], aversion: float) -> None:
     """Print what the policies of each method are like at one risk aversion."""
     psi = price(found, task, "VPAC", aversion)
-    heads = (f"R = {aversion:g} (ψ = {psi:g})", "mean", "variance", "CVaR 10 %", "careful", "score", "IQM of U")
+    heads = (f"R = {aversion:g} (ψ = {psi:g})", "mean", "variance", "CVaR 10 %", "careful", "score", "U", "IQM of U")
     print(f"\n| {' | '.join(heads)} | P(better than PPO) |\n" + "|---" * (len(heads) + 1) + "|")
     neutral = worth(found, task, "PPO", psi)
     for arm in arms:
@@ -139,7 +139,8 @@ def at_price(found: dict[Key, dict[str, Any]], task: str, arms: list[str], avers
         cells = [interval(those, name) for name in ("mean", "variance", "cvar")]
         better = "" if arm == "PPO" else rivals._ends(*rivals._improvement(here, neutral))
         careful, total = (np.mean([row[name] for row in those]) for name in ("careful", "score"))
-        cells += [f"{100 * careful:.0f} %", f"{total:.4g}", f"{interquartile_mean(here):.4g}", better]
+        u = f"{here.mean():.4g} ± {rivals._half(here):.2g}"
+        cells += [f"{100 * careful:.0f} %", f"{total:.4g}", u, f"{interquartile_mean(here):.4g}", better]
         print(rivals._minus(f"| {arm} | {' | '.join(cells)} |"))
 
 
